@@ -1,8 +1,10 @@
 //! Contact to the store: calls that were answered and calls that failed.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::status::{Contact, Notice, Status};
+use super::store::Foreign;
 
 /// Time without an answer after which a store that failed is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
@@ -43,6 +45,8 @@ pub(super) struct Calls {
     limits: Line,
     nodes: Line,
     clock_ahead: Option<i64>,
+    /// Numbers of limits whose keys somebody else made, which was told.
+    foreign: BTreeSet<u64>,
 }
 
 impl Calls {
@@ -60,6 +64,7 @@ impl Calls {
             limits: line,
             nodes: line,
             clock_ahead: None,
+            foreign: BTreeSet::new(),
         }
     }
 
@@ -110,6 +115,18 @@ impl Calls {
             Kind::Beat | Kind::Question => self.nodes.has_failed = true,
         }
         self.last_error = Some((SystemTime::now(), error));
+    }
+
+    /// A call was answered, and the key of limit `number` in it: the news, where it is somebody
+    /// else's and was not when it was asked for before.
+    pub(super) fn asked(&mut self, number: u64, foreign: Option<&Foreign>) -> Option<Notice> {
+        let Some(foreign) = foreign else {
+            self.foreign.remove(&number);
+            return None;
+        };
+        self.last_error = Some((SystemTime::now(), foreign.to_string()));
+        let is_new = self.foreign.insert(number);
+        is_new.then(|| Notice::Foreign { error: foreign.to_string() })
     }
 
     /// There are no limits any more: that calls for them failed says nothing.

@@ -6,6 +6,7 @@
 -- then for each key: units, micros, burst, epoch length, largest packet;
 --   epoch, used and back of it, used and back of the one before, owed, want
 -- Answers {{now, then for each key grant, wait, epoch, rest, -1}, {name, time, name, time ...}}
+-- A key that is not one of this script costs itself only: -1 and zeros, and it stays as it is.
 --
 -- All times are microseconds since 1970, below 2^52. units * micros is at most 2^52, and so is a
 -- product of a remainder with one of them.
@@ -54,8 +55,20 @@ if since >= 0 then
   for i = 2, #hot, 2 do hot[i] = tonumber(hot[i]) end
 end
 
+-- State of a key: its five numbers, nothing if there is none, false if somebody else made it.
+local function state_of(key)
+  local raw = redis.pcall('GET', key)
+  if type(raw) == 'table' then
+    if string.find(raw.err, '^WRONGTYPE') then return false end
+    error(raw)
+  end
+  if not raw then return nil end
+  local s = {string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')}
+  return #s == 5 and s
+end
+
 local out = {now}
-for i = 3, #KEYS do
+local function exchange(i, s)
   local a = 4 + (i - 3) * 12
   local units, micros, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   local length, largest = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
@@ -70,9 +83,7 @@ for i = 3, #KEYS do
 
   local current = divide(now, length)
   local tat, part, epoch, held, before = now, 0, current, 0, 0
-  local raw = redis.call('GET', KEYS[i])
-  if raw then
-    local s = {string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')}
+  if s then
     tat, part, epoch = tonumber(s[1]), tonumber(s[2]), tonumber(s[3])
     held, before = tonumber(s[4]), tonumber(s[5])
   else
@@ -151,19 +162,26 @@ for i = 3, #KEYS do
   if over > 0 then last = last + 1 end
   local rest = last - now
   if rest == 0 then
-    if raw then redis.call('DEL', KEYS[i]) end
+    if s then redis.call('DEL', KEYS[i]) end
   else
     local state = string.format('%.0f %.0f %.0f %.0f %.0f', tat, part, epoch, held, before)
     redis.call('SET', KEYS[i], state, 'PX', exact(math.ceil(rest / 1000) + 2))
     if since >= 0 then
       local name = string.sub(KEYS[i], prefix + 1)
       local listed = redis.call('ZSCORE', KEYS[1], name)
-      if not raw or not listed or now >= tonumber(listed) + HOT_AGAIN then
+      if not s or not listed or now >= tonumber(listed) + HOT_AGAIN then
         redis.call('ZADD', KEYS[1], exact(now), name)
         redis.call('PEXPIRE', KEYS[1], exact(HOT_KEPT / 1000))
       end
     end
   end
-  for _, number in ipairs({grant, wait, epoch, rest, -1}) do out[#out + 1] = number end
+  return {grant, wait, epoch, rest, -1}
+end
+
+for i = 3, #KEYS do
+  local s = state_of(KEYS[i])
+  local answer = {-1, 0, 0, 0, 0}
+  if s ~= false then answer = exchange(i, s) end
+  for _, number in ipairs(answer) do out[#out + 1] = number end
 end
 return {out, hot}

@@ -53,7 +53,7 @@ impl Memory {
         let listed = batch.hot_since.is_some();
         let late = batch.deadline.is_some_and(|deadline| now > deadline);
         let answers =
-            batch.asks.iter().map(|ask| shard.answer(now, boot, listed, late, ask)).collect();
+            batch.asks.iter().map(|ask| Ok(shard.answer(now, boot, listed, late, ask))).collect();
         Ok(Answers { now, hot, answers })
     }
 
@@ -71,7 +71,7 @@ impl Memory {
             if !state.is_empty() {
                 shard.windows.insert(ask.name.clone(), state);
             }
-            answer
+            Ok(answer)
         };
         Ok(Answers { now, hot: Vec::new(), answers: batch.asks.iter().map(answer).collect() })
     }

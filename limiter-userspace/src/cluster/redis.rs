@@ -18,7 +18,9 @@ use redis::{
 use super::meeting::{self, Meeting, Met, Presence, RawChange, RawNode};
 use super::random;
 use super::rate::EXACT;
-use super::store::{Answers, Ask, Batch, HotKey, Store, StoreError, WindowAsk, WindowBatch, read};
+use super::store::{
+    Answers, Ask, Batch, Foreign, HotKey, Store, StoreError, WindowAsk, WindowBatch, read,
+};
 use super::window::WindowKind;
 
 /// The script for leases, as it is sent to the server.
@@ -163,7 +165,8 @@ impl RedisStore {
 
     /// Makes a call and reads its answer. Whatever fails ends the connection: an answer that comes
     /// late must not be taken for that of the next call, and a server that answers what no script
-    /// of ours does is not the one that was meant.
+    /// of ours does is not the one that was meant. A key that somebody else made does not: that is
+    /// an answer, and other calls need none of that key.
     async fn call<T>(
         &self,
         script: Script,
@@ -183,7 +186,7 @@ impl RedisStore {
             Err(_) => Err(StoreError::Late(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))),
         };
         match &outcome {
-            Ok(_) => self.state().pause = PAUSE_FIRST,
+            Ok(_) | Err(StoreError::Foreign(_)) => self.state().pause = PAUSE_FIRST,
             Err(_) => self.state().disconnect(number),
         }
         outcome
@@ -195,7 +198,7 @@ impl RedisStore {
         let outcome = connection.link.send_packed_command(&command).await;
         match outcome.and_then(Value::extract_error) {
             Err(error) if error.code() == Some("NOSCRIPT") => {}
-            outcome => return outcome.map_err(|error| told(&error)),
+            outcome => return outcome.map_err(|error| request.told(&error)),
         }
         let scripts = &self.settings.scripts;
         let text = match script {
@@ -208,7 +211,7 @@ impl RedisStore {
             let value = connection.link.send_packed_command(&request.command(&digest)).await?;
             value.extract_error()
         };
-        again.await.map_err(|error| told(&error))
+        again.await.map_err(|error| request.told(&error))
     }
 
     /// The connection, made if there is none.
@@ -339,7 +342,9 @@ fn told(error: &RedisError) -> StoreError {
 
 /// Keys and arguments of one call.
 struct Request {
+    /// The store's own first, which the whole call needs.
     keys: Vec<Vec<u8>>,
+    own: usize,
     arguments: Vec<String>,
 }
 
@@ -354,6 +359,20 @@ impl Request {
             command.arg(argument);
         }
         command
+    }
+
+    /// An error of the call; the script itself tells of keys that are not the store's own.
+    fn told(&self, error: &RedisError) -> StoreError {
+        if error.code() != Some("WRONGTYPE") {
+            return told(error);
+        }
+        let own = self.keys.iter().take(self.own).map(|key| key.escape_ascii().to_string());
+        Foreign { key: own.collect::<Vec<_>>().join(" or ") }.into()
+    }
+
+    /// Keys that are asked for.
+    fn asked(&self) -> &[Vec<u8>] {
+        self.keys.get(self.own..).unwrap_or_default()
     }
 
     /// Prefix of the keys of a shard. The part in braces is what a cluster places keys by.
@@ -375,6 +394,7 @@ impl Request {
         let since = time_or_none(batch.hot_since);
         let mut request = Self {
             keys: vec![format!("{prefix}!hot").into(), format!("{prefix}!boot").into()],
+            own: 2,
             arguments: vec![since, prefix.len().to_string(), time_or_none(batch.deadline)],
         };
         for Ask { name, central, demand } in &batch.asks {
@@ -406,6 +426,7 @@ impl Request {
         let prefix = Self::shard(prefix, batch.shard);
         let mut request = Self {
             keys: vec![format!("{prefix}!serial").into()],
+            own: 1,
             arguments: vec![time_or_none(batch.deadline)],
         };
         for WindowAsk { name, window, demand } in &batch.asks {
@@ -450,7 +471,7 @@ impl Request {
             arguments.push(left.map_or_else(|| "-1".to_owned(), |left| left.to_string()));
             arguments.push(change.to_string());
         }
-        Self { keys: keys.into(), arguments }
+        Self { keys: keys.into(), own: 2, arguments }
     }
 }
 
@@ -527,7 +548,10 @@ impl Store for RedisStore {
         batch.check()?;
         let request = Request::lease(&self.settings.prefix, batch);
         let wants = batch.asks.iter().map(|ask| ask.demand.want);
-        let understood = |value| reply(value).and_then(|(numbers, hot)| read(&numbers, hot, wants));
+        let understood = |value| {
+            let (numbers, hot) = reply(value)?;
+            read(&numbers, hot, request.asked(), wants)
+        };
         self.call(Script::Lease, &request, understood).await
     }
 
@@ -535,7 +559,10 @@ impl Store for RedisStore {
         batch.check()?;
         let request = Request::window(&self.settings.prefix, batch);
         let wants = batch.asks.iter().map(|ask| ask.demand.want);
-        let understood = |value| reply(value).and_then(|(numbers, hot)| read(&numbers, hot, wants));
+        let understood = |value| {
+            let (numbers, hot) = reply(value)?;
+            read(&numbers, hot, request.asked(), wants)
+        };
         self.call(Script::Window, &request, understood).await
     }
 

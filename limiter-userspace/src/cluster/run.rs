@@ -23,7 +23,7 @@ use super::random;
 use super::roster::{BEAT, Roster};
 use super::shared::Shared;
 use super::status::{Contact, Notice, Status};
-use super::store::{Answers, Batch, KEYS_MAX, Store, StoreError, WindowBatch};
+use super::store::{Answers, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowBatch};
 
 /// Longest time in microseconds between two ticks, where no limit needs them more often.
 const TICK_MOST: u64 = 100_000;
@@ -270,11 +270,16 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    fn answered(&mut self, asked: &Asked, answers: &[Answer], took: Duration) {
+    fn answered(&mut self, asked: &Asked, answers: &[Result<Answer, Foreign>], took: Duration) {
         self.in_contact(Kind::Limits, took);
         for ((number, sequence), answer) in asked.iter().zip(answers) {
-            if let Some(held) = self.held.get_mut(number) {
-                held.answered(*sequence, answer, &mut self.leases);
+            let Some(held) = self.held.get_mut(number) else { continue };
+            match answer {
+                Ok(answer) => held.answered(*sequence, answer, &mut self.leases),
+                Err(_) => held.failed(self.leases.now(), *sequence),
+            }
+            if let Some(notice) = self.contact.asked(*number, answer.as_ref().err()) {
+                self.tell(notice);
             }
         }
     }

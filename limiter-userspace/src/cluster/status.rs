@@ -27,6 +27,11 @@ pub enum Notice {
         /// Time without.
         after: Duration,
     },
+    /// The key of a limit in the store is somebody else's: that limit does without contact.
+    Foreign {
+        /// The key, and the remedy.
+        error: String,
+    },
     /// Another daemon that lives has the name of this node.
     SameName {
         /// The name.

@@ -79,8 +79,19 @@ pub struct Answers {
     pub now: u64,
     /// Hot keys, oldest first; [`HOT_MAX`] of them: there may be more from the last one's time.
     pub hot: Vec<HotKey>,
-    /// One answer for each key asked, in that order.
-    pub answers: Vec<Answer>,
+    /// One answer for each key asked, in that order; none where somebody else made the key.
+    pub answers: Vec<Result<Answer, Foreign>>,
+}
+
+/// A key of the store that has limiter's name and was made by somebody else. It stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{key} in the store is not what limiter keeps there (WRONGTYPE): delete it, or give limiter \
+     another `prefix`"
+)]
+pub struct Foreign {
+    /// Whole name of the key, or of those that it is one of.
+    pub key: String,
 }
 
 /// Why there is no answer. What the store did is not known.
@@ -98,6 +109,9 @@ pub enum StoreError {
     /// The store refuses: out of memory, read-only, loading, not allowed.
     #[error("the store refuses: {0}")]
     Refused(String),
+    /// A key that the whole call needs was made by somebody else: nothing was done.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// The answer is not one that the script gives.
     #[error("answer of the store is wrong: {0}")]
     Wrong(&'static str),
@@ -165,17 +179,19 @@ fn check_name(name: &[u8]) -> Result<(), StoreError> {
 const OF_CALL: usize = 1;
 const OF_KEY: usize = 5;
 
-/// Reads the numbers that a script answered, of keys that wanted `wants`: time of the store, then
-/// for each key grant, wait, epoch, rest and until (-1: no end).
+/// Reads the numbers that a script answered, of keys with those whole `names` that wanted `wants`:
+/// time of the store, then for each key grant (-1: the key is somebody else's), wait, epoch, rest
+/// and until (-1: no end).
 ///
 /// No more is taken than was wanted. The store's time and epochs may be anything in range: nodes
 /// calculate with their own clocks, and hand the store's numbers back to it.
 pub fn read(
     numbers: &[i64],
     hot: Vec<HotKey>,
+    names: &[Vec<u8>],
     wants: impl ExactSizeIterator<Item = u64>,
 ) -> Result<Answers, StoreError> {
-    if numbers.len() != OF_CALL + OF_KEY * wants.len() {
+    if numbers.len() != OF_CALL + OF_KEY * wants.len() || names.len() != wants.len() {
         return Err(StoreError::Wrong("its length"));
     }
     let exact = |number: i64, what| {
@@ -191,19 +207,23 @@ pub fn read(
             return Err(StoreError::Wrong("a hot key"));
         }
     }
-    let answers = keys.chunks_exact(OF_KEY).zip(wants).map(|(of_key, want)| {
+    let asked = names.iter().zip(wants);
+    let answers = keys.chunks_exact(OF_KEY).zip(asked).map(|(of_key, (name, want))| {
+        if of_key[0] == -1 {
+            return Ok(Err(Foreign { key: name.escape_ascii().to_string() }));
+        }
         let grant = exact(of_key[0], "a grant")?;
         if grant > want {
             return Err(StoreError::Wrong("a grant above what was wanted"));
         }
         let until = if of_key[4] == -1 { u64::MAX } else { exact(of_key[4], "an end")? };
-        Ok(Answer {
+        Ok(Ok(Answer {
             grant,
             wait: exact(of_key[1], "a wait")?,
             epoch: exact(of_key[2], "an epoch")?,
             rest: exact(of_key[3], "a rest")?,
             until,
-        })
+        }))
     });
     Ok(Answers { now, hot, answers: answers.collect::<Result<_, _>>()? })
 }

@@ -5,6 +5,7 @@
 -- then for each key: kind (fixed, counter, log), length, quota, largest packet, life;
 --   want, number of grants that units are given back of; then for each: epoch, units
 -- Answers {{now, then for each key grant, wait, epoch, rest, until}, {}}
+-- A key that is not one of this script costs itself only: -1 and zeros, and it stays as it is.
 --
 -- The epoch of a log's grant is its time. All times are microseconds, below 2^51; a length is at most 2^42, a quota that is counted 2^40.
 
@@ -36,12 +37,22 @@ local deadline = tonumber(ARGV[1])
 local late = deadline >= 0 and now > deadline
 local out = {now}
 
+-- Answer of a command on a key; nothing of another kind of key than the command is for.
+local function own(command, key, ...)
+  local value = redis.pcall(command, key, ...)
+  if type(value) ~= 'table' or not value.err then return value end
+  if string.find(value.err, '^WRONGTYPE') then return nil end
+  error(value)
+end
+
 local function counts(key, kind, length, quota, largest, backs, want)
   local current = divide(now, length)
   local epoch, count, before = current, 0, 0
-  local raw = redis.call('GET', key)
+  local raw = own('GET', key)
+  if raw == nil then return end
   if raw then
     local s = {string.match(raw, '^(%d+) (%d+) (%d+)$')}
+    if #s ~= 3 then return end
     epoch, count, before = tonumber(s[1]), tonumber(s[2]), tonumber(s[3])
   end
   if epoch > current + 1 then epoch = current end
@@ -76,7 +87,7 @@ end
 
 local function log(key, length, quota, largest, life, backs, want)
   local kept = length + life
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', exact(now - kept))
+  if not own('ZREMRANGEBYSCORE', key, '-inf', exact(now - kept)) then return end
   -- Units of one time are alike: as many of them go as are given back.
   for i = 1, #backs, 2 do
     local at, left = exact(backs[i]), backs[i + 1]
@@ -128,6 +139,7 @@ for i = 2, #KEYS do
   else
     answer = {counts(KEYS[i], kind, length, quota, largest, backs, want)}
   end
+  if not answer[1] then answer = {-1, 0, 0, 0, 0} end
   for _, number in ipairs(answer) do out[#out + 1] = number end
 end
 return {out, {}}

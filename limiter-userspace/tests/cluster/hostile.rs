@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use crate::bound::settings;
 
 fn read_one(numbers: &[i64], want: u64) -> Result<Answer, StoreError> {
-    read(numbers, Vec::new(), [want].into_iter()).map(|answers| answers.answers[0])
+    let answers = read(numbers, Vec::new(), &[b"rl:{0000}:a\xff".into()], [want].into_iter())?;
+    Ok(answers.answers[0].clone()?)
 }
 
 #[test]
@@ -27,13 +28,15 @@ fn answers_out_of_range_are_refused() {
             assert!(matches!(read_one(&numbers, 5), Err(StoreError::Wrong(_))), "{numbers:?}");
         }
     }
+    let foreign = read_one(&[good[0], -1, i64::MAX, 0, 0, 0], 5).expect_err("nothing is granted");
+    assert!(foreign.to_string().starts_with(r"rl:{0000}:a\xff in the store"), "{foreign}");
     let hot = |name: &[u8], at| vec![HotKey { name: name.into(), at }];
     let none = std::iter::empty;
-    assert!(read(&good[..1], hot(b"x", 1), none()).is_ok());
-    assert!(read(&good[..1], hot(b"", 1), none()).is_err());
-    assert!(read(&good[..1], hot(&[b'x'; 65], 1), none()).is_err());
-    assert!(read(&good[..1], hot(b"x", 1 << 53), none()).is_err());
-    assert!(read(&good[..1], vec![hot(b"x", 1)[0].clone(); 1001], none()).is_err());
+    assert!(read(&good[..1], hot(b"x", 1), &[], none()).is_ok());
+    assert!(read(&good[..1], hot(b"", 1), &[], none()).is_err());
+    assert!(read(&good[..1], hot(&[b'x'; 65], 1), &[], none()).is_err());
+    assert!(read(&good[..1], hot(b"x", 1 << 53), &[], none()).is_err());
+    assert!(read(&good[..1], vec![hot(b"x", 1)[0].clone(); 1001], &[], none()).is_err());
 }
 
 fn number() -> impl Strategy<Value = i64> {

@@ -106,9 +106,64 @@ fn refusals_of_a_server_are_told() {
     };
     is_refused(&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"], "OOM");
     is_refused(&["REPLICAOF", "192.0.2.1", "1"], &["REPLICAOF", "NO", "ONE"], "READONLY");
-    // Somebody else has the prefix.
-    let other = "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'x', 'y')";
-    is_refused(&["EVAL", other, "1", "rl:{0000}:a"], &["DEL", "rl:{0000}:a"], "WRONGTYPE");
+}
+
+/// Somebody else has the prefix: a key of theirs costs itself, and one that a whole call needs
+/// costs that call. Nothing of theirs is changed, and the connection stays.
+#[test]
+fn a_key_that_somebody_else_made_costs_that_key() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let (store, mut admin) = (server.store(), server.admin(&runtime));
+    let mut does = |words: &[&str]| -> redis::Value { runtime.block_on(admin.ask(words)) };
+    let buckets = || {
+        let asks = ["a", "b", "c", "d"].map(|name| ask(name, 1));
+        let answers = runtime.block_on(store.exchange(&batch(asks.into())));
+        answers.expect("an answer").answers
+    };
+    let windows = || {
+        let kinds = [WindowKind::Fixed, WindowKind::SlidingCounter, WindowKind::SlidingLog];
+        let asks = [kinds, kinds].concat().into_iter().enumerate().map(|(at, kind)| {
+            let window = Window { kind, length: 60_000_000, quota: 99, largest: 1, life: 800_000 };
+            let demand = WindowDemand { backs: Vec::new(), want: 1 };
+            WindowAsk { name: [b'w', b'0' + at as u8].into(), window, demand }
+        });
+        let call = WindowBatch { shard: 0, deadline: None, asks: asks.collect() };
+        runtime.block_on(store.windows(&call)).expect("an answer").answers
+    };
+    does(&["HSET", "rl:{0000}:b", "x", "y"]);
+    does(&["SET", "rl:{0000}:c", "1 2 3 4"]);
+    does(&["RPUSH", "rl:{0000}:w0", "x"]);
+    does(&["SET", "rl:{0000}:w1", "1 2"]);
+    does(&["SET", "rl:{0000}:w2", "1 2 3"]);
+    std::thread::sleep(Duration::from_millis(1100));
+    for _ in 0..2 {
+        let told = buckets();
+        assert!(told[0].is_ok() && told[3].is_ok(), "{told:?}");
+        let foreign = told[1].as_ref().expect_err("a hash is no account");
+        assert!(foreign.to_string().contains("rl:{0000}:b in the store"), "{foreign}");
+        assert_eq!(told[2].as_ref().expect_err("four numbers").key, "rl:{0000}:c");
+        let told = windows();
+        for (at, answer) in told.iter().enumerate() {
+            assert_eq!(answer.is_ok(), at >= 3, "{told:?}");
+        }
+    }
+    let value = does(&["GET", "rl:{0000}:c"]);
+    assert_eq!(value, redis::Value::BulkString(b"1 2 3 4".to_vec()));
+    let fields = does(&["HLEN", "rl:{0000}:b"]);
+    assert_eq!(fields, redis::Value::Int(1));
+    // The owner takes theirs away.
+    does(&["DEL", "rl:{0000}:b"]);
+    assert!(buckets()[1].is_ok());
+    // A key of the shard, which all of its calls need: others go on, over the same connection.
+    does(&["SET", "rl:{0000}:!hot", "x"]);
+    let hot = Batch { hot_since: Some(0), ..batch(vec![ask("a", 1)]) };
+    let error = runtime.block_on(store.exchange(&hot)).expect_err("no list");
+    let StoreError::Foreign(foreign) = &error else { panic!("{error}") };
+    assert_eq!(foreign.key, "rl:{0000}:!hot or rl:{0000}:!boot");
+    assert!(store.is_connected());
+    let other = Batch { shard: 1, ..batch(vec![ask("a", 1)]) };
+    runtime.block_on(store.exchange(&other)).expect("an answer at once");
 }
 
 #[test]
@@ -145,8 +200,9 @@ fn a_user_of_prefix_and_commands_is_enough() {
             let ask = WindowAsk { name: name.clone(), window, demand: demand.clone() };
             let batch = WindowBatch { shard: 0, deadline: None, asks: vec![ask] };
             let answers = runtime.block_on(store.windows(&batch)).expect("an answer");
-            demand.backs = vec![Back { epoch: answers.answers[0].epoch, units: 1 }];
-            assert!(answers.answers[0].grant >= grant, "{answers:?}");
+            let answer = answers.answers[0].as_ref().expect("a key of its own");
+            demand.backs = vec![Back { epoch: answer.epoch, units: 1 }];
+            assert!(answer.grant >= grant, "{answers:?}");
         }
     }
 }
@@ -161,8 +217,8 @@ fn keys_vanish_by_themselves() {
     std::thread::sleep(Duration::from_millis(1100));
     let asks = (0..50).map(|number| ask(&format!("key{number}"), 10)).collect();
     let answers = runtime.block_on(store.exchange(&batch(asks))).expect("an answer");
-    assert!(answers.answers.iter().all(|answer| answer.grant > 0), "{answers:?}");
-    let rest = answers.answers[0].rest;
+    assert!(answers.answers.iter().flatten().all(|answer| answer.grant > 0), "{answers:?}");
+    let rest = answers.answers[0].as_ref().expect("a key of its own").rest;
     let size: u64 = runtime.block_on(admin.ask(&["DBSIZE"]));
     assert_eq!(size, 50 + 1);
     std::thread::sleep(Duration::from_micros(rest) + Duration::from_millis(400));
@@ -188,7 +244,8 @@ fn nodes_at_once_get_no_more_than_there_is() {
                 let runtime = runtime();
                 let grants = (0..100).map(|_| {
                     let answers = runtime.block_on(store.exchange(&batch(asks.clone())));
-                    answers.expect("an answer").answers[0].grant
+                    let answers = answers.expect("an answer").answers;
+                    answers.iter().flatten().map(|answer| answer.grant).sum::<u64>()
                 });
                 grants.sum::<u64>()
             })
@@ -279,7 +336,8 @@ fn what_a_call_costs() {
             });
             let call = Batch { hot_since: Some(u64::MAX), ..batch(asks.collect()) };
             let told = runtime.block_on(store.exchange(&call)).expect("an answer");
-            epochs = told.answers.iter().map(|answer| (answer.epoch, answer.grant)).collect();
+            let answers = told.answers.iter().flatten();
+            epochs = answers.map(|answer| (answer.epoch, answer.grant)).collect();
         }
         let rate = rounds as f64 / start.elapsed().as_secs_f64();
         let stats: String = runtime.block_on(admin.ask(&["INFO", "commandstats"]));

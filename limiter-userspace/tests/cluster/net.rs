@@ -310,7 +310,9 @@ impl Run<'_> {
                         node.key.not_hot(&seen);
                     }
                 }
-                if let (Some(call), Some(answer)) = (call, answers.answers.first()) {
+                if let (Some(call), Some(answer)) =
+                    (call, answers.answers.first().and_then(|answer| answer.as_ref().ok()))
+                {
                     node.key.answered(now, call.sequence, answer);
                     node.path.write(node.key.words());
                 }

@@ -220,6 +220,41 @@ fn a_node_starts_without_a_server_and_finds_it() {
     server.signal("CONT");
 }
 
+#[test]
+fn a_limit_whose_key_somebody_else_made_does_without_and_others_go_on() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut admin = server.admin(&runtime);
+    let keys: Vec<String> = (0..4).map(|shard| format!("rl:{{{shard:04}}}:b:stolen")).collect();
+    for key in &keys {
+        let _new: i64 = runtime.block_on(admin.ask(&["HSET", key, "x", "y"]));
+    }
+    let mut node = start("a", &server, 2);
+    node.cluster.set_rules(vec![budget("stolen", 0), budget("customer", 1)], 1);
+    let error = node.wait("whose key it is", |notice| match notice {
+        Notice::Foreign { error } => Some(error.clone()),
+        _ => None,
+    });
+    assert!(keys.iter().any(|key| error.starts_with(&format!("{key} in the store"))), "{error}");
+    let one = |status: &Status| status.leases.len() == 2 && status.without_contact == 1;
+    let status = node.shows("one lease in contact", one);
+    assert!(status.leases.iter().all(|lease| lease.in_contact == (&*lease.name == "customer")));
+    assert!(matches!(status.contact, Contact::Connected(_)), "{status:?}");
+    assert_eq!(status.last_error.as_ref().map(|(_, text)| text), Some(&error));
+    // Told once, however often it is asked for.
+    sleep(Duration::from_secs(1));
+    while let Ok(notice) = node.notices.try_recv() {
+        assert!(!matches!(notice, Notice::Foreign { .. } | Notice::Lost { .. }), "{notice:?}");
+    }
+    assert_eq!(node.cluster.status().failed, 0);
+    for key in &keys {
+        let gone: i64 = runtime.block_on(admin.ask(&["DEL", key]));
+        assert_eq!(gone, 1, "it stayed as it was");
+    }
+    node.shows("both leases in contact", |status| status.without_contact == 0);
+    node.cluster.stop();
+}
+
 /// Time of the processor, in hundredths of a second, that the threads of nodes took so far.
 fn processor() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");

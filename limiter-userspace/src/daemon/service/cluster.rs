@@ -169,6 +169,7 @@ impl Service {
                 let after = humantime::format_duration(Duration::from_secs(after.as_secs()));
                 tracing::info!("contact to the other nodes again, after {after}");
             }
+            Notice::Foreign { error } => tracing::error!("a shared limit is not shared: {error}"),
             Notice::SameName { name } => {
                 tracing::error!("another node is called {name}, too: give each a name of its own");
                 node.same_name = Some(name);
