@@ -46,7 +46,7 @@ enum Command {
     Test(test::Arguments),
     /// Run the kernel tests on other kernels, emulated
     Vm(vm::Arguments),
-    /// Draw the plots of docs/algorithms.md again, or check them
+    /// Draw the plots of docs/algorithms.md and docs/cluster.md again, or check them
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
     Accuracy(measure::Arguments),

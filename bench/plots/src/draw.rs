@@ -11,14 +11,14 @@ use crate::meters::{Bound, Meter};
 
 type Area<'svg> = DrawingArea<SVGBackend<'svg>, Shift>;
 
-const SIZE: (u32, u32) = (1200, 720);
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(34, 34, 34);
-const GRID: RGBColor = RGBColor(228, 228, 228);
+pub(crate) const SIZE: (u32, u32) = (1200, 720);
+pub(crate) const FONT: &str = "sans-serif";
+pub(crate) const INK: RGBColor = RGBColor(34, 34, 34);
+pub(crate) const GRID: RGBColor = RGBColor(228, 228, 228);
 const OFFERED: RGBColor = RGBColor(150, 150, 150);
-const UNMARKED: RGBColor = RGBColor(0, 90, 181);
-const ALL: RGBColor = RGBColor(217, 119, 6);
-const BOUND: RGBColor = RGBColor(190, 24, 60);
+pub(crate) const UNMARKED: RGBColor = RGBColor(0, 90, 181);
+pub(crate) const ALL: RGBColor = RGBColor(217, 119, 6);
+pub(crate) const BOUND: RGBColor = RGBColor(190, 24, 60);
 
 /// The first packet is this long after boot, in microseconds: a border of whole seconds.
 const START: u64 = 100_000_000;
@@ -40,8 +40,12 @@ pub(crate) fn plot(meter: &Meter) -> Result<String> {
         legend(last, meter)?;
         root.present()?;
     }
-    // The library leaves blanks at the ends of lines.
-    Ok(svg.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n")
+    Ok(finished(&svg))
+}
+
+/// A drawing without the blanks that the library leaves at the ends of lines.
+pub(crate) fn finished(svg: &str) -> String {
+    svg.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// When packets passed, in microseconds from the start: unmarked ones, and all.

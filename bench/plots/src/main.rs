@@ -1,11 +1,19 @@
-//! Plots of what each algorithm admits, made by the code of the data path from the same loads.
+//! Plots of what each algorithm admits, made by the code of the data path from the same loads, and
+//! of what nodes that share a limit pass, made by the simulator of their tests.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.
 
+mod cluster;
 mod draw;
 mod loads;
 mod meters;
+#[path = "../../../limiter-userspace/tests/cluster/simulator/mod.rs"]
+#[expect(dead_code, reason = "tests look at more than plots")]
+#[expect(clippy::expect_used, reason = "as in the tests")]
+#[expect(clippy::cast_precision_loss, reason = "loads are drawn from floats")]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers of a simulation")]
+mod simulator;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +35,9 @@ fn main() -> Result<ExitCode> {
     for meter in meters::all()? {
         plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
     }
+    for (name, svg) in cluster::plots()? {
+        plots.push((directory.join(format!("{name}.svg")), svg));
+    }
     if !check {
         fs::create_dir_all(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
@@ -41,7 +52,7 @@ fn main() -> Result<ExitCode> {
     bail!("not what the code makes: {}: run `cargo xtask plots`", stale.join(", "))
 }
 
-/// The files that are missing, differ, or belong to no algorithm.
+/// The files that are missing, differ, or are drawn by nothing.
 fn stale(directory: &Path, plots: &[(PathBuf, String)]) -> Result<Vec<String>> {
     let mut stale = Vec::new();
     for (path, svg) in plots {
@@ -53,7 +64,7 @@ fn stale(directory: &Path, plots: &[(PathBuf, String)]) -> Result<Vec<String>> {
     for entry in fs::read_dir(directory).with_context(reading)? {
         let path = entry.with_context(reading)?.path();
         if plots.iter().all(|(known, _)| *known != path) {
-            stale.push(format!("{} (of no algorithm)", path.display()));
+            stale.push(format!("{} (drawn by nothing)", path.display()));
         }
     }
     Ok(stale)

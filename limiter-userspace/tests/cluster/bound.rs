@@ -2,42 +2,12 @@
 
 use fastrand::Rng;
 use limiter_userspace::cluster::rate::Rate;
-use limiter_userspace::cluster::{OnPartition, Settings, SharedLimit};
+use limiter_userspace::cluster::{Settings, SharedLimit};
 use proptest::prelude::*;
 
-use crate::load::{self, Pattern};
-use crate::net::{Faults, Load, Outcome, PART, Scene, run};
-
-pub(crate) const SECOND: u64 = 1_000_000;
-/// Longest way there and back.
-pub(crate) const TRIP: u64 = 5_000;
-
-pub(crate) fn settings(nodes: u64) -> Settings {
-    Settings {
-        rate: Rate::new(1000, SECOND).expect("in range"),
-        burst: 1000,
-        largest: 1,
-        sync: 200_000,
-        nodes,
-        share_of_rate: 250,
-        share_of_burst: 100,
-        on_partition: OnPartition::Share,
-        strict: false,
-        always: false,
-    }
-}
-
-pub(crate) fn scene(settings: Settings, load: &Load, seconds: u64) -> Scene<'_> {
-    Scene {
-        limit: SharedLimit::new(settings).expect("settings are good"),
-        load,
-        packet: 1,
-        trip: (TRIP / 5, TRIP / 2),
-        faults: Faults::default(),
-        micros: seconds * SECOND,
-        seed: 1,
-    }
-}
+use crate::simulator::load::{self, Pattern};
+use crate::simulator::net::{Outcome, Scene, run};
+use crate::simulator::scene::{SECOND, TRIP, after, scene, settings};
 
 /// The published bound, of all nodes in contact.
 pub(crate) fn held(scene: &Scene<'_>, outcome: &Outcome) {
@@ -49,29 +19,6 @@ pub(crate) fn held(scene: &Scene<'_>, outcome: &Outcome) {
     );
 }
 
-/// Units offered and passed after the first seconds.
-fn after(outcome: &Outcome, seconds: u64) -> (u64, u64) {
-    let from = usize::try_from(seconds * SECOND / PART).expect("fits");
-    outcome.parts[from..].iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
-}
-
-type Named = (&'static str, Box<Load>, f64);
-
-/// Loads, and the least part of what is offered or allowed that must pass.
-fn loads(nodes: usize, rate: f64) -> Vec<Named> {
-    vec![
-        ("even, 3 R", load::even(nodes, 3.0 * rate), 0.99),
-        ("even, 0.9 R", load::even(nodes, 0.9 * rate), 1.0),
-        ("one node, 3 R", load::one(3.0 * rate), 0.99),
-        ("one node, 0.9 R", load::one(0.9 * rate), 1.0),
-        ("moves each second, 3 R", load::moving(nodes, 3.0 * rate, SECOND), 0.99),
-        ("moves each second, 0.9 R", load::moving(nodes, 0.9 * rate, SECOND), 0.95),
-        ("bursts on all at once", load::bursting(nodes, 80.0 * rate), 0.0),
-        ("skewed, 5.4 R", load::skewed(nodes, 5.4 * rate), 0.99),
-        ("skewed, 0.9 R", load::skewed(nodes, 0.9 * rate), 1.0),
-    ]
-}
-
 #[test]
 fn no_load_is_over_the_bound_and_what_is_below_the_limit_passes() {
     println!(
@@ -79,7 +26,7 @@ fn no_load_is_over_the_bound_and_what_is_below_the_limit_passes() {
         "load", "", "over", "bound", "offered/s", "passed/s", "calls/s"
     );
     for always in [false, true] {
-        for (name, load, part) in &loads(8, 1000.0) {
+        for (name, load, part) in &load::all(8, 1000.0) {
             let scene = scene(Settings { always, ..settings(8) }, &**load, 24);
             let outcome = run(&scene);
             let (offered, passed) = after(&outcome, 4);

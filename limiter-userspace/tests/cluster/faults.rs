@@ -7,14 +7,10 @@ use limiter_userspace::cluster::rate::Rate;
 use limiter_userspace::cluster::{OnPartition, Settings, SharedLimit};
 use proptest::prelude::*;
 
-use crate::bound::{SECOND, TRIP, few_cases, held, scene, settings};
-use crate::load::{self, Pattern};
-use crate::net::{Faults, Outcome, PART, Scene, run};
-
-/// Units that the share of one node passes within `micros`.
-fn share(limit: &SharedLimit, micros: u64) -> u64 {
-    limit.cold().map_or(0, |(rate, burst)| burst + rate.units_in(micros))
-}
+use crate::bound::{few_cases, held};
+use crate::simulator::load::{self, Pattern};
+use crate::simulator::net::{Faults, Outcome, PART, Scene, run};
+use crate::simulator::scene::{SECOND, TRIP, cut, scene, settings, share};
 
 fn over_at_most(outcome: &Outcome, bound: u64) {
     assert!(outcome.over <= i64::try_from(bound).expect("fits"), "{bound} allowed: {outcome:?}");
@@ -23,14 +19,6 @@ fn over_at_most(outcome: &Outcome, bound: u64) {
 fn passed_in(outcome: &Outcome, from: u64, until: u64) -> u64 {
     let part = |time: u64| usize::try_from(time / PART).expect("fits");
     outcome.parts[part(from)..part(until)].iter().map(|(_, passed)| passed).sum()
-}
-
-/// Four of eight nodes are cut off for ten seconds.
-fn cut(settings: Settings, count: usize) -> (u64, Outcome) {
-    let load = load::even(8, 3000.0);
-    let mut scene = scene(settings, &*load, 24);
-    scene.faults.cuts = (0..count).map(|node| (node, 5 * SECOND, 15 * SECOND)).collect();
-    (scene.limit.excess(TRIP), run(&scene))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use limiter_userspace::cluster::store::{HotKey, StoreError, read};
 use limiter_userspace::cluster::{Settings, SharedLimit};
 use proptest::prelude::*;
 
-use crate::bound::settings;
+use crate::simulator::scene::settings;
 
 fn read_one(numbers: &[i64], want: u64) -> Result<Answer, StoreError> {
     let answers = read(numbers, Vec::new(), &[b"rl:{0000}:a\xff".into()], [want].into_iter())?;

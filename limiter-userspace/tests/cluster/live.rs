@@ -14,8 +14,8 @@ use limiter_userspace::cluster::store::{
 use limiter_userspace::cluster::window::{Back, Window, WindowDemand, WindowKind};
 use tokio::runtime::Runtime;
 
-use crate::bound::settings;
 use crate::server::{Server, runtime};
+use crate::simulator::scene::settings;
 
 fn ask(name: &str, want: u64) -> Ask {
     let limit = SharedLimit::new(settings(3)).expect("good");

@@ -5,7 +5,7 @@ use limiter_userspace::cluster::account::{Account, Answer, Central, Demand, Repo
 use limiter_userspace::cluster::key::{Key, Seen, Words};
 use limiter_userspace::cluster::{Settings, SharedLimit};
 
-use crate::bound::settings;
+use crate::simulator::scene::settings;
 
 const SYNC: u64 = 200_000;
 

@@ -14,8 +14,8 @@ use limiter_userspace::cluster::{
     Status,
 };
 
-use crate::bound::settings;
-use crate::meter::Meter;
+use crate::simulator::meter::Meter;
+use crate::simulator::scene::settings;
 
 /// A node with its leases and what it tells.
 pub(crate) struct Node {

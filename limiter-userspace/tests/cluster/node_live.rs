@@ -9,9 +9,9 @@ use limiter_userspace::cluster::leases::{Counts, MemoryLeases};
 use limiter_userspace::cluster::status::Contact;
 use limiter_userspace::cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
 
-use crate::meter::Meter;
 use crate::node::{Node, budget, node_settings};
 use crate::server::{Server, runtime};
+use crate::simulator::meter::Meter;
 use tokio::runtime::Runtime;
 
 fn start(name: &str, server: &Server, leases: usize) -> Node {

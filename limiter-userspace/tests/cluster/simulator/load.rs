@@ -2,7 +2,8 @@
 
 use fastrand::Rng;
 
-use crate::bound::SECOND;
+use super::net::Load;
+use super::scene::SECOND;
 
 /// How the load is spread over the nodes in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,4 +110,22 @@ pub(crate) fn bursting(nodes: usize, rate: f64) -> Box<dyn Fn(usize, u64) -> f64
 pub(crate) fn skewed(nodes: usize, rate: f64) -> Box<dyn Fn(usize, u64) -> f64> {
     let sum: f64 = (1..=nodes).map(|place| 1.0 / place as f64).sum();
     Box::new(move |node, _| rate / (node as f64 + 1.0) / sum)
+}
+
+/// A load with its name, and the least part of what is offered or allowed that must pass.
+pub(crate) type Named = (&'static str, Box<Load>, f64);
+
+/// Loads that are looked at one by one.
+pub(crate) fn all(nodes: usize, rate: f64) -> Vec<Named> {
+    vec![
+        ("even, 3 R", even(nodes, 3.0 * rate), 0.99),
+        ("even, 0.9 R", even(nodes, 0.9 * rate), 1.0),
+        ("one node, 3 R", one(3.0 * rate), 0.99),
+        ("one node, 0.9 R", one(0.9 * rate), 1.0),
+        ("moves each second, 3 R", moving(nodes, 3.0 * rate, SECOND), 0.99),
+        ("moves each second, 0.9 R", moving(nodes, 0.9 * rate, SECOND), 0.95),
+        ("bursts on all at once", bursting(nodes, 80.0 * rate), 0.0),
+        ("skewed, 5.4 R", skewed(nodes, 5.4 * rate), 0.99),
+        ("skewed, 0.9 R", skewed(nodes, 0.9 * rate), 1.0),
+    ]
 }

@@ -10,8 +10,8 @@ use limiter_userspace::cluster::key::{Call, Key, Seen};
 use limiter_userspace::cluster::memory::Memory;
 use limiter_userspace::cluster::store::{Answers, Ask, Batch};
 
-use crate::meter::Meter;
-use crate::path::Path;
+use super::meter::Meter;
+use super::path::Path;
 
 /// Beginning of the store's clock: November 2026.
 const EPOCH: u64 = 1_795_000_000_000_000;
