@@ -88,3 +88,30 @@ fn a_log_counts_units_as_long_as_they_may_be_used_in_the_window() {
     assert_eq!(granted(begin + length + life - 1), 0);
     assert_eq!(granted(begin + length + life), 10);
 }
+
+/// Two grants of half the quota each, half a life apart, of which one is given back: the other
+/// counts until its own time, and not a microsecond longer.
+#[test]
+fn a_log_counts_the_units_that_were_not_given_back() {
+    let (length, life) = (60_000_000, 800_000);
+    let window = Window { kind: WindowKind::SlidingLog, length, quota: 10, largest: 5, life };
+    let begin = 1_795_000_000_000_000;
+    let times = [begin, begin + life / 2];
+    for (given_back, kept) in [(times[0], times[1]), (times[1], times[0])] {
+        let mut state = WindowState::new(&window, begin);
+        let mut asks = |now, want, backs: &[Back]| {
+            let answer = state.exchange(&window, now, &WindowDemand { backs: backs.into(), want });
+            (answer.grant, answer.epoch)
+        };
+        for time in times {
+            assert_eq!(asks(time, 5, &[]), (5, time));
+        }
+        assert_eq!(asks(times[1], 5, &[]).0, 0);
+        // More than were granted then, and of a time at which nothing was.
+        let backs = [(given_back, 99), (begin + 1, 5)].map(|(epoch, units)| Back { epoch, units });
+        assert_eq!(asks(begin + life, 5, &backs).0, 5);
+        let ends = kept + length + life;
+        assert_eq!(asks(ends - 1, 5, &[]).0, 0);
+        assert_eq!(asks(ends, 5, &[]).0, 5);
+    }
+}
