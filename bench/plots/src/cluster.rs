@@ -31,13 +31,13 @@ pub(crate) fn plots() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![("cluster-loads", over_loads()?), ("cluster-sync", over_sync()?)])
 }
 
-/// What came of one run, in percent.
+/// Outcome of one run, in percent.
 #[derive(Clone, Copy)]
 struct Point {
     /// The most that a window passed above the rate, and its bound, of the burst.
     most: f64,
     bound: f64,
-    /// What passed, of what one bucket of the limit passes.
+    /// Units that passed, of those that one bucket of the limit passes.
     passed: f64,
 }
 

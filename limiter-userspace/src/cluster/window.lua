@@ -7,7 +7,8 @@
 -- Answers {{now, then for each key grant, wait, epoch, rest, until}, {}}
 -- A key that is not one of this script costs itself only: -1 and zeros, and it stays as it is.
 --
--- The epoch of a log's grant is its time. All times are microseconds, below 2^51; a length is at most 2^42, a quota that is counted 2^40.
+-- The epoch of a log's grant is its time. All times are microseconds, below 2^51; a length is at
+-- most 2^42, a quota that is counted 2^40.
 
 local PARTS = 1024
 
