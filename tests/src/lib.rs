@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cluster;
 pub mod command;
 pub mod cpu;
+pub mod doctor;
 pub mod foreign;
 pub mod frames;
 pub mod generator;

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
 use self::run::Run;
+use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
 use super::shells::Shell;
@@ -29,9 +30,10 @@ const MAX_RULES: u32 = 16_384;
 const LEAST_FRAME: u64 = 1522;
 
 /// Exit codes, for the help.
-pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard output failed, or the daemon \
-    did not answer and a change may still happen, and for `diff` a difference; 2 refused, and nothing changed: wrong usage, bad input, no privilege, no daemon. \
-    Errors are a line on standard error, which names the remedy.";
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard \
+    output failed, or the daemon did not answer and a change may still happen, and for `diff` a \
+    difference, for `doctor` a problem; 2 refused, and nothing changed: wrong usage, bad input, no \
+    privilege, no daemon. Errors are a line on standard error, which names the remedy.";
 
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
@@ -231,6 +233,8 @@ pub(super) enum Command {
         not. All mistakes are told.\n\
         Interfaces and CPUs that rules name are not looked for on this machine.")]
     Check(Check),
+    /// Look at this machine: what keeps limits from holding here, and what to do. Needs no daemon
+    Doctor(AskDoctor),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema,
     /// Print the completions of a shell. Needs no daemon and no privilege

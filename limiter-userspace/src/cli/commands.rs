@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, events, explain, explain_now, export, hand, lists, pinned, rule_sets, shells,
-    sources, top,
+    Answer, check, doctor, events, explain, explain_now, export, hand, lists, pinned, rule_sets,
+    shells, sources, top,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -24,7 +24,7 @@ use crate::daemon::api::rules::Changed;
 use crate::daemon::api::source::SourceView;
 use crate::daemon::api::stats::Stats;
 use crate::daemon::api::status::Status;
-use crate::daemon::{self, ssh};
+use crate::daemon::{self, RunOptions, StartError, ssh};
 use crate::datapath::Backend;
 use crate::render::{self, Render};
 use crate::rules::file::schema;
@@ -45,7 +45,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     match &args.command {
         Command::Run(run) => {
             start_log()?;
-            daemon::run(&run.options(args.socket.clone()), backend)?;
+            run_daemon(&run.options(args.socket.clone()), backend)?;
             Ok(Answer::default())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
@@ -107,14 +107,10 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Reload { force } => {
             print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
         }
-        Command::Schema => match args.output {
-            Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),
-            Output::Table | Output::Json => {
-                Ok((serde_json::to_string_pretty(&schema())? + "\n").into())
-            }
-        },
+        Command::Schema => schema_in(args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(dir.as_deref()),
+        Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.
@@ -142,6 +138,25 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Detach(Pinned { pin_dir }) => {
             let (interfaces, notes) = pinned::detach(&client, pin_dir.as_deref(), backend)?;
             Ok(Answer { errors: notes, ..print.answer(&Detached { interfaces })? })
+        }
+    }
+}
+
+/// Runs the daemon. An error about the machine names the command that says more.
+fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<(), Failure> {
+    daemon::run(options, backend).map_err(|error| {
+        let is_of_machine = matches!(error, StartError::Datapath(_));
+        let RunOptions { socket, interfaces, datapath, .. } = options;
+        let more = is_of_machine.then(|| doctor::command(socket, interfaces, &datapath.pin_dir));
+        Failure::Start { error: Box::new(error), more }
+    })
+}
+
+fn schema_in(output: Output) -> Result<Answer, Failure> {
+    match output {
+        Output::Yaml => Ok(output.document(&schema())?.unwrap_or_default().into()),
+        Output::Table | Output::Json => {
+            Ok((serde_json::to_string_pretty(&schema())? + "\n").into())
         }
     }
 }

@@ -21,8 +21,13 @@ pub enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The start of the daemon by `run`.
-    #[error(transparent)]
-    Start(#[from] StartError),
+    #[error("{error}{}", told(more.as_deref()))]
+    Start {
+        /// The error.
+        error: Box<StartError>,
+        /// The command that says more, where the machine has to do with it.
+        more: Option<String>,
+    },
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(DatapathError),
@@ -85,12 +90,17 @@ pub enum Failure {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
+/// Command that says more, at the end of a message.
+fn told(more: Option<&str>) -> String {
+    more.map_or_else(String::new, |more| format!("; more: `{more}`"))
+}
+
 impl Failure {
     /// 1 when something broke, 2 when something was refused.
     pub fn exit_code(&self) -> ExitCode {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
-            Self::Start(error) => error.is_failure(),
+            Self::Start { error, .. } => error.is_failure(),
             Self::Pinned(fault) => !fault.is_refusal(),
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)

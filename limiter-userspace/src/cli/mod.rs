@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod commands;
+mod doctor;
 mod events;
 mod explain;
 mod explain_now;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use limiter_common::wire::{Evidence, field};
 
 use super::layers::{Effective, EffectiveSet, Layers};
-use crate::datapath::Datapath;
+use crate::datapath::{Datapath, keep_tags};
 use crate::rules::model::{Limits, Martians, Over};
 use crate::rules::{Path, Subject, Terms};
 
@@ -100,8 +100,8 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
             Ok(false) => None,
             Ok(true) => Some(format!(
                 "{interface} takes VLAN tags off before they are seen, so {who} may match nothing \
-                 there: ethtool -K {interface} rxvlan off; the other end of a veth pair takes them \
-                 off, too: ethtool -K PEER txvlan off"
+                 there: {}",
+                keep_tags(interface)
             )),
             Err(error) => Some(format!(
                 "{who} may match nothing on {interface}, if that takes VLAN tags off, which cannot be \

@@ -28,9 +28,7 @@ pub(super) fn attach(
     let program = kernel.program(state.framing)?;
     let (mode, link_id, adopted) = if let Some((mode, id)) = state.program {
         let Some(own) = own_links::behind(&pins, &state)? else {
-            let (interface, name) = (interface.to_owned(), programs::name_of(id));
-            let other = OtherPins::of(&state, &pins);
-            return Err(DatapathError::Foreign { interface, name, id, other });
+            return Err(foreign(&state, &pins, id));
         };
         own_links::rename(&pins, &own, interface)?;
         if own.called != interface {
@@ -61,6 +59,12 @@ pub(super) fn attach(
         state: LinkState::Attached,
     };
     Ok((attachment, state.max_frame()))
+}
+
+/// Error for an interface with a program that is not behind one of these pins.
+pub(super) fn foreign(interface: &Interface, pins: &PinDir, id: u32) -> DatapathError {
+    let (name, other) = (programs::name_of(id), OtherPins::of(interface, pins));
+    DatapathError::Foreign { interface: interface.name.clone(), name, id, other }
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.

@@ -14,7 +14,7 @@ use super::DatapathError;
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
 /// Mount point of most distributions.
-const USUAL_MOUNT: &str = "/sys/fs/bpf";
+pub const USUAL_MOUNT: &str = "/sys/fs/bpf";
 
 /// The pin directory of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +29,39 @@ impl PinDir {
     /// Makes the directory itself, mounting the BPF file system at its usual place if that is
     /// missing.
     pub(super) fn create(&self) -> Result<(), DatapathError> {
-        let existing = self.0.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        if !is_bpffs(existing) {
+        if !self.is_on_bpffs() {
             let failed = |source| DatapathError::NoBpffs { path: self.0.clone(), source };
-            if !self.0.starts_with(USUAL_MOUNT) {
+            if !self.is_usual() {
                 return Err(failed(io::Error::other("it is on another file system")));
             }
             mount("bpf", USUAL_MOUNT, "bpf", MountFlags::empty(), None)
                 .map_err(|errno| failed(errno.into()))?;
         }
-        if has_dot(&self.0, existing) {
+        if self.has_dot() {
             return Err(DatapathError::DottedPin(self.0.clone()));
         }
         make(&self.0)
+    }
+
+    /// The directory itself, or the nearest one above it that is there.
+    pub(super) fn existing(&self) -> &Path {
+        self.0.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
+    }
+
+    /// True if it is on a BPF file system, or would be made on one.
+    pub(super) fn is_on_bpffs(&self) -> bool {
+        is_bpffs(self.existing())
+    }
+
+    /// True if it is at the usual place, which a start mounts.
+    pub(super) fn is_usual(&self) -> bool {
+        self.0.starts_with(USUAL_MOUNT)
+    }
+
+    /// True if a directory that is still to be made has a dot in its name.
+    pub(super) fn has_dot(&self) -> bool {
+        let rest = self.0.strip_prefix(self.existing());
+        rest.is_ok_and(|rest| rest.to_string_lossy().contains('.'))
     }
 
     /// Makes what is in it: by whoever has it locked.
@@ -55,7 +75,8 @@ impl PinDir {
 
     /// Places of other pin directories: the usual one, and the root of this one's file system.
     pub(super) fn roots(&self) -> Vec<PathBuf> {
-        let absolute = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
+        let absolute =
+            fs::canonicalize(self.existing()).unwrap_or_else(|_| self.existing().to_owned());
         let own = absolute.ancestors().take_while(|path| is_bpffs(path)).last();
         let usual = Path::new(USUAL_MOUNT);
         let own = own.filter(|root| !root.starts_with(usual));
@@ -167,11 +188,6 @@ impl PinDir {
 fn make(path: &Path) -> Result<(), DatapathError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
-}
-
-/// True if a directory that is still to be made below `existing` has a dot in its name.
-fn has_dot(path: &Path, existing: &Path) -> bool {
-    path.strip_prefix(existing).is_ok_and(|rest| rest.to_string_lossy().contains('.'))
 }
 
 fn is_bpffs(path: &Path) -> bool {

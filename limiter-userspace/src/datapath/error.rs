@@ -222,6 +222,24 @@ impl DatapathError {
         )
     }
 
+    /// True of a foreign program that is a limiter's.
+    pub fn is_of_limiter(&self) -> bool {
+        matches!(self, Self::Foreign { name, .. } if is_limiter(name))
+    }
+
+    /// The error without its remedy, and the remedy.
+    pub fn parts(&self) -> (String, String) {
+        let text = self.to_string();
+        // Of a foreign program the remedy has colons of its own.
+        let parts = match self {
+            Self::Foreign { .. } => {
+                text.split_once("ours: ").map(|(what, how)| (format!("{what}ours"), how))
+            }
+            _ => text.rsplit_once(": ").map(|(what, how)| (what.to_owned(), how)),
+        };
+        parts.map_or_else(|| (text.clone(), String::new()), |(what, how)| (what, how.to_owned()))
+    }
+
     pub(super) fn map(map: &'static str) -> impl FnOnce(MapError) -> Self {
         move |source| Self::Map { map, source }
     }
@@ -250,13 +268,18 @@ fn pid_text(pid: Option<u32>) -> String {
 fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
     match other {
         Some(other) => format!("another limiter: {other}"),
-        None if Framing::ALL.iter().any(|framing| framing.program() == name) => {
+        None if is_limiter(name) => {
             "a limiter of which the pins are not found: `limiter detach --pin-dir THAT`, where \
              THAT is the --pin-dir that it was started with"
                 .to_owned()
         }
         None => format!("the tool that attached it, or `ip link set dev {interface} xdp off`"),
     }
+}
+
+/// True if a limiter's program is called so.
+fn is_limiter(program: &str) -> bool {
+    Framing::ALL.iter().any(|framing| framing.program() == program)
 }
 
 /// The remedy where another interface may be meant.

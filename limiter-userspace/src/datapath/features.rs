@@ -45,35 +45,55 @@ impl fmt::Display for Feature {
 }
 
 impl Feature {
-    /// True if the running kernel has the feature, or if that cannot be found out, as without
-    /// privileges: loading will say.
-    fn is_there(self) -> bool {
+    /// True if the running kernel has the feature; none if that cannot be found out, as without
+    /// privileges.
+    fn is_there(self) -> Option<bool> {
         match self {
-            Self::Xdp => is_program_supported(ProgramType::Xdp).unwrap_or(true),
-            Self::Map(kind, _) => is_map_supported(kind).unwrap_or(true),
-            Self::Helper(helper, _) => {
-                is_helper_supported(ProgramType::Xdp, helper).unwrap_or(true)
-            }
+            Self::Xdp => is_program_supported(ProgramType::Xdp).ok(),
+            Self::Map(kind, _) => is_map_supported(kind).ok(),
+            Self::Helper(helper, _) => is_helper_supported(ProgramType::Xdp, helper).ok(),
         }
     }
 }
 
-/// Refuses a kernel that lacks something.
-pub(super) fn check() -> Result<(), DatapathError> {
-    let system = rustix::system::uname();
-    check_with(&system.release().to_string_lossy(), Feature::is_there)
+/// The running kernel, held against what the program needs.
+#[derive(Debug)]
+pub struct Features {
+    /// Release of the kernel, by `uname -r`.
+    pub release: String,
+    /// Features that cannot be found out about: loading will say.
+    pub unseen: Vec<String>,
+    /// Error if something is missing.
+    pub checked: Result<(), DatapathError>,
 }
 
-fn check_with(release: &str, is_there: impl Fn(Feature) -> bool) -> Result<(), DatapathError> {
-    let lacking: Vec<String> = NEEDED
-        .iter()
-        .filter(|(feature, _)| !is_there(*feature))
-        .map(|(feature, since)| format!("{feature} (from Linux {since} on)"))
-        .collect();
-    if lacking.is_empty() {
-        return Ok(());
+/// Refuses a kernel that lacks something.
+pub(super) fn check() -> Result<(), DatapathError> {
+    look().checked
+}
+
+/// Asks for each feature, by loading a small program or making a small map that ends at once.
+pub fn look() -> Features {
+    let system = rustix::system::uname();
+    look_with(&system.release().to_string_lossy(), Feature::is_there)
+}
+
+fn look_with(release: &str, is_there: impl Fn(Feature) -> Option<bool>) -> Features {
+    let (mut lacking, mut unseen) = (Vec::new(), Vec::new());
+    for (feature, since) in NEEDED {
+        match is_there(feature) {
+            Some(true) => {}
+            Some(false) => lacking.push(format!("{feature} (from Linux {since} on)")),
+            None => unseen.push(feature.to_string()),
+        }
     }
-    Err(DatapathError::OldKernel { release: release.to_owned(), lacking: lacking.join(", ") })
+    let release = release.to_owned();
+    let checked = if lacking.is_empty() {
+        Ok(())
+    } else {
+        Err(DatapathError::OldKernel { release: release.clone(), lacking: lacking.join(", ") })
+    };
+    Features { release, unseen, checked }
 }
 
 #[cfg(test)]
@@ -82,19 +102,30 @@ mod tests {
 
     /// Linux 5.15 as far as this table goes.
     fn of_5_15(feature: Feature) -> bool {
-        !NEEDED
-            .iter()
-            .any(|(needed, since)| *since == "5.18" && needed.to_string() == feature.to_string())
+        let is_new = |(needed, since): &(Feature, &str)| {
+            *since == "5.18" && needed.to_string() == feature.to_string()
+        };
+        !NEEDED.iter().any(is_new)
     }
 
     #[test]
     fn a_kernel_with_everything_is_taken() {
-        assert!(check_with("6.1.0", |_| true).is_ok());
+        let all = look_with("6.1.0", |_| Some(true));
+        assert!(all.checked.is_ok() && all.unseen.is_empty());
+    }
+
+    #[test]
+    fn a_feature_that_is_not_seen_is_not_denied() {
+        let none = look_with("6.1.0", |_| None);
+        assert!(none.checked.is_ok());
+        assert_eq!(none.unseen.len(), NEEDED.len());
     }
 
     #[test]
     fn an_old_kernel_is_named_with_what_it_lacks() {
-        let error = check_with("5.15.0-91-generic", of_5_15).expect_err("5.15 lacks helpers");
+        let error = look_with("5.15.0-91-generic", |it| Some(of_5_15(it)))
+            .checked
+            .expect_err("5.15 lacks helpers");
         assert!(error.is_refusal());
         let text = error.to_string();
         for part in ["5.15.0-91-generic", "bpf_xdp_get_buff_len", "Linux 5.18", "newer"] {
@@ -105,7 +136,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_lacking_is_named() {
-        let text = check_with("4.4", |_| false).expect_err("nothing is there").to_string();
+        let text = look_with("4.4", |_| Some(false)).checked.expect_err("nothing").to_string();
         for (feature, since) in NEEDED {
             assert!(text.contains(&format!("{feature} (from Linux {since} on)")), "{text}");
         }

@@ -75,7 +75,8 @@ impl Interface {
         u64::from(self.mtu) + u64::from(FRAME_OVERHEAD)
     }
 
-    fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DatapathError> {
+    /// The state that a message of the kernel has.
+    pub(super) fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DatapathError> {
         let framing = match link.header.link_layer_type {
             LinkLayerType::Ether | LinkLayerType::Loopback => Framing::Ethernet,
             LinkLayerType::None => Framing::Layer3,

@@ -1,9 +1,10 @@
-//! A question over netlink, and the first message of its answer.
+//! A question over netlink, and its answer: one message, or all that the kernel has.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
 };
 use netlink_sys::{Socket, SocketAddr};
 
@@ -21,13 +22,7 @@ where
     T: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug,
     T::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut message = NetlinkMessage::from(request);
-    message.header.flags = NLM_F_REQUEST;
-    message.header.sequence_number = 1;
-    message.finalize();
-    let mut buffer = vec![0; message.buffer_len()];
-    message.serialize(&mut buffer);
-    socket.send(&buffer, 0)?;
+    send(socket, request, NLM_F_REQUEST)?;
     let (reply, _) = socket.recv_from_full()?;
     let reply = NetlinkMessage::<T>::deserialize(&reply).map_err(io::Error::other)?;
     match reply.payload {
@@ -35,4 +30,46 @@ where
         NetlinkPayload::Error(error) => Err(error.to_io()),
         other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
     }
+}
+
+/// Asks for all that there is of a kind. Of a change meanwhile a part may be seen.
+pub(super) fn dump<T>(socket: &Socket, request: T) -> io::Result<Vec<T>>
+where
+    NetlinkPayload<T>: From<T>,
+    T: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug,
+    T::Error: std::error::Error + Send + Sync + 'static,
+{
+    send(socket, request, NLM_F_REQUEST | NLM_F_DUMP)?;
+    let mut answers = Vec::new();
+    loop {
+        let (replies, _) = socket.recv_from_full()?;
+        let mut rest = replies.as_slice();
+        while !rest.is_empty() {
+            let length = NetlinkBuffer::new_checked(&rest).map_err(io::Error::other)?.length();
+            let reply = NetlinkMessage::<T>::deserialize(rest).map_err(io::Error::other)?;
+            match reply.payload {
+                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                NetlinkPayload::Done(_) => return Ok(answers),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                other => return Err(io::Error::other(format!("unexpected answer {other:?}"))),
+            }
+            // The kernel aligns each message to four bytes.
+            let length = usize::try_from(length).map_err(io::Error::other)?.next_multiple_of(4);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+}
+
+fn send<T>(socket: &Socket, request: T, flags: u16) -> io::Result<()>
+where
+    NetlinkPayload<T>: From<T>,
+    T: NetlinkSerializable + std::fmt::Debug,
+{
+    let mut message = NetlinkMessage::from(request);
+    message.header.flags = flags;
+    message.header.sequence_number = 1;
+    message.finalize();
+    let mut buffer = vec![0; message.buffer_len()];
+    message.serialize(&mut buffer);
+    socket.send(&buffer, 0).map(drop)
 }

@@ -34,10 +34,9 @@ impl OtherPins {
     /// Looks for the link of an interface on the usual BPF file system and on the one of our pins.
     pub(super) fn of(interface: &Interface, ours: &PinDir) -> Option<Self> {
         let mut left = DIRECTORIES;
-        let own = fs::metadata(ours.path()).ok()?;
-        let is_ours = |path: &Path| {
-            fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino()))
-        };
+        let of = |path: &Path| fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        let own = of(ours.path());
+        let is_ours = |path: &Path| own.is_some() && of(path) == own;
         ours.roots().iter().find_map(|root| search(root, DEPTH, &mut left, interface, &is_ours))
     }
 }

@@ -13,7 +13,7 @@ use crate::rules::rate_text::MIN_FULL_FRAME;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many CPUs are online, those that this process may not use among them.
-pub(super) fn cpus() -> u32 {
+pub fn cpus() -> u32 {
     // A list of ranges: `0-3,5`. Its end is the last CPU.
     std::fs::read_to_string("/sys/devices/system/cpu/online")
         .ok()
@@ -21,8 +21,8 @@ pub(super) fn cpus() -> u32 {
         .map_or(1, |last| last.saturating_add(1))
 }
 
-/// There is no interface of a name: it may be limited under another one.
-fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathError {
+/// Error where there is no interface of a name: it may be limited under another one.
+pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathError {
     let mut limited = pinned::limited(pin_dir);
     limited.retain(
         |left| if left.here { !interfaces.contains(&left.name) } else { left.name == name },
@@ -49,7 +49,7 @@ impl Backend for Xdp {
             })?;
             frame = frame.max(found.max_frame());
         }
-        privileges::check()?;
+        privileges::held()?.check()?;
         Ok(frame)
     }
 

@@ -12,7 +12,7 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 1] = ["veth"];
+const MODULES: [&str; 4] = ["veth", "bonding", "8021q", "bridge"];
 /// The package and the program in it.
 const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 
@@ -59,7 +59,12 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
             )
         })?,
     };
-    if let (Some((package, _)), false) = (&found, directory.exists()) {
+    if let (Some((package, _)), false) = (&found, is_complete(&directory)) {
+        // One of an earlier time, with other modules.
+        if directory.exists() {
+            fs::remove_dir_all(&directory)
+                .with_context(|| format!("cannot remove {}", directory.display()))?;
+        }
         unpack(cache, package, &directory, download(package), |from, to| {
             let images = files(&from.join("boot"))?;
             let image = images.iter().find(|path| name(path).starts_with("vmlinuz-"));
@@ -71,6 +76,15 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
     let mut modules = files(&directory.join("modules"))?;
     modules.sort();
     Ok(Kernel { version: version.to_owned(), image: directory.join("vmlinuz"), modules })
+}
+
+/// True if a kernel is kept there with all modules that a guest loads.
+fn is_complete(directory: &Path) -> bool {
+    let kept = files(&directory.join("modules")).unwrap_or_default();
+    MODULES.iter().all(|module| {
+        let end = format!("-{module}.ko");
+        kept.iter().any(|path| name(path).ends_with(&end))
+    })
 }
 
 pub(super) const SOURCES: &str = "add the main and security suites of a Debian that has it to \
@@ -206,6 +220,19 @@ mod tests {
         assert_eq!(depends(text, &prefix("6.12")), None);
         assert_eq!(depends(text, &prefix("6")), package);
         assert_eq!(depends("", &prefix("6.1")), None);
+    }
+
+    #[test]
+    fn a_kernel_without_one_of_the_modules_is_fetched_again() {
+        let kept = tempfile::tempdir().unwrap();
+        let modules = kept.path().join("modules");
+        assert!(!is_complete(kept.path()));
+        fs::create_dir(&modules).unwrap();
+        for module in MODULES {
+            assert!(!is_complete(kept.path()), "without {module}");
+            fs::write(modules.join(format!("00-{module}.ko")), "").unwrap();
+        }
+        assert!(is_complete(kept.path()));
     }
 
     #[test]

@@ -1,0 +1,119 @@
+//! Programs on an interface, and whether its driver takes ours.
+
+use super::finding::Finding;
+use crate::datapath::machine::{Link, NativeMode};
+use crate::datapath::{DatapathError, Interface, Mode};
+
+/// Largest MTU of which a frame is in one buffer for sure: a page of 4096 bytes without the room
+/// before and behind the frame, less Ethernet with two VLAN tags.
+const ONE_BUFFER: u32 = 4096 - 256 - 320 - 22;
+
+/// Owner of the XDP program on an interface.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// There is none.
+    Nobody,
+    /// These pins, in a mode.
+    Ours(Mode),
+    /// Somebody else: the error of a start.
+    Other(DatapathError),
+    /// A program of this number, which this process may not look at.
+    Unseen(u32),
+}
+
+/// Judges the program that is there.
+pub(super) fn program(name: &str, owner: &Owner) -> Finding {
+    let check = "other-xdp";
+    match owner {
+        Owner::Nobody => Finding::ok(check, "no XDP program is on it"),
+        Owner::Ours(_) => Finding::ok(check, "it is under the limits of these pins"),
+        Owner::Unseen(id) => {
+            Finding::unprivileged(check, &format!("whose XDP program (id {id}) is on it"))
+        }
+        Owner::Other(error) => {
+            let finding = Finding::refused(check, error);
+            match error {
+                DatapathError::Foreign { other: Some(other), .. } => finding
+                    .command(format!("limiter detach --pin-dir {}", other.directory.display())),
+                DatapathError::Foreign { .. } if !error.is_of_limiter() => {
+                    finding.command(format!("ip link set dev {name} xdp off"))
+                }
+                _ => finding,
+            }
+        }
+    }
+    .on(name)
+}
+
+/// Judges whether the driver takes the program itself. Only an interface that was asked for has to.
+pub(super) fn native(
+    link: &Link,
+    owner: &Owner,
+    native: &Result<Option<NativeMode>, DatapathError>,
+    asked: bool,
+) -> Finding {
+    let check = "native-mode";
+    let who = driver(link);
+    let finding = match (owner, native) {
+        (Owner::Ours(Mode::Native), _) => {
+            Finding::ok(check, format!("{who} runs the program itself"))
+        }
+        (Owner::Ours(Mode::Generic), _) => Finding::note(
+            check,
+            "it is limited in generic mode: slower, and on virtual interfaces segments of a \
+             connection that the sender keeps together count as one packet",
+        )
+        .remedy("limit bytes, where that matters"),
+        (_, Ok(Some(NativeMode { is_there: true, .. }))) => {
+            Finding::ok(check, format!("{who} takes native XDP"))
+        }
+        (_, Ok(Some(_))) => {
+            let seen = format!("{who} takes no native XDP");
+            let seen =
+                if asked { Finding::problem(check, seen) } else { Finding::note(check, seen) };
+            seen.remedy("allow the slower generic mode with --mode auto")
+                .command(format!("limiter run --iface {} --mode auto --rules FILE", link.name))
+        }
+        (_, Ok(None)) => Finding::unknown(
+            check,
+            format!("Linux before 6.3 does not say whether {who} takes native XDP"),
+        )
+        .remedy("`limiter run` tries; --mode auto allows generic mode where it fails"),
+        (_, Err(error)) => Finding::unseen(check, error),
+    };
+    finding.on(&link.name)
+}
+
+/// Judges whether a frame of the MTU fits.
+pub(super) fn mtu(
+    interface: &Interface,
+    owner: &Owner,
+    native: &Result<Option<NativeMode>, DatapathError>,
+) -> Finding {
+    let check = "mtu";
+    let (name, mtu) = (&interface.name, interface.mtu);
+    let takes_buffers = match native {
+        Ok(Some(native)) => !native.is_there || native.takes_buffers,
+        Ok(None) | Err(_) => false,
+    };
+    let is_attached = matches!(owner, Owner::Ours(_));
+    if mtu <= ONE_BUFFER || takes_buffers || is_attached {
+        return Finding::ok(check, format!("the program gets whole frames of MTU {mtu}")).on(name);
+    }
+    let seen = format!(
+        "a frame of MTU {mtu} is in several buffers, and the driver does not say that it gives \
+         those to a program in native mode: it may refuse"
+    );
+    Finding::warning(check, seen)
+        .remedy("allow generic mode with --mode auto, or make the MTU smaller")
+        .command(format!("ip link set dev {name} mtu 1500"))
+        .on(name)
+}
+
+/// Driver of an interface, in words.
+fn driver(link: &Link) -> String {
+    match link.driver.as_ref().or(link.kind.as_ref()) {
+        Some(driver) => format!("its driver, {driver},"),
+        None => "its driver".to_owned(),
+    }
+}

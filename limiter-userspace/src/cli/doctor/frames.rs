@@ -1,0 +1,138 @@
+//! Frames that a card or another program changes before the program sees them, and queues.
+
+use super::finding::Finding;
+use crate::datapath::machine::Queues;
+use crate::datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
+
+/// Name of the kernel for `tx-vlan-offload` of `ethtool`.
+const TAKES_TAGS: &str = "tx-vlan-hw-insert";
+
+/// Names of the kernel for offloads of a card that join frames.
+const JOINS: [&str; 2] = ["rx-lro", "rx-gro-hw"];
+
+/// The other end of a veth pair.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// None: the interface is of another kind.
+    None,
+    /// In another network namespace.
+    Elsewhere,
+    /// Here, with this name and these offloads.
+    Here(String, Result<Offloads, DatapathError>),
+}
+
+/// Judges whether VLAN tags are seen.
+pub(super) fn tags(name: &str, offloads: &Result<Offloads, DatapathError>, peer: &Peer) -> Finding {
+    let check = "vlan-tags";
+    let hidden = "rules with the key `vlan` may match nothing";
+    let finding = match (offloads, peer) {
+        (Err(error), _) | (Ok(_), Peer::Here(_, Err(error))) => Finding::unseen(check, error),
+        (Ok(own), _) if own.is_on(STRIPS_TAGS) => Finding::note(
+            check,
+            format!("{name} takes VLAN tags off before they are seen: {hidden}"),
+        )
+        .remedy(format!("if rules have that key: {}", keep_tags(name)))
+        .command(format!("ethtool -K {name} rxvlan off")),
+        (Ok(_), Peer::Here(peer, Ok(theirs))) if theirs.is_on(TAKES_TAGS) => Finding::note(
+            check,
+            format!("the other end, {peer}, keeps VLAN tags beside the frame: {hidden}"),
+        )
+        .remedy("if rules have that key, switch it off there")
+        .command(format!("ethtool -K {peer} txvlan off")),
+        (Ok(_), Peer::Elsewhere) => Finding::unknown(
+            check,
+            format!(
+                "whether the other end keeps VLAN tags beside the frame: it is in another network \
+                 namespace. If it does, {hidden}"
+            ),
+        )
+        .remedy("there: ethtool -K PEER txvlan off"),
+        (Ok(_), _) => Finding::ok(check, "VLAN tags are seen"),
+    };
+    finding.on(name)
+}
+
+/// Judges whether the card joins frames.
+pub(super) fn joined(name: &str, offloads: &Result<Offloads, DatapathError>) -> Finding {
+    let check = "joined-frames";
+    let offloads = match offloads {
+        Ok(offloads) => offloads,
+        Err(error) => return Finding::unseen(check, error).on(name),
+    };
+    let on: Vec<&str> = JOINS.into_iter().filter(|name| offloads.is_on(name)).collect();
+    if on.is_empty() {
+        return Finding::ok(check, "frames are not joined before they are seen").on(name);
+    }
+    let fixed = on.iter().all(|name| !offloads.is_switchable(name));
+    Finding::warning(
+        check,
+        format!(
+            "the card joins frames ({}{}): its driver may refuse a program in native mode",
+            on.join(", "),
+            if fixed { ", which it does not let be switched off" } else { "" }
+        ),
+    )
+    .remedy(if fixed {
+        "allow generic mode with --mode auto, and limit bytes: joined frames count as one packet"
+    } else {
+        "allow generic mode with --mode auto: the kernel switches it off there"
+    })
+    .command(format!("limiter run --iface {name} --mode auto --rules FILE"))
+    .on(name)
+}
+
+/// Judges the receive queues.
+pub(super) fn queues(
+    name: &str,
+    queues: &Result<Option<Queues>, DatapathError>,
+    cpus: u32,
+) -> Finding {
+    let check = "queues";
+    let finding = match queues {
+        Err(error) => Finding::unseen(check, error),
+        // A tap of which nobody has the other end has none.
+        Ok(None | Some(Queues { used: 0, .. })) => {
+            Finding::ok(check, "its driver has no queues to set")
+        }
+        Ok(Some(Queues { used, most, .. })) if *used >= cpus.min(*most) => {
+            Finding::ok(check, format!("{used} of {most} receive queues are in use"))
+        }
+        Ok(Some(Queues { used, most, is_combined })) => {
+            let which = if *is_combined { "combined" } else { "rx" };
+            let wanted = cpus.min(*most);
+            Finding::note(
+                check,
+                format!(
+                    "{used} of {most} receive queues are in use, on {cpus} CPUs: others judge no \
+                     packets"
+                ),
+            )
+            .remedy("use a queue for each CPU, if one CPU is not enough")
+            .command(format!("ethtool -L {name} {which} {wanted}"))
+        }
+    };
+    finding.on(name)
+}
+
+/// Judges filters of tc and TCX programs for what comes in.
+pub(super) fn filters(
+    name: &str,
+    filters: &Result<Vec<String>, DatapathError>,
+    may_bpf: bool,
+) -> Finding {
+    let check = "tc";
+    let finding = match filters {
+        Ok(found) if found.is_empty() => Finding::ok(check, "no filters of tc for what comes in"),
+        Ok(found) => Finding::note(
+            check,
+            format!(
+                "tc has filters for what comes in ({}): they come after the limits, and see what \
+                 those let pass",
+                found.join(", ")
+            ),
+        ),
+        Err(error) if may_bpf => Finding::unseen(check, error),
+        Err(_) => Finding::unprivileged(check, "whether TCX programs are on it"),
+    };
+    finding.on(name)
+}

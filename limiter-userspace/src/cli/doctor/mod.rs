@@ -1,0 +1,228 @@
+//! `limiter doctor`: looks at the machine, and says what keeps limits from holding, each with its
+//! remedy. Changes nothing, and needs no daemon.
+//!
+//! The facts are from [`crate::datapath::machine`]; each file here judges those of one subject.
+
+mod attaching;
+mod daemon;
+mod finding;
+mod frames;
+mod host;
+mod kernel;
+mod pins;
+mod place;
+mod ssh;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Answer;
+use super::args::{Output, PIN_DIR, SOCKET};
+use super::failure::Failure;
+use crate::control::Client;
+use crate::daemon::api::lists::{ListName, Lists};
+use crate::daemon::api::status::Status;
+use crate::daemon::ssh::own_session;
+use crate::datapath::machine::{self, Link};
+use crate::datapath::{DatapathError, offloads};
+use crate::render;
+use attaching::Owner;
+use finding::{Finding, Report};
+use frames::Peer;
+
+/// Time that a daemon has to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit code: 0 without a problem, 1 with one.\n\
+    problem: limits cannot be put in force, or are not. warning: they may not do what they say. \
+    unknown: something could not be seen, as without root. note: good to know. Commands are to be \
+    typed as root.")]
+pub(super) struct Ask {
+    /// Interface to look at; may be repeated [default: those that can be meant: up, and neither the
+    /// loopback nor a container's]
+    #[arg(long, value_name = "IFACE")]
+    iface: Vec<String>,
+    /// Directory of the pinned maps and links [default: the daemon's; without one,
+    /// /sys/fs/bpf/limiter]
+    #[arg(long, value_name = "DIR")]
+    pin_dir: Option<PathBuf>,
+    /// Show the checks that found nothing, too
+    #[arg(long)]
+    verbose: bool,
+    /// Same as --output json: all checks
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks at the machine. A problem is an answer, with exit code 1.
+pub(super) fn doctor(ask: &Ask, client: &Client, output: Output) -> Result<Answer, Failure> {
+    let report = Report::of(look(ask, client), ask.verbose);
+    let output = if ask.json { Output::Json } else { output };
+    let text = output.document(&report)?.unwrap_or_else(|| render::text(&report));
+    Ok(Answer { text, code: u8::from(!report.ok), ..Answer::default() })
+}
+
+/// The words that begin a command to the daemon at a socket.
+fn to_daemon(socket: &Path) -> String {
+    if socket == Path::new(SOCKET) {
+        "limiter".to_owned()
+    } else {
+        format!("limiter --socket {}", socket.display())
+    }
+}
+
+/// The command that says more about a start that failed.
+pub(super) fn command(socket: &Path, interfaces: &[String], pin_dir: &Path) -> String {
+    let options = interfaces.iter().map(|name| format!(" --iface {name}"));
+    let pins = (pin_dir != Path::new(PIN_DIR)).then(|| format!(" --pin-dir {}", pin_dir.display()));
+    let doctor = format!("{} doctor", to_daemon(socket));
+    [doctor].into_iter().chain(options).chain(pins).collect()
+}
+
+fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
+    let client = client.within(PATIENCE);
+    let status = client.get::<Status>("/v1/status");
+    let told = status.as_ref().ok().and_then(|status| status.pin_dir.as_ref()).map(PathBuf::from);
+    let pin_dir = ask.pin_dir.clone().or(told).unwrap_or_else(|| PathBuf::from(PIN_DIR));
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut findings = Vec::new();
+    let may_bpf = match machine::privileges() {
+        Ok(held) => {
+            findings.push(kernel::capabilities(held, &release));
+            held.check().is_ok()
+        }
+        Err(error) => {
+            findings.push(Finding::unseen("capabilities", &error));
+            false
+        }
+    };
+    let features = may_bpf.then(machine::features);
+    findings.push(kernel::kernel(&release, features.as_ref()));
+    findings.push(kernel::memlock(&release));
+    findings.push(pins::place(&pin_dir, machine::pin_place(&pin_dir), may_bpf));
+    findings.push(pins::pinned(&pin_dir, &machine::pinned(&pin_dir), may_bpf));
+    match machine::links() {
+        Ok(links) => findings.extend(interfaces(ask, &links, &pin_dir, may_bpf)),
+        Err(error) => findings.push(Finding::unseen("interfaces", &error)),
+    }
+    findings.push(host::conntrack(host::tracked()));
+    findings.push(host::clock(host::clocks()));
+    findings.extend(session(&client, status.as_ref().ok()));
+    findings.extend(daemon::daemon(client.socket(), &status));
+    findings
+}
+
+/// Findings about interfaces, and about what stands on them.
+fn interfaces(ask: &Ask, links: &[Link], pin_dir: &Path, may_bpf: bool) -> Vec<Finding> {
+    let mut findings = vec![host::docker(links)];
+    for name in &ask.iface {
+        match machine::link(name, links) {
+            Ok(link) => findings.extend(interface(link, links, pin_dir, may_bpf, true)),
+            Err(DatapathError::NoInterface(name)) => {
+                let error = machine::missing(name.clone(), &ask.iface, pin_dir);
+                findings.push(Finding::refused("interface", &error).on(&name));
+            }
+            Err(error) => findings.push(Finding::unseen("interface", &error).on(name)),
+        }
+    }
+    if ask.iface.is_empty() {
+        let candidates: Vec<&Link> =
+            links.iter().filter(|link| is_candidate(link, links)).collect();
+        if candidates.is_empty() {
+            let seen = "no interface is up but the loopback and those of containers";
+            findings.push(Finding::note("interface", seen).remedy("name one with --iface"));
+        }
+        for link in candidates {
+            findings.extend(interface(link, links, pin_dir, may_bpf, false));
+        }
+    }
+    findings
+}
+
+/// True of an interface that somebody may want to limit: not of the loopback, of one that is down,
+/// or of a port or bridge that is there for containers and machines within this one.
+fn is_candidate(link: &Link, links: &[Link]) -> bool {
+    let is_inner = |link: &Link| link.is("veth") || link.is("tun");
+    let mut ports = links.iter().filter(|port| port.controller == Some(link.index));
+    let is_inner_port = link.controller.is_some() && is_inner(link);
+    let is_inner_bridge = link.is("bridge") && ports.all(is_inner);
+    let is_usable = link.is_up && !link.is_loopback && link.interface.is_ok();
+    is_usable && !is_inner_port && !is_inner_bridge
+}
+
+fn interface(
+    link: &Link,
+    links: &[Link],
+    pin_dir: &Path,
+    may_bpf: bool,
+    asked: bool,
+) -> Vec<Finding> {
+    let name = &link.name;
+    let state = match &link.interface {
+        Ok(state) => state,
+        Err(error) => return vec![Finding::refused("interface", error).on(name)],
+    };
+    let owner = match state.program {
+        None => Owner::Nobody,
+        Some((_, id)) if !may_bpf => Owner::Unseen(id),
+        Some(_) => match machine::owner(state, pin_dir) {
+            Ok(mode) => mode.map_or(Owner::Nobody, Owner::Ours),
+            Err(error) => Owner::Other(error),
+        },
+    };
+    let native = machine::native_mode(link);
+    let changes = offloads(name);
+    let filters = machine::filters(link);
+    vec![
+        attaching::program(name, &owner),
+        attaching::native(link, &owner, &native, asked),
+        attaching::mtu(state, &owner, &native),
+        place::device(link, links, asked),
+        frames::tags(name, &changes, &peer(link, links)),
+        frames::joined(name, &changes),
+        frames::queues(name, &machine::queues(link), machine::cpus()),
+        frames::filters(name, &filters, may_bpf),
+    ]
+}
+
+/// The other end of a veth pair.
+fn peer(link: &Link, links: &[Link]) -> Peer {
+    let Some(below) = link.below.filter(|_| link.is("veth")) else { return Peer::None };
+    match links.iter().find(|other| below.is_here && other.index == below.index) {
+        Some(peer) => Peer::Here(peer.name.clone(), offloads(&peer.name)),
+        None => Peer::Elsewhere,
+    }
+}
+
+fn session(client: &Client, status: Option<&Status>) -> Vec<Finding> {
+    let peer = own_session().map(|session| session.peer);
+    let spared: Option<Vec<String>> = status.map(|status| {
+        let lists = client.get::<Lists>("/v1/lists").unwrap_or_default().entries;
+        let allowed = lists.into_iter().filter(|entry| entry.list == ListName::Allow);
+        status.management.iter().cloned().chain(allowed.map(|entry| entry.source)).collect()
+    });
+    let mut findings = vec![ssh::session(peer, spared.as_deref(), client.socket())];
+    if let Some(peer) = peer {
+        findings.push(way(peer));
+    }
+    findings
+}
+
+fn way(peer: std::net::IpAddr) -> Finding {
+    let by = match machine::interface_towards(peer) {
+        Ok(index) => index,
+        Err(error) => return ssh::way(peer, Err(error.to_string())),
+    };
+    match machine::links() {
+        Ok(links) => {
+            let link = links.iter().find(|link| Some(link.index) == by);
+            ssh::way(peer, Ok(link.map(|link| link.name.as_str())))
+        }
+        Err(error) => ssh::way(peer, Err(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

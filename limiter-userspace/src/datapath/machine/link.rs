@@ -1,0 +1,132 @@
+//! Interfaces of this network namespace, with their kinds and neighbours.
+
+use std::fs;
+use std::path::Path;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::datapath::interface::Interface;
+use crate::datapath::{DatapathError, netlink};
+
+/// An interface, and how it is connected to others.
+#[derive(Debug)]
+pub struct Link {
+    /// Name of the interface.
+    pub name: String,
+    /// Index of the interface.
+    pub index: u32,
+    /// State for limiting; the error of one whose frames cannot be read.
+    pub interface: Result<Interface, DatapathError>,
+    /// Kind, as `ip link add type` has it: `veth`, `bridge`; none of a card.
+    pub kind: Option<String>,
+    /// Driver of a card, as far as the kernel tells it.
+    pub driver: Option<String>,
+    /// Index of the bridge or bond that the interface is a port of.
+    pub controller: Option<u32>,
+    /// Interface below (of a VLAN), or the other end (of a veth pair).
+    pub below: Option<Below>,
+    /// True if it is up.
+    pub is_up: bool,
+    /// True of the loopback interface.
+    pub is_loopback: bool,
+}
+
+/// Interface that another one refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Below {
+    /// Index of the interface.
+    pub index: u32,
+    /// True if the index is one of this network namespace.
+    pub is_here: bool,
+}
+
+impl Link {
+    /// True if it is of a kind, as `veth`.
+    pub fn is(&self, kind: &str) -> bool {
+        self.kind.as_deref() == Some(kind)
+    }
+}
+
+/// All interfaces.
+pub fn links() -> Result<Vec<Link>, DatapathError> {
+    let asked = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let answers =
+        netlink::open(NETLINK_ROUTE).and_then(|socket| netlink::dump(&socket, asked)).map_err(
+            |source| DatapathError::Netlink { interface: "the interfaces".to_owned(), source },
+        )?;
+    let messages = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewLink(message) => Some(message),
+        _ => None,
+    });
+    Ok(messages.map(|message| from_message(&message)).collect())
+}
+
+/// One interface by its name, or by a second name that it has.
+pub fn link<'a>(name: &str, links: &'a [Link]) -> Result<&'a Link, DatapathError> {
+    let named = Interface::query(name);
+    let found = links.iter().find(|link| match &named {
+        Ok(interface) => link.index == interface.index,
+        // Frames that cannot be read: the interface is there all the same.
+        Err(_) => link.name == name,
+    });
+    found.ok_or_else(|| named.err().unwrap_or_else(|| DatapathError::NoInterface(name.to_owned())))
+}
+
+fn from_message(message: &LinkMessage) -> Link {
+    let index = message.header.index;
+    let mut name = format!("interface {index}");
+    let (mut kind, mut controller, mut below, mut is_here) = (None, None, None, true);
+    let (mut bus, mut device) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(value) => name.clone_from(value),
+            LinkAttribute::Controller(value) => controller = Some(*value),
+            LinkAttribute::Link(value) => below = Some(*value),
+            LinkAttribute::LinkNetNsId(_) => is_here = false,
+            LinkAttribute::ParentDevBusName(value) => bus = Some(value),
+            LinkAttribute::ParentDevName(value) => device = Some(value),
+            LinkAttribute::LinkInfo(infos) => {
+                kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    Link {
+        interface: Interface::from_link(&name, message),
+        driver: bus.zip(device).and_then(|(bus, device)| driver(bus, device)),
+        below: below.filter(|below| *below != 0).map(|index| Below { index, is_here }),
+        is_up: message.header.flags.contains(LinkFlags::Up),
+        is_loopback: message.header.flags.contains(LinkFlags::Loopback),
+        name,
+        index,
+        kind,
+        controller,
+    }
+}
+
+/// Driver of a device on a bus: sysfs has that for all network namespaces.
+fn driver(bus: &str, device: &str) -> Option<String> {
+    let device = Path::new("/sys/bus").join(bus).join("devices").join(device);
+    let driver = fs::read_link(device.join("driver")).ok()?;
+    Some(driver.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_among_all_interfaces() {
+        let all = links().unwrap();
+        let lo = link("lo", &all).unwrap();
+        assert!(lo.is_loopback && lo.kind.is_none() && lo.controller.is_none(), "{lo:?}");
+        assert_eq!(lo.interface.as_ref().unwrap(), &Interface::query("lo").unwrap());
+        let error = link("nosuch0", &all).unwrap_err();
+        assert!(matches!(error, DatapathError::NoInterface(name) if name == "nosuch0"));
+    }
+}

@@ -1,0 +1,21 @@
+//! The machine as `limiter doctor` finds it: facts, each asked of the kernel, and nothing changed.
+//! An error says what could not be seen.
+
+mod filters;
+mod link;
+mod native;
+mod pins;
+mod queues;
+mod route;
+
+pub use filters::filters;
+pub use link::{Below, Link, link, links};
+pub use native::{NativeMode, native_mode};
+pub use pins::{FileSystem, PinPlace, Pinned, owner, pin_place, pinned};
+pub use queues::{Queues, queues};
+pub use route::interface_towards;
+
+pub use super::bpffs::USUAL_MOUNT;
+pub use super::features::{Features, look as features};
+pub use super::privileges::{Privileges, held as privileges};
+pub use super::xdp::{cpus, missing};

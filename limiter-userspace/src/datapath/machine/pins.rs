@@ -1,0 +1,101 @@
+//! The pin directory, and who has an interface.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use limiter_common::wire::{ABI_VERSION, Control};
+use rustix::fs::{Access, access};
+
+use crate::datapath::interface::Interface;
+use crate::datapath::maps::Maps;
+use crate::datapath::own_links;
+use crate::datapath::{DatapathError, Mode, PinDir, attach};
+
+/// A place for pins, as far as it can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinPlace {
+    /// File system that it is on, or would be made on.
+    pub file_system: FileSystem,
+    /// True if a name that would have to be made has a dot, which that file system refuses.
+    pub is_dotted: bool,
+    /// True if this process may write there.
+    pub is_writable: bool,
+}
+
+/// File system of a place for pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// A BPF file system.
+    Bpf,
+    /// Another one, at the place where a start by root mounts a BPF file system.
+    ToMount,
+    /// Another one.
+    Other,
+}
+
+/// The maps that are pinned.
+#[derive(Debug)]
+pub enum Pinned {
+    /// None.
+    Nothing,
+    /// Maps of this version.
+    Maps {
+        /// True if every packet passes: `limiter off`.
+        brake: bool,
+    },
+    /// Maps that cannot be used, or not be seen.
+    Refused(DatapathError),
+}
+
+/// The place of a pin directory, which need not be there.
+pub fn pin_place(pin_dir: &Path) -> PinPlace {
+    let pins = PinDir::new(pin_dir);
+    let existing = pins.existing();
+    PinPlace {
+        file_system: match (pins.is_on_bpffs(), pins.is_usual()) {
+            (true, _) => FileSystem::Bpf,
+            (false, true) => FileSystem::ToMount,
+            (false, false) => FileSystem::Other,
+        },
+        is_dotted: pins.has_dot(),
+        is_writable: access(existing, Access::WRITE_OK | Access::EXEC_OK).is_ok(),
+    }
+}
+
+/// The maps under a pin directory.
+pub fn pinned(pin_dir: &Path) -> Pinned {
+    let pins = PinDir::new(pin_dir);
+    match fs::read_dir(pin_dir) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Pinned::Nothing,
+        Err(error) => return Pinned::Refused(DatapathError::path("reading", pin_dir)(error)),
+    }
+    if !pins.has_pins() {
+        return Pinned::Nothing;
+    }
+    let words = Maps::open(&pins)
+        .and_then(|maps| Ok((maps.control(Control::Abi)?, maps.control(Control::Brake)?)));
+    match words {
+        Ok((ABI_VERSION, brake)) => Pinned::Maps { brake: brake != 0 },
+        // Rests of a start that was cut short: the next one makes them anew.
+        Ok((0, _)) | Err(_) if pins.has_links().is_ok_and(|any| !any) => Pinned::Nothing,
+        Ok((found, _)) => Pinned::Refused(DatapathError::Abi {
+            path: pin_dir.to_owned(),
+            found,
+            expected: ABI_VERSION,
+        }),
+        Err(error) => Pinned::Refused(error),
+    }
+}
+
+/// The mode in which an interface is under limits by these pins; none if it has no XDP program.
+/// Somebody else's program is an error, as for a start.
+pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, DatapathError> {
+    let Some((mode, id)) = interface.program else { return Ok(None) };
+    let pins = PinDir::new(pin_dir);
+    match own_links::behind(&pins, interface)? {
+        Some(_) => Ok(Some(mode)),
+        None => Err(attach::foreign(interface, &pins, id)),
+    }
+}

@@ -1,0 +1,43 @@
+//! Receive queues of an interface, over the family of `ethtool`.
+
+use super::Link;
+use crate::datapath::DatapathError;
+use crate::datapath::generic::{ask_ethtool, attribute};
+
+/// `include/uapi/linux/ethtool_netlink.h`.
+const ETHTOOL_MSG_CHANNELS_GET: u8 = 17;
+const ETHTOOL_A_CHANNELS_RX_MAX: u16 = 2;
+const ETHTOOL_A_CHANNELS_COMBINED_MAX: u16 = 5;
+const ETHTOOL_A_CHANNELS_RX_COUNT: u16 = 6;
+const ETHTOOL_A_CHANNELS_COMBINED_COUNT: u16 = 9;
+
+/// Queues that frames come in by: each is served by one CPU at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// Queues in use.
+    pub used: u32,
+    /// Queues that there may be.
+    pub most: u32,
+    /// True if a queue is for both directions: `combined` for `ethtool -L`, and else `rx`.
+    pub is_combined: bool,
+}
+
+/// The receive queues of an interface; none of a driver that does not tell.
+pub fn queues(link: &Link) -> Result<Option<Queues>, DatapathError> {
+    let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
+    let answer = match ask_ethtool(ETHTOOL_MSG_CHANNELS_GET, &link.name) {
+        Ok(answer) => answer,
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let count = |kind| {
+        let value = attribute(&answer, kind).map_err(failed)?;
+        Ok(value.and_then(|value| value.try_into().ok()).map_or(0, u32::from_ne_bytes))
+    };
+    let combined = count(ETHTOOL_A_CHANNELS_COMBINED_MAX)?;
+    Ok(Some(Queues {
+        used: count(ETHTOOL_A_CHANNELS_RX_COUNT)? + count(ETHTOOL_A_CHANNELS_COMBINED_COUNT)?,
+        most: count(ETHTOOL_A_CHANNELS_RX_MAX)? + combined,
+        is_combined: combined > 0,
+    }))
+}

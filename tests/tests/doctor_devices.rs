@@ -1,0 +1,178 @@
+//! `limiter doctor` on interfaces of each kind: the one to limit, and programs that are on it.
+
+// Also on other kernels: 120 s each.
+
+use std::process::Output;
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::doctor::{Report, follow, report, typed};
+use limiter_tests::foreign::pin_pass_program;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::RECEIVER;
+
+const RULES: &str = "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 8}}\n";
+
+/// True if an interface was made; false where the kernel has no such kind, which is said.
+fn made(output: &Output) -> Result<bool> {
+    if output.status.success() {
+        return Ok(true);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("Unknown device type"), "{said}");
+    eprintln!("not tried: {}", said.trim());
+    Ok(false)
+}
+
+#[test]
+fn a_fit_interface_has_no_problem_and_is_left_as_it_was() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docfit")?;
+    let mut limiter = bed.limiter(RULES)?;
+    let before = bed.receiver.ip(["-d", "link"])?;
+    let fit = report(&limiter, RECEIVER.interface)?;
+    ensure!(fit.code == Some(0), "{}", fit.json);
+    for check in ["kernel", "capabilities", "bpffs", "pins", "other-xdp", "device", "mtu"] {
+        ensure!(fit.level(check, &[])? == "ok", "{}", fit.json);
+    }
+    // The kernel says it or does not; it never denies it.
+    ensure!(["ok", "unknown"].contains(&fit.level("native-mode", &[])?), "{}", fit.json);
+    ensure!(fit.level("daemon", &["no daemon answers"])? == "note", "{}", fit.json);
+    ensure!(!limiter.pins().exists(), "doctor made {}", limiter.pins().display());
+    ensure!(bed.receiver.ip(["-d", "link"])? == before, "doctor changed an interface");
+    limiter.start()?;
+    let after = report(&limiter, RECEIVER.interface)?;
+    for check in ["native-mode", "other-xdp", "pins", "daemon", "table-fill"] {
+        ensure!(after.level(check, &[])? == "ok", "{}", after.json);
+    }
+    let text = limiter.ok(["doctor", "--iface", RECEIVER.interface])?;
+    ensure!(text.contains("more checks: --verbose") && !text.contains("problem"), "{text}");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_foreign_program_is_found_and_gone_by_its_command() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docforeign")?;
+    let pin = bed.bpffs.path().join("foreign");
+    pin_pass_program(&pin)?;
+    let path = pin.to_str().context("the path is not UTF-8")?;
+    bed.receiver.ip(["link", "set", "dev", RECEIVER.interface, "xdp", "pinned", path])?;
+    let mut limiter = bed.limiter(RULES)?;
+    let found = report(&limiter, RECEIVER.interface)?;
+    let level = found.level("other-xdp", &["foreign", "not ours", "remove it first"])?;
+    ensure!(level == "problem" && found.code == Some(1), "{}", found.json);
+    // The start that fails names the command, which finds the same.
+    let failed = limiter.run_to_end()?;
+    let said = String::from_utf8(failed.stderr)?;
+    let (_, more) = said.split_once("; more: `").with_context(|| said.clone())?;
+    let (more, _) = more.split_once('`').with_context(|| said.clone())?;
+    let again = Report::of(&typed(&bed.receiver, &format!("{more} --json"))?)?;
+    ensure!(again.level("other-xdp", &[])? == "problem", "`{more}`: {}", again.json);
+    follow(&bed.receiver, found.command("other-xdp")?)?;
+    let gone = report(&limiter, RECEIVER.interface)?;
+    ensure!(gone.level("other-xdp", &[])? == "ok", "{}", gone.json);
+    limiter.start()?;
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn an_interface_without_native_mode_is_found_and_limited_as_told() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docgeneric")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.on("lo");
+    let found = report(&limiter, "lo")?;
+    // Linux before 6.3 does not say it.
+    let level = found.level("native-mode", &["--mode auto"])?;
+    ensure!(["problem", "unknown"].contains(&level), "{}", found.json);
+    limiter.options(["--mode", "auto"]).start()?;
+    ensure!(report(&limiter, "lo")?.level("native-mode", &["generic mode"])? == "note");
+    limiter.close()?;
+    let none = bed.limiter(RULES)?;
+    let missing = report(&none, "nosuch0")?;
+    ensure!(missing.level("interface", &["nosuch0", "ip link"])? == "problem", "{}", missing.json);
+    none.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_bridge_names_its_ports_and_a_port_is_limited() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docbridge")?;
+    let netns = &bed.receiver;
+    for line in [
+        "ip link add name br0 type bridge",
+        "ip link add name port0 type veth peer name far0",
+        "ip link set port0 master br0",
+        "ip link set br0 up",
+        "ip link set port0 up",
+        "ip link set far0 up",
+    ] {
+        follow(netns, line)?;
+    }
+    let mut limiter = bed.limiter(RULES)?;
+    let found = report(&limiter, "br0")?;
+    ensure!(found.level("device", &["br0 is a bridge"])? == "warning", "{}", found.json);
+    let command = found.command("device")?;
+    ensure!(command == "limiter run --iface port0 --rules FILE", "{command}");
+    limiter.on("port0").start()?;
+    let port = report(&limiter, "port0")?;
+    ensure!(port.level("device", &["the bridge br0"])? == "ok", "{}", port.json);
+    ensure!(port.level("other-xdp", &["limits of these pins"])? == "ok", "{}", port.json);
+    limiter.close()?;
+    bed.close()
+}
+
+/// A member of a bond, where the kernel has bonds.
+#[test]
+fn a_member_names_its_bond_and_that_is_limited() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docbond")?;
+    let netns = &bed.receiver;
+    if !made(&typed(netns, "ip link add name bond0 type bond mode active-backup")?)? {
+        return bed.close();
+    }
+    for line in [
+        "ip link add name member0 type veth peer name far0",
+        "ip link set member0 master bond0",
+        "ip link set bond0 up",
+        "ip link set member0 up",
+        "ip link set far0 up",
+    ] {
+        follow(netns, line)?;
+    }
+    let mut limiter = bed.limiter(RULES)?;
+    let found = report(&limiter, "member0")?;
+    ensure!(found.level("device", &["a member of bond0"])? == "warning", "{}", found.json);
+    ensure!(found.command("device")? == "limiter run --iface bond0 --rules FILE");
+    limiter.on("bond0").start()?;
+    ensure!(report(&limiter, "bond0")?.level("device", &[])? == "ok");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A VLAN device, where the kernel has them.
+#[test]
+fn a_vlan_names_the_interface_below_and_that_is_limited() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docvlan")?;
+    let netns = &bed.receiver;
+    let line = format!("ip link add link {} name vlan5 type vlan id 5", RECEIVER.interface);
+    if !made(&typed(netns, &line)?)? {
+        return bed.close();
+    }
+    follow(netns, "ip link set vlan5 up")?;
+    let mut limiter = bed.limiter(RULES)?;
+    let found = report(&limiter, "vlan5")?;
+    ensure!(found.level("device", &["a VLAN of another"])? == "warning", "{}", found.json);
+    let wanted = format!("limiter run --iface {} --rules FILE", RECEIVER.interface);
+    ensure!(found.command("device")? == wanted, "{}", found.json);
+    limiter.start()?;
+    ensure!(report(&limiter, RECEIVER.interface)?.level("device", &[])? == "ok");
+    limiter.close()?;
+    bed.close()
+}
