@@ -82,6 +82,9 @@ macro_rules! steps {
             note_passed = limiter_common::table::note_passed, (world scratch) (option half half);
             give_back = limiter_common::table::give_back, (world scratch) (option half);
             undo_lease = limiter_common::table::undo_lease, (world) (half word word);
+            find_leases = limiter_common::table::find_leases, (world scratch) (half);
+            need_leases = limiter_common::table::need_leases, (world scratch) (keyed half);
+            ask = limiter_common::table::ask, (world scratch) (half half);
             check_limits = limiter_common::table::check_limits, (world scratch) (keyed half half);
             peek_limit = limiter_common::table::limit::peek_limit,
                 (world scratch) (keyed half half half);

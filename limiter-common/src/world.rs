@@ -141,8 +141,22 @@ pub trait World: Sized {
     /// keys without a bucket, by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
 
-    /// A lease, by [`crate::wire::lease_of_budget`].
+    /// A lease, by [`crate::wire::lease_of_budget`] or [`crate::wire::KeyLeases`].
     fn lease(&self, index: u32) -> Option<Self::Lease>;
+
+    /// The word with the leases of a key, a [`crate::wire::KeyLeases`]; none where it has none and
+    /// did not ask.
+    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord>;
+
+    /// Makes the entry of a key that has asked for leases, only if there is none.
+    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert;
+
+    /// Removes the entry of a key's leases.
+    fn remove_leased(&self, key: &Cell<TableKey>);
+
+    /// Tells the daemon that a key asks for leases of the limits of the record in a slot; false if
+    /// there is no room.
+    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool;
 
     /// The time at which a packet of a flow passed last.
     fn flow(&self, flow: &FlowKey) -> Option<Ticks>;

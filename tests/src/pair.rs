@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, Lease, ListEntry};
+use limiter_common::wire::{Ask, Ban, KeyLeases, Lease, ListEntry, TableKey};
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::datapath::{Datapath as _, Way};
 use limiter_userspace::rules::{Environment, RuleFile, Selector};
@@ -123,6 +123,27 @@ impl Pair {
         let program = self.program.lease(lease)?.read();
         ensure!(program == model, "{program:?}, the model {model:?}");
         Ok(program)
+    }
+
+    /// Takes the keys that have asked for leases in both since the last time.
+    ///
+    /// # Errors
+    ///
+    /// When both do not tell the same.
+    pub fn take_asks(&self) -> Result<Vec<Ask>> {
+        let (program, model) = (self.program.leases().take_asks(), self.model.take_asks());
+        ensure!(program == model, "{program:?}, the model {model:?}");
+        Ok(program)
+    }
+
+    /// Gives a key leases in both, or takes them away.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) -> Result<()> {
+        self.model.set_leased(key, leases);
+        Ok(self.program.leases().set_leased(key, leases)?)
     }
 
     /// Puts a prefix on a list of both.

@@ -13,7 +13,8 @@ use limiter_common::wire::{
     Admission, Bucket, EntryKind, EntryTable, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Datapath as _, Framing, Kernel, Objects, Options, Reading, SourceTable, TrialOutcome,
+    Datapath as _, Framing, Kernel, LeaseMemory, Objects, Options, Reading, SourceTable,
+    TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -291,6 +292,11 @@ impl Program {
     pub fn lease(&mut self, index: u32) -> Result<&HostLease> {
         let lease = self.kernel.leases().all().get(usize::try_from(index)?);
         lease.context("no such lease")
+    }
+
+    /// The leases of shared limits, and the keys that have some.
+    pub fn leases(&self) -> &LeaseMemory {
+        self.kernel.leases()
     }
 
     /// Puts a prefix on a list.

@@ -13,7 +13,7 @@ use limiter_tests::clock;
 use limiter_tests::cluster::bound::{Bound, Span};
 use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Node, Nodes};
 use limiter_tests::cluster::traffic::{Arrivals, SOURCE, Source};
-use limiter_tests::cluster::{LIMIT, SHARES, UNIT_LIVES, rules};
+use limiter_tests::cluster::{LIMIT, SHARES, UNIT_LIVES, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
 use limiter_tests::sweep;
@@ -415,4 +415,21 @@ fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
         ensure!(said.contains("another node is called node-1"), "{said}");
     }
     nodes.close()
+}
+
+/// A limit by source holds over all nodes. What the shares pass until the source has leases comes on
+/// top of the bound: docs/cluster.md, "The bound".
+#[test]
+fn a_source_is_limited_as_one() -> Result<()> {
+    require_root();
+    let mut nodes = Nodes::create("source", &binary()?, &rules_by_source(), 3, 3)?;
+    nodes.start()?;
+    let mut load = Load::start(nodes)?;
+    load.on_top(0, SHARES.burst + SHARES.rate / 2);
+    pause(1500);
+    load.expect_rate("over the limit", 4000);
+    load.source.send(900);
+    pause(500);
+    load.expect("within the limit", 3000, 890, LIMIT);
+    load.finish()
 }

@@ -1,10 +1,12 @@
 //! Limits that nodes share, in the program and in the model: a lease decides while it lives, and
-//! what is written of it is what the daemon calculates with.
+//! what is written of it is what the daemon calculates with. A key asks for leases when it needs
+//! them.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use limiter_common::bucket::Slot;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::lease_of_budget;
+use limiter_common::wire::{BUDGET_LEASES, KeyLeases, lease_of_budget};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
@@ -94,6 +96,78 @@ fn a_dropped_packet_costs_no_quota() -> Result<()> {
     let reasons = pair.reasons_of(&packet(), 10)?;
     assert_eq!(reasons.iter().filter(|reason| **reason == Reason::OverLimit).count(), 7);
     assert_eq!(pair.lease(LEASE)?.used, 3);
+    Ok(())
+}
+
+/// The rule of a limit by source, of which each node has ten packets without a lease.
+const BY_SOURCE: &str = "descriptors:
+  - key: remote_address
+    scope: cluster
+    cluster: {sync: 100ms, share: 30%, share_of_burst: 33.4%}
+    rate_limit: {unit: second, requests_per_unit: 90, burst: 90}
+";
+
+/// A source asks once half of its share is used, once, and not for one packet; with a lease that
+/// decides, and without it the share does again.
+#[test]
+fn a_source_asks_once_half_of_its_share_is_used() -> Result<()> {
+    require_root();
+    let mut pair = Pair::load(BY_SOURCE)?;
+    assert_eq!(passed(&mut pair, 5)?, 5);
+    assert_eq!(pair.take_asks()?, []);
+    assert_eq!(passed(&mut pair, 20)?, 5, "ten of its share in all");
+    let asks = pair.take_asks()?;
+    let [ask] = asks[..] else { anyhow::bail!("{asks:?}") };
+    let first = BUDGET_LEASES + 7;
+    let end = until(&pair, 500);
+    pair.grant(first, 25, end)?;
+    pair.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(ask.slot), first)))?;
+    assert_eq!(passed(&mut pair, 40)?, 25);
+    let lease = pair.lease(first)?;
+    assert_eq!((lease.used, lease.denied), (25, 15));
+    pair.at(end)?;
+    assert_eq!(passed(&mut pair, 40)?, 4, "the share of half a second: 9/s");
+    assert_eq!(pair.take_asks()?, [], "it has asked");
+    Ok(())
+}
+
+/// A source that another node has leases of asks with its first packet; one that lost its leases
+/// asks anew; leases of another record are none.
+#[test]
+fn a_source_asks_again_where_it_must() -> Result<()> {
+    require_root();
+    let mut pair = Pair::load(BY_SOURCE)?;
+    assert_eq!(passed(&mut pair, 8)?, 8);
+    let ask = *pair.take_asks()?.first().context("nothing asked")?;
+    pair.set_leased(&ask.key, Some(KeyLeases::ELSEWHERE))?;
+    assert_eq!(passed(&mut pair, 1)?, 1);
+    assert_eq!(pair.take_asks()?, [ask]);
+    pair.set_leased(&ask.key, None)?;
+    assert_eq!(passed(&mut pair, 1)?, 1);
+    assert_eq!(pair.take_asks()?, [ask]);
+    let first = BUDGET_LEASES;
+    let end = until(&pair, 500);
+    pair.grant(first, 25, end)?;
+    pair.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(ask.slot + 1), first)))?;
+    assert_eq!(passed(&mut pair, 5)?, 0, "the share is used up");
+    assert_eq!(pair.lease(first)?.used, 0);
+    Ok(())
+}
+
+/// A limit without a share passes nothing before it has a lease, and asks with the first packet.
+#[test]
+fn a_source_without_a_share_asks_with_its_first_packet() -> Result<()> {
+    require_root();
+    let rules = BY_SOURCE.replace("share: 30%, share_of_burst: 33.4%", "on_partition: closed");
+    let mut pair = Pair::load(&rules)?;
+    assert_eq!(passed(&mut pair, 3)?, 0);
+    let asks = pair.take_asks()?;
+    assert_eq!(asks.len(), 1);
+    let end = until(&pair, 500);
+    pair.grant(BUDGET_LEASES, 2, end)?;
+    let leases = KeyLeases::new(Slot::new(asks[0].slot), BUDGET_LEASES);
+    pair.set_leased(&asks[0].key, Some(leases))?;
+    assert_eq!(passed(&mut pair, 3)?, 2);
     Ok(())
 }
 

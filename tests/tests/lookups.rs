@@ -190,6 +190,10 @@ impl World for Counting {
         fn remove_keyed(&self, key: &Cell<TableKey>);
         fn budget(&self, index: u32) -> Option<Self::Keyed>;
         fn lease(&self, index: u32) -> Option<Self::Lease>;
+        fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord>;
+        fn insert_leased(&self, key: &Cell<TableKey>) -> Insert;
+        fn remove_leased(&self, key: &Cell<TableKey>);
+        fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool;
         fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
         fn set_flow(&self, flow: &FlowKey, now: Ticks);
         fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);

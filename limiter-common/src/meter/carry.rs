@@ -187,6 +187,12 @@ fn measured_capacity(spec: &LimitSpec) -> u64 {
     }
 }
 
+/// True if at least half of a limit is used, by the measure of [`used_at`].
+#[inline(always)]
+pub fn is_half_used(spec: &LimitSpec, used: u64) -> bool {
+    used >= measured_capacity(spec).div_ceil(2)
+}
+
 /// The capacity of a limit in the measure in which its state is seeded.
 #[inline(always)]
 pub fn capacity_of(spec: &LimitSpec) -> u64 {

@@ -6,6 +6,7 @@
 //! charged, which errs to the safe side.
 
 use super::check::{Check, check_target, role};
+use super::lease::{Wish, ask, find_leases, need_leases};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
 use super::result::{BudgetRef, PLACES, Stale, StepResult};
@@ -61,7 +62,18 @@ pub fn peek<W: World>(
         }
         TargetLookup::Target(target) => {
             rule = target.record.rule;
-            match check_target(maps, scratch, &target) {
+            let has_leases = target.record.leased != 0 && target.budget.is_own();
+            if has_leases {
+                step!(find_leases(maps, scratch; index));
+            }
+            let check = check_target(maps, scratch, &target);
+            if has_leases && !matches!(scratch.wish.get(), Wish::Settled) {
+                step!(need_leases(maps, scratch; &target.bucket, target.slot));
+                if matches!(scratch.wish.get(), Wish::Asks) {
+                    step!(ask(maps, scratch; index, target.slot));
+                }
+            }
+            match check {
                 Check::Within => {
                     plan = Plan::Charge;
                     reason = target.within();

@@ -15,7 +15,7 @@ use crate::register::{Register, answer};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Control, LimitSpec, MAX_LIMITS, Record, WORDS};
+use crate::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WORDS};
 use crate::world::{Keyed as _, World};
 
 /// The record in a slot, and the limit at a place of it.
@@ -61,8 +61,11 @@ pub fn peek_limit<W: World>(
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    let Some(lease) = lease::lease_of(maps, record, place) else {
-        return meter::peek(spec, bucket, scale, &arrival);
+    let Some(lease) = lease::lease_of(maps, record, slot, place, scratch.leases.get()) else {
+        if !lease::is_set(record.closed, place) {
+            return meter::peek(spec, bucket, scale, &arrival);
+        }
+        return Peek::Over;
     };
     if lease.decides(&arrival) {
         return lease.peek(&arrival);
@@ -106,10 +109,13 @@ pub fn attempt_limit<W: World>(
     if arrival.units == 0 {
         return Charged::Conforming;
     }
-    if let Some(lease) = lease::lease_of(maps, record, place)
-        && lease.decides(&arrival)
-    {
-        return lease.attempt(scratch, &arrival, index);
+    let leases = scratch.account(index).map_or(KeyLeases::ASKED, |account| account.leases.get());
+    match lease::lease_of(maps, record, slot, place, leases) {
+        Some(lease) if lease.decides(&arrival) => {
+            return lease.attempt(scratch, &arrival, index);
+        }
+        None if lease::is_set(record.closed, place) => return Charged::Over,
+        _ => {}
     }
     let mut undo = Undo::default();
     let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);

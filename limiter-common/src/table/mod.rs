@@ -34,7 +34,7 @@ pub use entry::{evict_keyed, probe_keyed};
 pub use key::{KeyFacts, flag_class, locate};
 #[cfg(not(target_arch = "bpf"))]
 pub use lease::HostLease;
-pub use lease::undo_lease;
+pub use lease::{ask, find_leases, need_leases, undo_lease};
 pub use lookup::{most_specific, of_shape};
 pub use over::{count_class, over_source};
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};

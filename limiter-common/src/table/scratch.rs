@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::hint::black_box;
 
 use super::key::KeyFacts;
+use super::lease::Wish;
 use super::result::{BudgetRef, Stale};
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
@@ -14,7 +15,7 @@ use crate::time::Ticks;
 use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
-use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
+use crate::wire::{Count, KeyLeases, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -51,6 +52,8 @@ pub struct Account {
     pub(super) reason: Cell<u32>,
     /// The weight of that reason, more than 0 if anything is planned.
     pub(super) weight: Cell<u32>,
+    /// The leases of the key.
+    pub(super) leases: Cell<KeyLeases>,
     /// Number of charges that were made.
     pub(super) charges: Cell<u32>,
     /// The exchanges that take those charges back.
@@ -152,6 +155,10 @@ pub struct Scratch {
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
+    /// The leases of the key under way.
+    pub(super) leases: Cell<KeyLeases>,
+    /// The wish of the key under way for leases.
+    pub(super) wish: Cell<Wish>,
     /// Memory of [`Scratch::unknown`].
     cursor: Cell<u32>,
     /// 1 when the daemon is lost and some rule asks for that.
@@ -185,6 +192,8 @@ impl Scratch {
             aside: Aside::default(),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
+            leases: Cell::default(),
+            wish: Cell::default(),
             cursor: Cell::new(0),
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),

@@ -6,7 +6,7 @@ use crate::time::Ticks;
 
 /// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
 /// daemon adopts pinned maps only when their number is the same.
-pub const ABI_VERSION: u64 = 10;
+pub const ABI_VERSION: u64 = 11;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -278,6 +278,10 @@ pub mod map {
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Lease`] by [`super::super::lease_of_budget`].
     pub const LEASES: &str = "LEASES";
+    /// Leases of keys: [`super::KeyLeases`].
+    pub const LEASED: &str = "LEASED";
+    /// Keys that ask for leases: [`super::Ask`].
+    pub const ASKS: &str = "ASKS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";
     /// [`super::super::Ban`] by source, as the trie knows it.
@@ -309,7 +313,7 @@ pub mod map {
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 27] = [
+    pub const ALL: [&str; 29] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -324,6 +328,8 @@ pub mod map {
         KEYED,
         BUDGETS,
         LEASES,
+        LEASED,
+        ASKS,
         ACTIONS,
         BANS,
         FLOWS,

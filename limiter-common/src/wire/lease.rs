@@ -2,15 +2,23 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{MAX_BUDGETS, MAX_LIMITS};
+use super::{MAX_BUDGETS, MAX_LIMITS, TableKey};
+use crate::bucket::Slot;
 
 /// [`MAX_LIMITS`], as leases are counted.
 const LEASES_OF_BUDGET: u32 = 4;
 
 const _: () = assert!(LEASES_OF_BUDGET as usize == MAX_LIMITS);
 
-/// Number of leases: one for each limit of each shared budget.
-pub const MAX_LEASES: u32 = MAX_BUDGETS * LEASES_OF_BUDGET;
+/// Number of leases of budgets: one for each limit of each shared one. They come first.
+pub const BUDGET_LEASES: u32 = MAX_BUDGETS * LEASES_OF_BUDGET;
+
+/// Number of leases of keys, and the most keys that have some: each has as many, one after the
+/// other, as its rule has limits up to the last one that nodes share.
+pub const KEY_LEASES: u32 = 65_536;
+
+/// Number of leases.
+pub const MAX_LEASES: u32 = BUDGET_LEASES + KEY_LEASES;
 
 /// The value of the map `LEASES`. Each word has one writer, so no exchange of the daemon's can lose
 /// a charge of the program's.
@@ -41,3 +49,67 @@ const _: () = assert!(size_of::<Lease>() == 64);
 pub const fn lease_of_budget(budget: u32, place: u32) -> u32 {
     budget * LEASES_OF_BUDGET + place
 }
+
+/// The leases of a key: the value of the map `LEASED`.
+///
+/// The program makes an entry where a key asks for leases ([`Ask`]); the daemon fills it in, and
+/// removes it once the key needs none. A key with an entry asks no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct KeyLeases(u64);
+
+impl KeyLeases {
+    /// A key that has asked, and has no leases yet.
+    pub const ASKED: Self = Self(0);
+
+    /// A key that another node has leases of: it asks with the next packet here, since its share
+    /// comes on top of them.
+    pub const ELSEWHERE: Self = Self(1);
+
+    /// Leases from index `first` on, of the limits of the record in a slot. `first` is at least
+    /// [`BUDGET_LEASES`], so this is none of the others.
+    pub const fn new(slot: Slot, first: u32) -> Self {
+        Self((slot.index() as u64) << 32 | first as u64)
+    }
+
+    /// Takes what [`KeyLeases::raw`] gave.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The index of the lease of the limit at `place` of the record in `slot`; none if the leases
+    /// are of another record, or there are none yet.
+    #[inline(always)]
+    pub const fn lease(self, slot: Slot, place: u32) -> Option<u32> {
+        let first = (self.0 & 0xffff_ffff) as u32;
+        if first < BUDGET_LEASES || (self.0 >> 32) as u32 != slot.index() {
+            return None;
+        }
+        Some(first.wrapping_add(place))
+    }
+}
+
+/// A key that asks for leases: an item of the ring `ASKS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Ask {
+    /// The key.
+    pub key: TableKey,
+    /// The slot of the record of the key.
+    pub slot: u32,
+    /// Padding; zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Ask>() == 56);
+
+/// Size of the ring of asks in bytes: a power of two, and whole pages on every machine. It has room
+/// for 4,096 of them; a key that finds none asks with a later packet.
+pub const ASK_BYTES: u32 = 256 << 10;

@@ -26,7 +26,9 @@ pub use counters::{RuleCounters, Tally, Uncounted};
 pub use entries::{AGGREGATES, Admission, EntryKind, EntryTable, Full, KeyedRingSlot};
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
-pub use lease::{Lease, MAX_LEASES, lease_of_budget};
+pub use lease::{
+    ASK_BYTES, Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, Lease, MAX_LEASES, lease_of_budget,
+};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};

@@ -271,6 +271,37 @@ macro_rules! no_tables {
         fn lease(&self, _index: u32) -> Option<$crate::absent::Nothing> {
             None
         }
+
+        no_key_leases!();
+    };
+}
+
+/// No key has leases.
+macro_rules! no_key_leases {
+    () => {
+        fn leased(
+            &self,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+        ) -> Option<$crate::absent::Nothing> {
+            None
+        }
+
+        fn insert_leased(
+            &self,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+        ) -> limiter_common::outcome::Insert {
+            limiter_common::outcome::Insert::Refused
+        }
+
+        fn remove_leased(&self, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+
+        fn ask(
+            &self,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _slot: limiter_common::bucket::Slot,
+        ) -> bool {
+            false
+        }
     };
 }
 

@@ -359,6 +359,8 @@ impl maps::World for World {
         (index == 0).then(|| self.lease.clone())
     }
 
+    no_key_leases!();
+
     nothing_before!();
     no_lines!();
     no_map!();

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP};
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell as SharedWord, SourceBucket};
@@ -16,8 +16,8 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, MAX_SHAPES, MAX_TABLES,
-    Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedBucket, Limit, ListEntry, MAX_SHAPES,
+    MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
@@ -26,9 +26,9 @@ use super::bans::{MapBan, begun};
 use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
-    ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
-    LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
-    TABLE_RULES, TABLES, UNCOUNTED,
+    ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED,
+    KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES,
+    SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
 
@@ -314,6 +314,34 @@ impl World for Kernel {
     #[inline(always)]
     fn lease(&self, index: u32) -> Option<MapLease> {
         LEASES.get_ptr_mut(index).and_then(NonNull::new).map(MapLease::new)
+    }
+
+    #[inline(always)]
+    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord> {
+        // SAFETY: this CPU's own key, which nothing changes during the look-up.
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        LEASED.get_ptr_mut(key).and_then(NonNull::new).map(MapWord::new)
+    }
+
+    #[inline(always)]
+    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert {
+        // SAFETY: this CPU's own key, which nothing changes during the insert.
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        inserted(LEASED.insert(key, KeyLeases::ASKED.raw(), u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn remove_leased(&self, key: &Cell<TableKey>) {
+        // SAFETY: this CPU's own key, which nothing changes meanwhile.
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        let _ = LEASED.remove(key);
+    }
+
+    #[inline(always)]
+    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool {
+        let ask = Ask { key: key.get(), slot: slot.index(), reserved: 0 };
+        // The daemon looks by itself, several times in a sync period.
+        ASKS.output_untyped::<Ask>(&ask, u64::from(BPF_RB_NO_WAKEUP)).is_ok()
     }
 
     #[inline(always)]

@@ -4,7 +4,9 @@
 
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
-    btf_maps::{Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray},
+    btf_maps::{
+        Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf,
+    },
     macros::btf_map,
 };
 use limiter_common::entries::AdmissionCells;
@@ -12,9 +14,10 @@ use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, EntryKind, EntryTable, KeyedBucket,
-    KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES,
-    MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
+    AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
+    KEY_LEASES, KeyedBucket, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS,
+    MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally,
+    Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -85,6 +88,21 @@ pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }>
 #[btf_map]
 pub(super) static LEASES: Array<Lease, { MAX_LEASES as usize }, { BPF_F_MMAPABLE as usize }> =
     Array::new();
+
+/// Leases of keys: [`limiter_common::wire::KeyLeases`]. An entry is made here where a key asks, and
+/// filled in and removed by the daemon.
+#[btf_map]
+pub(super) static LEASED: HashMap<
+    TableKey,
+    u64,
+    { KEY_LEASES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
+
+/// Keys that ask for leases, which the daemon has not read yet: [`limiter_common::wire::Ask`].
+/// Without a type: of one with a size, libbpf makes no ring.
+#[btf_map]
+pub(super) static ASKS: RingBuf<[u8; 0], { ASK_BYTES as usize }> = RingBuf::new();
 
 /// Actions on packets over a limit. Written by the daemon before a generation that refers to them.
 #[btf_map]

@@ -8,10 +8,14 @@ use super::key::{Key, Seen, Words};
 use super::leases::{Counts, Leases};
 use super::quota::Quota;
 use super::random;
-use super::shared::{Shared, SharedTerms};
+use super::shared::{Shared, SharedId, SharedTerms};
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
 use super::window::WindowKind;
+
+/// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs to
+/// the safe side.
+const SHARE: Seen = Seen { used: 0, denied: 0, shared: 0, owed: u64::MAX };
 
 /// Request for one key, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub(super) struct Held {
     key: Box<[u8]>,
     shard: u16,
     lease: u32,
+    by_key: bool,
     machine: Machine,
     sync: u64,
     /// Totals of the lease when it became this limit's.
@@ -51,17 +56,22 @@ impl Held {
         let now = leases.now();
         let base = leases.seen(shared.lease);
         let machine = match shared.terms {
-            SharedTerms::Bucket(limit) => Machine::Bucket(Key::new(limit, now, random::number())),
+            SharedTerms::Bucket(limit) => {
+                let mut key = Key::new(limit, now, random::number());
+                key.not_hot(&SHARE);
+                Machine::Bucket(key)
+            }
             SharedTerms::Window { window, sync } => {
                 Machine::Window(Quota::new(window, sync, now, random::number()))
             }
         };
         let key = key_of(shared);
         let mut held = Self {
-            name: shared.name.as_str().into(),
+            name: Arc::clone(&shared.name),
             shard: shard(0, &key, shards),
             key,
             lease: shared.lease,
+            by_key: matches!(shared.id, SharedId::Key { .. }),
             machine,
             sync: shared.terms.sync(),
             base,
@@ -95,6 +105,11 @@ impl Held {
 
     pub(super) fn lease(&self) -> u32 {
         self.lease
+    }
+
+    /// True if this is a limit of a key of a rule.
+    pub(super) fn is_by_key(&self) -> bool {
+        self.by_key
     }
 
     /// Sync period in microseconds.
@@ -147,7 +162,7 @@ impl Held {
             used: counts.used.saturating_sub(self.base.used),
             denied: counts.denied.saturating_sub(self.base.denied),
         };
-        Seen { used: self.seen.used, denied: self.seen.denied, ..Seen::default() }
+        Seen { used: self.seen.used, denied: self.seen.denied, ..SHARE }
     }
 
     fn words(&self) -> Words {
@@ -189,6 +204,16 @@ impl Held {
             Machine::Bucket(key) => key.failed(now, sequence),
             Machine::Window(quota) => quota.failed(now, sequence),
         }
+    }
+
+    /// True if the limit needs no lease: nothing is owed in the store, or nothing came for a while
+    /// and nothing is held.
+    pub(super) fn is_idle(&self, now: u64) -> bool {
+        self.call.is_none()
+            && match &self.machine {
+                Machine::Bucket(key) => !key.is_hot() && key.was_answered(),
+                Machine::Window(quota) => quota.is_idle(now),
+            }
     }
 
     /// Ends the lease. [`Held::farewell`] is to be called later than [`super::key::GRACE`] after.
@@ -240,7 +265,7 @@ fn key_of(shared: &Shared) -> Box<[u8]> {
             WindowKind::SlidingLog => "l:",
         },
     };
-    let name = shared.name.as_bytes();
+    let name = &shared.id.bytes(&shared.name)[..];
     if kind.len() + name.len() <= NAME_MAX {
         return [kind.as_bytes(), name].concat().into();
     }
@@ -258,12 +283,13 @@ fn hash(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::shared::SharedId;
     use crate::cluster::window::Window;
 
     fn window(name: &str, kind: WindowKind) -> Shared {
         let window = Window { kind, length: 60_000_000, quota: 9, largest: 1, life: 800_000 };
         let terms = SharedTerms::Window { window, sync: 200_000 };
-        Shared { name: name.to_owned(), lease: 0, terms }
+        Shared { name: name.into(), id: SharedId::Named, lease: 0, terms }
     }
 
     #[test]

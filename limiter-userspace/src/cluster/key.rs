@@ -128,6 +128,11 @@ impl Key {
         self.hot
     }
 
+    /// True if the store has answered.
+    pub fn was_answered(&self) -> bool {
+        self.last_call.is_some() && self.flight.is_none()
+    }
+
     /// The limit it is of.
     pub fn limit(&self) -> &SharedLimit {
         &self.limit

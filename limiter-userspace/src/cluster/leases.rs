@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
-use limiter_common::wire::Lease;
+use limiter_common::wire::{Ask, KeyLeases, Lease, TableKey};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::key::Words;
@@ -27,6 +27,15 @@ pub trait Leases: Send + 'static {
     /// Counts of a lease; zeros of one that there is not.
     fn seen(&self, lease: u32) -> Counts;
 
+    /// Takes the keys that have asked for leases since the last time.
+    fn take_asks(&mut self) -> Vec<Ask>;
+
+    /// Gives a key leases, or takes them away, and what it has asked.
+    fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>);
+
+    /// Takes the leases of all keys away: those of a node that has ended.
+    fn forget_keys(&mut self);
+
     /// Sets the words of a lease: `granted` is a total as `used` is, `expires` a time as
     /// [`Leases::now`] is, or 0: the lease decides nothing.
     fn write(&mut self, lease: u32, words: Words);
@@ -39,6 +48,18 @@ impl Leases for Box<dyn Leases> {
 
     fn seen(&self, lease: u32) -> Counts {
         (**self).seen(lease)
+    }
+
+    fn take_asks(&mut self) -> Vec<Ask> {
+        (**self).take_asks()
+    }
+
+    fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
+        (**self).set_leased(key, leases);
+    }
+
+    fn forget_keys(&mut self) {
+        (**self).forget_keys();
     }
 
     fn write(&mut self, lease: u32, words: Words) {
@@ -102,6 +123,15 @@ impl MemoryLeases {
 }
 
 impl Leases for MemoryLeases {
+    /// Has no keys.
+    fn take_asks(&mut self) -> Vec<Ask> {
+        Vec::new()
+    }
+
+    fn set_leased(&mut self, _key: &TableKey, _leases: Option<KeyLeases>) {}
+
+    fn forget_keys(&mut self) {}
+
     fn now(&self) -> u64 {
         monotonic()
     }

@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 use super::change::Change;
 use super::leases::Leases;
 use super::run::{Ends, Loop};
-use super::shared::Shared;
+use super::shared::SharedSet;
 use super::status::{Notice, Status};
 use super::store::Store;
 
@@ -44,7 +44,7 @@ pub struct NodeSettings {
 /// Rules in force, as far as nodes share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: SharedSet,
     pub(super) digest: u64,
 }
 
@@ -132,7 +132,7 @@ impl Cluster {
 
     /// Sets the rules in force: limits that stay keep their units, others give them back. `digest`
     /// is of the rule set, to find nodes that have another one. Never waits; the latest counts.
-    pub fn set_rules(&self, shared: Vec<Shared>, digest: u64) {
+    pub fn set_rules(&self, shared: SharedSet, digest: u64) {
         self.rules.send_replace(Rules { shared, digest });
     }
 

@@ -88,6 +88,11 @@ impl Quota {
         Words { granted: self.ledger.granted(), expires }
     }
 
+    /// True if nothing came for a while, and nothing is held.
+    pub fn is_idle(&self, now: u64) -> bool {
+        self.last_call.is_some() && !self.pace.is_recent(now) && self.ledger.left() == 0
+    }
+
     /// The window it is of.
     pub fn window(&self) -> &Window {
         &self.window

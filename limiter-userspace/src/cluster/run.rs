@@ -14,6 +14,7 @@ use super::change::Change;
 use super::contact::{Calls, Kind};
 use super::feed::Feed;
 use super::held::{Held, Request};
+use super::hot::{Ended, Hot};
 use super::key::GRACE;
 use super::leases::Leases;
 use super::limit::SYNC_MIN;
@@ -23,7 +24,7 @@ use super::random;
 use super::roster::{BEAT, Roster};
 use super::shared::Shared;
 use super::status::{Contact, Notice, Status};
-use super::store::{Answers, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowBatch};
+use super::store::{Answers, Batch, Foreign, HotKey, KEYS_MAX, Store, StoreError, WindowBatch};
 
 /// Longest time in microseconds between two ticks, where no limit needs them more often.
 const TICK_MOST: u64 = 100_000;
@@ -50,14 +51,19 @@ type Asked = Vec<(u64, u64)>;
 
 /// End of a call.
 enum Outcome {
-    Leases { asked: Asked, result: Result<Answers, StoreError>, took: Duration },
+    Leases { shard: u16, asked: Asked, result: Result<Answers, StoreError>, took: Duration },
     Met { kind: Kind, result: Result<Met, StoreError>, took: Duration },
 }
 
 /// Requests that go to the store together, of one shard.
 #[derive(Default)]
 struct Batches {
+    /// Limits of budgets.
     leases: BTreeMap<u16, (Asked, Vec<super::store::Ask>)>,
+    /// Limits of keys, which the store lists.
+    keys: BTreeMap<u16, (Asked, Vec<super::store::Ask>)>,
+    /// Shards whose list is asked for, and from which time on.
+    lists: BTreeMap<u16, u64>,
     windows: BTreeMap<u16, (Asked, Vec<super::store::WindowAsk>)>,
 }
 
@@ -74,6 +80,11 @@ pub(super) struct Loop<S, L> {
     leaving: Vec<(u64, Held)>,
     /// Limits that begin when their leases are free.
     waiting: Vec<Shared>,
+    /// Keys of rules.
+    hot: Hot,
+    /// Time of the store's clock from which on hot keys are asked for, by shard; and when to ask.
+    cursors: Vec<u64>,
+    next_list: u64,
     calls: JoinSet<Outcome>,
     contact: Calls,
     roster: Roster,
@@ -100,6 +111,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next: 0,
             leaving: Vec::new(),
             waiting: Vec::new(),
+            hot: Hot::default(),
+            cursors: Vec::new(),
+            next_list: 0,
             calls: JoinSet::new(),
             contact: Calls::new(),
             roster,
@@ -115,6 +129,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
     /// Runs until it is stopped.
     pub(super) async fn run(mut self) {
+        self.leases.forget_keys();
         let mut next = TokioInstant::now();
         loop {
             let takes = self.feed.has_room();
@@ -139,7 +154,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
     /// Shortest sync period of the limits in force, in microseconds.
     fn sync(&self) -> Option<u64> {
-        self.held.values().map(Held::sync).min()
+        self.held.values().map(Held::sync).chain(self.hot.sync()).min()
     }
 
     /// Time between two ticks, a little uneven: nodes that began together do not stay together.
@@ -153,12 +168,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         let now = self.leases.now();
         self.finish(now);
         let limit = u64::try_from(self.settings.timeout.as_micros()).unwrap_or(u64::MAX);
+        self.keys(now);
         let mut batches = Batches::default();
         for (number, held) in &mut self.held {
             if let Some((sequence, request)) = held.tick(now, limit, &mut self.leases) {
-                batches.add(held.shard(), Some((*number, sequence)), request);
+                batches.add(held, Some((*number, sequence)), request);
             }
         }
+        self.list(now, &mut batches);
         self.call(batches);
         self.meet();
         if let Some(notice) = self.contact.tick() {
@@ -171,28 +188,98 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
+    /// Gives leases to keys that ask, and takes those of keys away that need none.
+    fn keys(&mut self, now: u64) {
+        if !self.hot.has_rules() {
+            return;
+        }
+        for ask in self.leases.take_asks() {
+            let Some(promoted) = self.hot.ask(&ask, now, &mut self.leases) else {
+                continue;
+            };
+            let mut numbers = Vec::with_capacity(promoted.limits.len());
+            for shared in &promoted.limits {
+                let held = Held::new(shared, self.settings.shards, &mut self.leases);
+                self.held.insert(self.next, held);
+                numbers.push(self.next);
+                self.next += 1;
+            }
+            self.hot.begun(&promoted.key, numbers, &mut self.leases);
+        }
+        let held = &self.held;
+        let is_idle = |number| held.get(&number).is_none_or(|held| held.is_idle(now));
+        let ended = self.hot.end_idle(is_idle, &mut self.leases);
+        self.end(&ended);
+    }
+
+    /// Ends limits of keys.
+    fn end(&mut self, ended: &Ended) {
+        let due = self.leases.now() + GRACE;
+        for number in ended {
+            if let Some(mut held) = self.held.remove(number) {
+                held.end(&mut self.leases);
+                self.leaving.push((due, held));
+            }
+        }
+    }
+
+    /// Asks for the keys that other nodes have leases of, once in a sync period.
+    fn list(&mut self, now: u64, batches: &mut Batches) {
+        let Some(sync) = self.hot.sync() else { return };
+        if now < self.next_list {
+            return;
+        }
+        self.next_list = now + sync;
+        self.hot.forget(now, &mut self.leases);
+        self.cursors.resize(usize::from(self.settings.shards), 0);
+        for (shard, cursor) in (0..).zip(&self.cursors) {
+            batches.keys.entry(shard).or_default();
+            batches.lists.insert(shard, *cursor);
+        }
+    }
+
+    /// Takes over the hot keys of a shard.
+    fn listed(&mut self, shard: u16, hot: &[HotKey]) {
+        let now = self.leases.now();
+        for key in hot {
+            self.hot.heard(key, now, &mut self.leases);
+        }
+        // Those of the last one's time are told again: there may be more.
+        if let (Some(cursor), Some(last)) = (self.cursors.get_mut(usize::from(shard)), hot.last()) {
+            *cursor = last.at;
+        }
+    }
+
     /// Makes the calls of a tick.
     fn call(&mut self, batches: Batches) {
         let is_ready = self.store.is_ready();
         let deadline = self.deadline();
-        for (shard, (asked, asks)) in batches.leases {
+        let Batches { leases, keys, mut lists, windows } = batches;
+        let kinds = leases.into_iter().map(|batch| (false, batch));
+        for (by_key, (shard, (asked, asks))) in
+            kinds.chain(keys.into_iter().map(|batch| (true, batch)))
+        {
             let mut asked = asked.into_iter();
-            for asks in asks.chunks(KEYS_MAX) {
+            // One without keys asks for the list alone.
+            let empty = asks.is_empty().then_some(&asks[..]);
+            for asks in asks.chunks(KEYS_MAX).chain(empty) {
                 let asked: Asked = asked.by_ref().take(asks.len()).collect();
                 if !is_ready {
                     self.not_made(&asked);
                     continue;
                 }
-                let batch = Batch { shard, hot_since: None, deadline, asks: asks.to_vec() };
+                let list = if by_key { lists.remove(&shard) } else { None };
+                let hot_since = by_key.then(|| list.unwrap_or(u64::MAX));
+                let batch = Batch { shard, hot_since, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
                     let begin = Instant::now();
                     let result = store.exchange(&batch).await;
-                    Outcome::Leases { asked, result, took: begin.elapsed() }
+                    Outcome::Leases { shard, asked, result, took: begin.elapsed() }
                 });
             }
         }
-        for (shard, (asked, asks)) in batches.windows {
+        for (shard, (asked, asks)) in windows {
             let mut asked = asked.into_iter();
             for asks in asks.chunks(KEYS_MAX) {
                 let asked: Asked = asked.by_ref().take(asks.len()).collect();
@@ -205,7 +292,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 self.calls.spawn_local(async move {
                     let begin = Instant::now();
                     let result = store.windows(&batch).await;
-                    Outcome::Leases { asked, result, took: begin.elapsed() }
+                    Outcome::Leases { shard, asked, result, took: begin.elapsed() }
                 });
             }
         }
@@ -237,8 +324,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// A call came to its end.
     fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
-            Ok(Outcome::Leases { asked, result: Ok(answers), took }) => {
+            Ok(Outcome::Leases { shard, asked, result: Ok(answers), took }) => {
                 self.store_ahead = self.ahead(answers.now);
+                self.listed(shard, &answers.hot);
                 self.answered(&asked, &answers.answers, took);
             }
             Ok(Outcome::Leases { asked, result: Err(error), .. }) => {
@@ -361,11 +449,15 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         let rules = self.ends.rules.borrow_and_update().clone();
         self.roster.set_digest(rules.digest);
         self.next_beat = 0;
+        let ended = self.hot.set_rules(rules.shared.rules, &mut self.leases);
+        self.end(&ended);
+        let by_key = self.held.extract_if(.., |_, held| held.is_by_key()).collect::<Vec<_>>();
         let mut old = std::mem::take(&mut self.held);
+        self.held.extend(by_key);
         let mut by_lease: BTreeMap<u32, u64> =
             old.iter().map(|(number, held)| (held.lease(), *number)).collect();
         self.waiting.clear();
-        for shared in rules.shared {
+        for shared in rules.shared.budgets {
             let number = by_lease.get(&shared.lease).copied();
             let same = number.filter(|number| old.get(number).is_some_and(|held| held.is(&shared)));
             match same.and_then(|number| Some((number, old.remove(&number)?))) {
@@ -383,7 +475,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             self.leaving.push((due, held));
         }
         self.begin();
-        let is_empty = self.held.is_empty() && self.waiting.is_empty();
+        let is_empty = self.held.is_empty() && self.waiting.is_empty() && !self.hot.has_rules();
         if let Some(notice) = is_empty.then(|| self.contact.no_limits()).flatten() {
             self.tell(notice);
         }
@@ -411,10 +503,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         let mut batches = Batches::default();
         for (_, mut held) in self.leaving.extract_if(.., |(due, _)| now >= *due) {
             if let Some(request) = held.farewell(&self.leases) {
-                batches.add(held.shard(), None, request);
+                batches.add(&held, None, request);
             }
         }
         self.call(batches);
+        self.hot.free();
         self.begin();
     }
 
@@ -426,6 +519,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             }
         };
         let _late = timeout(ANSWERS, answers).await;
+        self.hot.end(&mut self.leases);
         let due = self.leases.now();
         for (_, mut held) in std::mem::take(&mut self.held) {
             held.end(&mut self.leases);
@@ -455,7 +549,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     fn show(&self, now: u64) {
         let mut status = Status::new(&self.settings);
         self.contact.fill(&mut status);
-        status.leases = self.held.values().map(|held| held.status(now)).collect();
+        let budgets = self.held.values().filter(|held| !held.is_by_key());
+        status.leases = budgets.map(|held| held.status(now)).collect();
+        status.keys = self.hot.len();
+        status.keys_refused = self.hot.refused();
         status.leases.sort_by(|a, b| (&a.name, a.lease).cmp(&(&b.name, b.lease)));
         status.without_contact = status.leases.iter().filter(|lease| !lease.in_contact).count();
         status.nodes = self.roster.nodes().to_vec();
@@ -469,11 +566,13 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
 impl Batches {
     /// Adds a request; without numbers nobody waits for its answer.
-    fn add(&mut self, shard: u16, numbers: Option<(u64, u64)>, request: Request) {
+    fn add(&mut self, held: &Held, numbers: Option<(u64, u64)>, request: Request) {
         let numbers = numbers.unwrap_or((u64::MAX, 0));
+        let shard = held.shard();
         match request {
             Request::Lease(ask) => {
-                let (asked, asks) = self.leases.entry(shard).or_default();
+                let batches = if held.is_by_key() { &mut self.keys } else { &mut self.leases };
+                let (asked, asks) = batches.entry(shard).or_default();
                 asked.push(numbers);
                 asks.push(ask);
             }
@@ -505,6 +604,8 @@ impl Status {
             waiting_changes: 0,
             unknown_changes: 0,
             dropped_notices: 0,
+            keys: 0,
+            keys_refused: 0,
         }
     }
 }

@@ -1,18 +1,40 @@
 //! Shared limits of a rule set in force: what the rules give to the node that keeps their leases.
 
+use std::sync::Arc;
+
+use limiter_common::wire::TableKey;
+
 use super::limit::SharedLimit;
 use super::window::Window;
 
 /// A limit that nodes share, with the lease that it has in the data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Name of the limit over all nodes: its budget, its place there and what it counts. A changed
-    /// rate or burst keeps it.
-    pub name: String,
-    /// Index of the lease in the data path: [`limiter_common::wire::lease_of_budget`].
+    /// Name of the limit: its budget, its place there and what it counts. A changed rate or burst
+    /// keeps it. Of a limit by key, its rule.
+    pub name: Arc<str>,
+    /// Identity of the limit over all nodes.
+    pub id: SharedId,
+    /// Index of the lease in the data path: [`limiter_common::wire::lease_of_budget`], or of a key.
     pub lease: u32,
     /// Numbers of the limit.
     pub terms: SharedTerms,
+}
+
+/// All that nodes share of a rule set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedSet {
+    /// Limits of budgets, which have leases all the time.
+    pub budgets: Vec<Shared>,
+    /// Rules by key, each of which has them while it needs some.
+    pub rules: Vec<SharedRule>,
+}
+
+impl From<Vec<Shared>> for SharedSet {
+    /// Budgets alone.
+    fn from(budgets: Vec<Shared>) -> Self {
+        Self { budgets, ..Self::default() }
+    }
 }
 
 /// Numbers of a shared limit.
@@ -36,5 +58,95 @@ impl SharedTerms {
             Self::Bucket(limit) => limit.settings().sync,
             Self::Window { sync, .. } => *sync,
         }
+    }
+}
+
+/// Rule by key whose limits nodes share: each key has leases while it needs some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRule {
+    /// Name of the rule: its path.
+    pub name: Arc<str>,
+    /// Slot of the rule's record: keys ask by it.
+    pub slot: u32,
+    /// Id of the rule's table on this node.
+    pub table: u32,
+    /// Limits that nodes share, at least one, in the order of their places.
+    pub limits: Vec<SharedPlace>,
+}
+
+/// Limit of a [`SharedRule`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPlace {
+    /// Place of the limit in the record.
+    pub place: u32,
+    /// Identity of the limit over all nodes: a hash of the rule, the place, and what it counts.
+    pub tag: u64,
+    /// Numbers of the limit.
+    pub terms: SharedTerms,
+}
+
+impl SharedRule {
+    /// Number of leases that a key of the rule takes.
+    pub(super) fn leases(&self) -> u32 {
+        self.limits.iter().map(|limit| limit.place + 1).max().unwrap_or(0)
+    }
+
+    /// A limit of a key of the rule, whose first lease is `first`.
+    pub(super) fn of_key(&self, limit: &SharedPlace, key: &TableKey, first: u32) -> Shared {
+        Shared {
+            name: Arc::clone(&self.name),
+            id: SharedId::Key { tag: limit.tag, key: TableKey { table: 0, ..*key } },
+            lease: first + limit.place,
+            terms: limit.terms,
+        }
+    }
+
+    /// The key that the store's name of one is of, if it is of this rule.
+    pub(super) fn key_of(&self, name: &[u8]) -> Option<TableKey> {
+        let (tag, key) = SharedId::read(name)?;
+        let known = self.limits.iter().any(|limit| limit.tag == tag);
+        known.then_some(TableKey { table: self.table, ..key })
+    }
+}
+
+/// Identity of a shared limit over all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedId {
+    /// A limit with a name: [`Shared::name`].
+    Named,
+    /// A limit of a key of a rule.
+    Key {
+        /// [`SharedPlace::tag`].
+        tag: u64,
+        /// The key, without the table.
+        key: TableKey,
+    },
+}
+
+/// Bytes of a key's identity: the tag, and the key without the table's id.
+const KEY_ID: usize = size_of::<u64>() + size_of::<TableKey>() - TABLE_ID;
+
+/// Bytes of the table's id, which comes first in a key.
+const TABLE_ID: usize = size_of::<u32>();
+
+impl SharedId {
+    /// Bytes of a limit in the store, behind the two that say its kind.
+    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
+        match self {
+            Self::Named => name.as_bytes().to_vec(),
+            Self::Key { tag, key } => {
+                let key = bytemuck::bytes_of(key);
+                [&tag.to_be_bytes()[..], &key[TABLE_ID..]].concat()
+            }
+        }
+    }
+
+    /// The tag and the key of the store's name of a key.
+    fn read(name: &[u8]) -> Option<(u64, TableKey)> {
+        let id: &[u8; KEY_ID] = name.get(2..)?.try_into().ok()?;
+        let (tag, key) = id.split_first_chunk()?;
+        let mut whole = [0; size_of::<TableKey>()];
+        whole.get_mut(TABLE_ID..)?.copy_from_slice(key);
+        Some((u64::from_be_bytes(*tag), bytemuck::pod_read_unaligned(&whole)))
     }
 }

@@ -86,6 +86,10 @@ pub struct Status {
     pub waiting_changes: usize,
     /// Changes of other nodes that this version does not know.
     pub unknown_changes: u64,
+    /// Keys of rules that have leases on this node.
+    pub keys: usize,
+    /// Keys that found no leases since the node began: all were in use.
+    pub keys_refused: u64,
     /// Notices that found no room.
     pub dropped_notices: u64,
 }

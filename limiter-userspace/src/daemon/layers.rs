@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::Shared;
+use crate::cluster::SharedSet;
 use crate::daemon::api::limits::Origin;
 use crate::rules::file::{FilePlace, Problem};
 use crate::rules::model::Martians;
@@ -56,7 +56,7 @@ pub(super) struct EffectiveSet {
     /// Number of nodes that share limits, as in [`Layers::cluster`].
     pub(super) cluster: Option<u64>,
     /// Limits that nodes share, with their leases, once the set is in force.
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: SharedSet,
     /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
 }

@@ -11,15 +11,20 @@ use crate::rules::{Path, Subject, Terms};
 
 /// Warnings about a rule set: one line for each kind.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
-    let (mut rejects, mut forgeable) = (Vec::new(), Vec::new());
+    let (mut rejects, mut forgeable, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
-    let mut look = |subject: Subject, limits: &Limits| match &limits.over {
-        Over::Reject => rejects.push(subject),
-        Over::Ban(ban) if ban.evidence == Evidence::None => forgeable.push(subject),
-        Over::Class(name) => {
-            named.insert(name.clone());
+    let mut look = |subject: Subject, limits: &Limits| {
+        if limits.sharing.is_some() {
+            shared.push(subject.clone());
         }
-        Over::Drop | Over::Mark(_) | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => {}
+        match &limits.over {
+            Over::Reject => rejects.push(subject),
+            Over::Ban(ban) if ban.evidence == Evidence::None => forgeable.push(subject),
+            Over::Class(name) => {
+                named.insert(name.clone());
+            }
+            Over::Drop | Over::Mark(_) | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => {}
+        }
     };
     let mut charged = BTreeSet::new();
     for Effective { rule, .. } in &set.rules {
@@ -53,14 +58,13 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
              `evidence: established` unless that is meant"
         ));
     }
-    for budget in &set.budgets {
-        if budget.sharing.is_some() && set.cluster.is_none() {
-            warnings.push(format!(
-                "the budget {} has `scope: cluster`, but no cluster is configured (`limiter run \
-                 --cluster FILE`): it is a limit of this node alone",
-                budget.name
-            ));
-        }
+    if let Some(who) = first_of(&shared)
+        && set.cluster.is_none()
+    {
+        warnings.push(format!(
+            "{who} has `scope: cluster`, but no cluster is configured (`limiter run --cluster \
+             FILE`): it is a limit of this node alone"
+        ));
     }
     for budget in set.budgets.iter().filter(|budget| !is_named(&budget.name)) {
         warnings.push(format!(

@@ -1,22 +1,34 @@
-//! The leases of shared limits, mapped from the kernel: read and written without a system call.
+//! The leases of shared limits, mapped from the kernel: read and written without a system call. And
+//! which keys have some, or ask for some: the maps beside them.
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use aya::maps::{MapData, MapError};
+use aya::maps::{HashMap, Map, MapData, MapError, RingBuf};
 use aya::sys::SyscallError;
 use limiter_common::table::HostLease;
-use limiter_common::wire::{Lease, MAX_LEASES, map};
+use limiter_common::wire::{ASK_BYTES, Ask, KeyLeases, Lease, MAX_LEASES, TableKey, map};
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::pod::Wire;
+use super::reading::{Read, found};
 use super::{DatapathError, PinDir};
 use crate::cluster::Leases;
 use crate::cluster::key::Words;
 use crate::cluster::leases::{Counts, counts, grant, monotonic};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.
-pub struct LeaseMemory(MmapRaw);
+pub struct LeaseMemory {
+    leases: MmapRaw,
+    keys: Mutex<KeyMaps>,
+}
+
+/// Keys that have leases, and those that ask for some.
+struct KeyMaps {
+    leased: HashMap<MapData, Wire<TableKey>, u64>,
+    asks: RingBuf<MapData>,
+}
 
 impl LeaseMemory {
     /// Maps the pinned ones.
@@ -31,7 +43,7 @@ impl LeaseMemory {
         let bytes = MAX_LEASES as usize * size_of::<HostLease>();
         let fd = data.fd().as_fd();
         let memory = MmapOptions::new().len(bytes).map_raw(&fd).map_err(mapped)?;
-        Ok(Arc::new(Self(memory)))
+        Ok(Arc::new(Self { leases: memory, keys: KeyMaps::open(pins)?.into() }))
     }
 
     /// The leases, by [`limiter_common::wire::lease_of_budget`].
@@ -40,7 +52,7 @@ impl LeaseMemory {
         // SAFETY: so many bytes are mapped, from the beginning of a page on, until this is dropped,
         // of a map whose values are leases. A lease is atomics alone, of the same layout, for which
         // any bytes do.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), MAX_LEASES as usize) }
+        unsafe { std::slice::from_raw_parts(self.leases.as_ptr().cast(), MAX_LEASES as usize) }
     }
 
     /// A lease as it stands.
@@ -48,12 +60,90 @@ impl LeaseMemory {
         self.get(index).map(HostLease::read)
     }
 
+    /// The leases of a key.
+    pub(super) fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
+        let leased = self.with_keys(|keys| keys.leased.get(&Wire(*key), 0));
+        Ok(found(map::LEASED, leased)?.map(KeyLeases::from_raw))
+    }
+
+    /// Gives a key leases, or takes them away, and what it has asked.
+    pub fn set_leased(
+        &self,
+        key: &TableKey,
+        leases: Option<KeyLeases>,
+    ) -> Result<(), DatapathError> {
+        self.with_keys(|keys| match leases {
+            Some(leases) => keys.leased.insert(Wire(*key), leases.raw(), 0),
+            None => match keys.leased.remove(&Wire(*key)) {
+                Err(MapError::SyscallError(error))
+                    if error.io_error.kind() == io::ErrorKind::NotFound =>
+                {
+                    Ok(())
+                }
+                removed => removed,
+            },
+        })
+        .map_err(DatapathError::map(map::LEASED))
+    }
+
+    /// Takes the keys that have asked since the last time, the oldest first.
+    pub fn take_asks(&self) -> Vec<Ask> {
+        self.with_keys(|keys| {
+            let mut asks = Vec::new();
+            // As many as ever fit: more may come meanwhile.
+            while let Some(item) = keys.asks.next() {
+                // Another length would be another program's: the ABI number rules that out.
+                asks.extend(bytemuck::try_pod_read_unaligned::<Ask>(&item));
+                if asks.len() >= ASK_BYTES as usize / size_of::<Ask>() {
+                    break;
+                }
+            }
+            asks
+        })
+    }
+
+    fn with_keys<T>(&self, with: impl FnOnce(&mut KeyMaps) -> T) -> T {
+        with(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn get(&self, index: u32) -> Option<&HostLease> {
         self.all().get(usize::try_from(index).ok()?)
     }
 }
 
+impl KeyMaps {
+    fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+        let pinned = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
+        let leased = Map::HashMap(pinned(map::LEASED)?);
+        let asks = Map::RingBuf(pinned(map::ASKS)?);
+        Ok(Self {
+            leased: leased.try_into().map_err(DatapathError::map(map::LEASED))?,
+            asks: asks.try_into().map_err(DatapathError::map(map::ASKS))?,
+        })
+    }
+}
+
 impl Leases for Arc<LeaseMemory> {
+    fn take_asks(&mut self) -> Vec<Ask> {
+        LeaseMemory::take_asks(self)
+    }
+
+    fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
+        // Without an entry the key has its share, and asks again; with an old one its leases end.
+        if let Err(error) = LeaseMemory::set_leased(self, key, leases) {
+            tracing::debug!(%error, "the leases of a key are not changed");
+        }
+    }
+
+    fn forget_keys(&mut self) {
+        let keys: Vec<TableKey> = self
+            .with_keys(|keys| keys.leased.keys().filter_map(Result::ok).map(|key| key.0).collect());
+        for key in keys {
+            Leases::set_leased(self, &key, None);
+        }
+        LeaseMemory::take_asks(self);
+    }
+
     fn now(&self) -> u64 {
         monotonic()
     }

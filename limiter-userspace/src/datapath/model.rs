@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
+use limiter_common::cell::Cell as _;
 use limiter_common::host;
 use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
@@ -28,8 +29,8 @@ use limiter_common::table::{HostLease, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry, RuleCounters,
-    TableKey, Tally,
+    Admission, Ask, Bucket, EntryKind, EntryTable, KeyLeases, KeyedBucket, Limit, ListEntry,
+    RuleCounters, TableKey, Tally,
 };
 
 use self::entries::ModelEntries;
@@ -241,6 +242,26 @@ impl Model {
     /// A lease of a shared limit, by [`limiter_common::wire::lease_of_budget`].
     pub fn lease(&self, index: u32) -> Arc<HostLease> {
         self.tables.lease(index)
+    }
+
+    /// Takes the keys that have asked for leases since the last time, the oldest first.
+    pub fn take_asks(&self) -> Vec<Ask> {
+        self.tables.take_asks()
+    }
+
+    /// The leases of a key; none where it has none and did not ask.
+    pub fn leased(&self, key: &TableKey) -> Option<KeyLeases> {
+        self.tables.leased(key).map(|word| KeyLeases::from_raw(word.load()))
+    }
+
+    /// Takes the leases of all keys away, and what they have asked.
+    pub fn forget_keys(&self) {
+        self.tables.forget_keys();
+    }
+
+    /// Gives a key leases, or takes them away, and what it has asked.
+    pub fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) {
+        self.tables.set_leased(key, leases);
     }
 
     /// Sets the beginning of the windows of the wall clock.

@@ -6,15 +6,16 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
-    ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
+    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue,
+    map,
 };
 
 use super::pod::Wire;
 use super::{DatapathError, Kernel};
 
 /// Result of a read: `None` without an entry.
-type Read<T> = Result<Option<T>, DatapathError>;
+pub(super) type Read<T> = Result<Option<T>, DatapathError>;
 
 /// Everything that the decision about a packet reads.
 pub trait Reading {
@@ -54,8 +55,10 @@ pub trait Reading {
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket>;
     /// A word of `BUDGETS`: a budget, or what keys without a bucket share.
     fn budget(&self, index: u32) -> Read<KeyedBucket>;
-    /// A lease, by [`limiter_common::wire::lease_of_budget`].
+    /// A lease, by [`limiter_common::wire::lease_of_budget`] or [`KeyLeases`].
     fn lease(&self, index: u32) -> Read<Lease>;
+    /// The leases of a key.
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases>;
     /// When a packet of a flow passed last, in ticks.
     fn flow(&self, flow: &FlowKey) -> Read<u64>;
 }
@@ -194,6 +197,10 @@ impl Reading for Kernel {
 
     fn lease(&self, index: u32) -> Read<Lease> {
         Ok(self.leases.read(index))
+    }
+
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
+        self.leases.leased(key)
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

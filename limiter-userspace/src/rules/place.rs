@@ -35,7 +35,7 @@ use self::free::{Flags, Free, Numbers};
 use self::step::Step;
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
-use crate::cluster::Shared;
+use crate::cluster::SharedSet;
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Plan {
     /// The keyed tables.
     pub tables: TablesPlan,
     /// Limits that nodes share, with their leases.
-    pub shared: Vec<Shared>,
+    pub shared: SharedSet,
     /// Rule numbers that begin: their counters are to be zeroed.
     pub begun: Vec<u32>,
     /// Rule numbers that end: their counters go to [`RULE_RETIRED`].
@@ -166,7 +166,7 @@ impl Installed {
         step.keyed(&mut numbers)?;
         let tables;
         (tables, next.tables) = step.finish();
-        let shared = shared::of(&set.budgets, &next.tables);
+        let shared = shared::of(set, &next.tables);
         let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
         let before = self.rules.values().map(|rule| rule.slot);
         next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();

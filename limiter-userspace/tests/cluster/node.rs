@@ -10,8 +10,8 @@ use limiter_userspace::cluster::memory::SharedMemory;
 use limiter_userspace::cluster::status::Contact;
 use limiter_userspace::cluster::window::{Window, WindowKind};
 use limiter_userspace::cluster::{
-    Change, Cluster, NodeSettings, Notice, Notices, Settings, Shared, SharedLimit, SharedTerms,
-    Status,
+    Change, Cluster, NodeSettings, Notice, Notices, Settings, Shared, SharedId, SharedLimit,
+    SharedSet, SharedTerms, Status,
 };
 
 use crate::simulator::meter::Meter;
@@ -68,13 +68,18 @@ impl Node {
 /// A budget of 1000 a second over all nodes.
 pub(crate) fn budget(name: &str, lease: u32) -> Shared {
     let limit = SharedLimit::new(Settings { always: true, ..settings(2) }).expect("good");
-    Shared { name: name.to_owned(), lease, terms: SharedTerms::Bucket(limit) }
+    Shared { name: name.into(), id: SharedId::Named, lease, terms: SharedTerms::Bucket(limit) }
 }
 
 fn window(name: &str, lease: u32, quota: u64) -> Shared {
     let kind = WindowKind::Fixed;
     let window = Window { kind, length: 86_400_000_000, quota, largest: 1, life: 800_000 };
-    Shared { name: name.to_owned(), lease, terms: SharedTerms::Window { window, sync: 200_000 } }
+    Shared {
+        name: name.into(),
+        id: SharedId::Named,
+        lease,
+        terms: SharedTerms::Window { window, sync: 200_000 },
+    }
 }
 
 /// A meter of what both pass of it.
@@ -108,7 +113,7 @@ fn two_nodes_share_one_budget() {
     let store = Arc::new(SharedMemory::default());
     let nodes = [Node::start("a", &store), Node::start("b", &store)];
     for node in &nodes {
-        node.cluster.set_rules(vec![budget("customer", 3)], 1);
+        node.cluster.set_rules(vec![budget("customer", 3)].into(), 1);
     }
     let both: Vec<&Node> = nodes.iter().collect();
     let (passed, meter) = drive(&both, 3, 1500.0, Duration::from_secs(4));
@@ -131,7 +136,7 @@ fn two_nodes_share_one_budget() {
 fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     let store = Arc::new(SharedMemory::default());
     let node = Node::start("a", &store);
-    node.cluster.set_rules(vec![budget("x", 0), window("y", 1, 5)], 1);
+    node.cluster.set_rules(vec![budget("x", 0), window("y", 1, 5)].into(), 1);
     let end = Instant::now() + Duration::from_secs(10);
     while !node.leases.packet(0, 1) || !node.leases.packet(1, 1) {
         assert!(Instant::now() < end, "{:?}", node.cluster.status());
@@ -143,7 +148,7 @@ fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     let terms = SharedTerms::Bucket(SharedLimit::new(larger).expect("good"));
     let before = node.leases.words(0);
     let rules = vec![Shared { terms, ..budget("x", 0) }, budget("z", 1)];
-    node.cluster.set_rules(rules, 2);
+    node.cluster.set_rules(rules.into(), 2);
     let shows_z = |status: &Status| status.leases.iter().any(|lease| &*lease.name == "z");
     let status = node.shows("the new rules", shows_z);
     assert_eq!(status.leases.iter().map(|lease| lease.lease).collect::<Vec<_>>(), [0, 1]);
@@ -151,7 +156,7 @@ fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     assert!(after.granted >= before.granted && after.expires > 0, "{before:?} {after:?}");
     // Units that the window held and did not use are there for another node.
     let other = Node::start("b", &store);
-    other.cluster.set_rules(vec![window("y", 0, 5)], 2);
+    other.cluster.set_rules(vec![window("y", 0, 5)].into(), 2);
     let end = Instant::now() + Duration::from_secs(3);
     let mut passed = 0;
     while Instant::now() < end {
@@ -160,7 +165,7 @@ fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     }
     assert!((3..=4).contains(&passed), "{passed} of the four that were not used");
     // Without rules all leases end.
-    node.cluster.set_rules(Vec::new(), 3);
+    node.cluster.set_rules(SharedSet::default(), 3);
     node.shows("no leases", |status| status.leases.is_empty());
     for lease in 0..2 {
         let Words { expires, .. } = node.leases.words(lease);
@@ -180,7 +185,7 @@ fn nodes_come_and_go_and_tell_each_other() {
     }
     // Each has its rules; one has others.
     for (node, digest) in nodes.iter().zip([7, 7, 8]) {
-        node.cluster.set_rules(vec![budget("x", 0)], digest);
+        node.cluster.set_rules(vec![budget("x", 0)].into(), digest);
     }
     let named = |names: &[&str]| {
         let nodes: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
@@ -190,7 +195,7 @@ fn nodes_come_and_go_and_tell_each_other() {
     };
     nodes[0].wait("c, which differs", named(&["c"]));
     nodes[2].wait("all, which differ", named(&["a", "b"]));
-    nodes[2].cluster.set_rules(vec![budget("x", 0)], 7);
+    nodes[2].cluster.set_rules(vec![budget("x", 0)].into(), 7);
     nodes[0].wait("agreement", named(&[]));
     let status = nodes[1].shows("three nodes", |status| status.nodes.len() == 3);
     assert_eq!(status.nodes.iter().filter(|node| node.here).count(), 1);
@@ -241,7 +246,7 @@ fn two_nodes_of_one_name_are_found_by_both() {
 fn a_daemon_that_does_not_listen_holds_nothing_up() {
     let store = Arc::new(SharedMemory::default());
     let (mut deaf, other) = (Node::start("a", &store), Node::start("b", &store));
-    deaf.cluster.set_rules(vec![budget("x", 0)], 1);
+    deaf.cluster.set_rules(vec![budget("x", 0)].into(), 1);
     let unlist = |number: u16| {
         let [high, low] = number.to_be_bytes();
         Change::Unlist { sources: std::net::IpAddr::from([10, 0, high, low]).into() }

@@ -93,7 +93,7 @@ fn outage(
     let runtime = runtime();
     let mut nodes = ["a", "b"].map(|name| start(name, &server, 1));
     for node in &nodes {
-        node.cluster.set_rules(vec![budget("customer", 0)], 1);
+        node.cluster.set_rules(vec![budget("customer", 0)].into(), 1);
     }
     let load = Load::start(&nodes);
     passes(&nodes);
@@ -164,7 +164,7 @@ fn a_server_that_forgets_everything_and_its_scripts() {
     let mut admin = server.admin(&runtime);
     let mut nodes = ["a", "b"].map(|name| start(name, &server, 1));
     for node in &nodes {
-        node.cluster.set_rules(vec![budget("customer", 0)], 1);
+        node.cluster.set_rules(vec![budget("customer", 0)].into(), 1);
     }
     let unlist = Change::Unlist { sources: std::net::IpAddr::from([192, 0, 2, 7]).into() };
     nodes[0].cluster.publish(unlist.clone()).expect("room");
@@ -198,7 +198,7 @@ fn a_node_starts_without_a_server_and_finds_it() {
     let Some(mut server) = Server::start(&[]) else { return };
     server.kill();
     let mut node = start("a", &server, 1);
-    node.cluster.set_rules(vec![budget("customer", 0)], 1);
+    node.cluster.set_rules(vec![budget("customer", 0)].into(), 1);
     node.wait("that there is no contact", is_lost);
     node.cluster
         .publish(Change::Unlist { sources: std::net::IpAddr::from([1, 1, 1, 1]).into() })
@@ -230,7 +230,7 @@ fn a_limit_whose_key_somebody_else_made_does_without_and_others_go_on() {
         let _new: i64 = runtime.block_on(admin.ask(&["HSET", key, "x", "y"]));
     }
     let mut node = start("a", &server, 2);
-    node.cluster.set_rules(vec![budget("stolen", 0), budget("customer", 1)], 1);
+    node.cluster.set_rules(vec![budget("stolen", 0), budget("customer", 1)].into(), 1);
     let error = node.wait("whose key it is", |notice| match notice {
         Notice::Foreign { error } => Some(error.clone()),
         _ => None,
@@ -280,7 +280,7 @@ fn a_thousand_budgets_take_a_part_of_a_core() {
     let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
     let node = Node { cluster, notices, leases };
     let rules = (0..1000).map(|lease| budget(&format!("customer/{lease:04}/packets"), lease));
-    node.cluster.set_rules(rules.collect(), 1);
+    node.cluster.set_rules(rules.collect::<Vec<_>>().into(), 1);
     let is_full = |status: &Status| status.leases.len() == 1000 && status.without_contact == 0;
     node.shows("a thousand leases", is_full);
     for load in [0, 20] {

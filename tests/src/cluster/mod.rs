@@ -81,6 +81,20 @@ descriptors:
     )
 }
 
+/// The rules of all nodes: a limit for each source.
+pub fn rules_by_source() -> String {
+    let Bound { rate, burst } = LIMIT;
+    format!(
+        "descriptors:
+  - key: remote_address
+    scope: cluster
+    cluster: {{sync: {}ms}}
+    rate_limit: {{unit: second, requests_per_unit: {rate}, burst: {burst}}}
+",
+        SYNC.as_millis()
+    )
+}
+
 /// Runs it and prints what it showed.
 ///
 /// # Errors

@@ -43,6 +43,8 @@ pub struct Node {
     way: String,
     /// Address of the node there.
     next: String,
+    /// True if its rules have budgets.
+    has_budgets: bool,
 }
 
 impl Node {
@@ -60,7 +62,9 @@ impl Node {
         let told = self.limiter.json(&["cluster"])?;
         let leases = told["leases"].as_array().context("`limiter cluster`: no leases")?;
         let decides = |lease: &Value| lease["in_contact"] == true;
-        Ok(told["contact"] == "connected" && !leases.is_empty() && leases.iter().all(decides))
+        // A limit by source has a lease only while some source needs it.
+        let waits = self.has_budgets && leases.is_empty();
+        Ok(told["contact"] == "connected" && !waits && leases.iter().all(decides))
     }
 }
 
@@ -137,10 +141,11 @@ impl Nodes {
             self.redis.socket().display()
         );
         let cluster = self.dir.write(&format!("{name}.yaml"), text)?;
+        let has_budgets = std::fs::read_to_string(rules)?.contains("budgets:");
         let (dir, pins) = (self.dir.path(), self.bpffs.path());
         let mut limiter = Limiter::within(&netns, binary.to_owned(), rules, INSIDE, dir, pins);
         limiter.apart(&name).options(["--cluster", &cluster.display().to_string()]);
-        Ok(Node { name, limiter, netns, way, next })
+        Ok(Node { name, limiter, netns, way, next, has_budgets })
     }
 
     /// Spreads what goes to the target over these nodes, and sends nothing to the others.

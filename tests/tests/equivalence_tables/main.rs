@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use limiter_common::algorithm::window::WallOffset;
+use limiter_common::bucket::Slot;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::lease_of_budget;
+use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
+use limiter_userspace::datapath::{Reading, SourceTable};
 use limiter_userspace::rules::Installed;
 use rules::Rules;
 
@@ -89,6 +90,8 @@ struct Met {
     reasons: [u64; Reason::COUNT],
     /// Questions about a frame before it came.
     asked: Asked,
+    /// Keys that asked for leases.
+    asks: u64,
     changes: u32,
     refused: u32,
     restarts: u32,
@@ -132,6 +135,70 @@ fn grant(random: &mut Rng, now: u64, program: &mut Program, model: &Model) {
     }
 }
 
+/// Keys that have asked for leases, each with its place among the leases of keys.
+#[derive(Default)]
+struct AskedKeys(Vec<TableKey>);
+
+impl AskedKeys {
+    /// Leases that a key has room for.
+    const EACH: u32 = 4;
+
+    /// Both have heard the same keys, and have the same entries of them.
+    fn compare(&mut self, program: &Program, model: &Model, context: &str) -> Vec<(u32, Ask)> {
+        let asks = program.leases().take_asks();
+        assert_eq!(asks, model.take_asks(), "{context}");
+        for key in &self.0 {
+            let leased = Reading::leased(program.reading(), key).unwrap();
+            assert_eq!(leased, model.leased(key), "{context}: {key:?}");
+        }
+        let number = |ask: Ask| {
+            let found = self.0.iter().position(|key| *key == ask.key).unwrap_or_else(|| {
+                self.0.push(ask.key);
+                self.0.len() - 1
+            });
+            (u32::try_from(found).unwrap(), ask)
+        };
+        asks.into_iter().map(number).collect()
+    }
+
+    /// Answers keys that have asked: with leases, later, or not at all. Others lose theirs, or are
+    /// told that another node has some.
+    fn answer(
+        &mut self,
+        random: &mut Rng,
+        now: u64,
+        (program, model): (&mut Program, &Model),
+        context: &str,
+    ) -> u64 {
+        let asks = self.compare(program, model, context);
+        let count = asks.len();
+        for (number, ask) in asks {
+            let first = BUDGET_LEASES + number % (KEY_LEASES / Self::EACH) * Self::EACH;
+            if random.u8(0..4) == 0 {
+                continue;
+            }
+            for index in first..first + Self::EACH {
+                let units = [random.u64(0..8), random.u64(0..3_000), random.u64(0..2_000_000)];
+                let granted = model.lease(index).read().used + units[random.usize(0..3)];
+                let expires = Ticks::from_nanos(now - 1_000_000_000 + random.u64(0..9_000_000_000));
+                program.lease(index).unwrap().grant(granted, expires);
+                model.lease(index).grant(granted, expires);
+            }
+            let leases = KeyLeases::new(Slot::new(ask.slot), first);
+            program.leases().set_leased(&ask.key, Some(leases)).unwrap();
+            model.set_leased(&ask.key, Some(leases));
+        }
+        for key in &self.0 {
+            if random.u8(0..8) == 0 {
+                let leases = random.bool().then_some(KeyLeases::ELSEWHERE);
+                program.leases().set_leased(key, leases).unwrap();
+                model.set_leased(key, leases);
+            }
+        }
+        count as u64
+    }
+}
+
 /// The program and the model; in every second sequence, sources have their buckets in lines.
 fn both(seed: u64) -> (Program, Model) {
     const ROOM: u32 = 1 << 16;
@@ -154,6 +221,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut file = String::new();
     // When the rule set on trial ends, if one is.
     let mut trial: Option<u64> = None;
+    let mut asked_keys = AskedKeys::default();
     for step in 0..steps {
         if step == next {
             next += random.u32(CHANGE / 4..=CHANGE);
@@ -211,6 +279,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         now = frames::advance(&mut random, now);
         if random.u8(0..16) == 0 {
             grant(&mut random, now, &mut program, &model);
+            let context = format!("seed {seed} step {step}\n{file}");
+            let both = (&mut program, &model);
+            met.asks += asked_keys.answer(&mut random, now, both, &context);
         }
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
@@ -282,6 +353,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
     }
     eprintln!("{:?}", met.asked);
     assert!(met.asked.by_a_table > 0 && met.asked.passed > 0);
+    assert!(met.asks > 100, "{} keys asked for leases", met.asks);
     assert!(met.ended > 0, "no trial ended by itself");
     assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
     assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");

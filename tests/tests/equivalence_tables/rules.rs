@@ -152,7 +152,13 @@ impl Rules {
             1..4 => return format!("budget: {}", BUDGETS[self.random.usize(0..BUDGETS.len())]),
             _ => {}
         }
-        let mut terms = self.limits();
+        let shared = self.random.u8(0..3) == 0
+            && !FORMS[form].is_empty()
+            && FORMS[form].iter().all(|key| *key != INTERFACE && key.0 != "key: generic_key");
+        let mut terms = if shared { self.shared_limits() } else { self.limits() };
+        if shared {
+            terms.push_str(&self.sharing());
+        }
         let action = match self.random.u8(0..12) {
             0 => ", action: {mark: {dscp: cs1}}",
             1 => ", action: {class: slow}",
@@ -163,7 +169,7 @@ impl Rules {
         };
         terms.push_str(action);
         let wide = matches!(value, "" | "2001:db8::/32") && FORMS[form] == [REMOTE];
-        if wide && self.random.u8(0..4) == 0 {
+        if wide && !shared && self.random.u8(0..4) == 0 {
             let limit = self.limit(&mut 8, &mut 4);
             let _ = write!(
                 terms,

@@ -39,6 +39,11 @@ pub struct Cluster {
     pub nodes: Vec<ClusterNode>,
     /// Limits that nodes share, with this node's leases.
     pub leases: Vec<Lease>,
+    /// Sources, and other keys of rules that nodes share, that have leases on this node.
+    pub keys: usize,
+    /// Keys that found no lease since the daemon's start, because all were in use: they have their
+    /// share.
+    pub keys_refused: u64,
     /// Changes of bans and lists that wait to be told to the other nodes.
     pub waiting_changes: usize,
     /// Warnings: no contact, a name that is taken, other rules elsewhere.
@@ -147,6 +152,8 @@ impl From<&Status> for Cluster {
             count: status.count,
             nodes: status.nodes.iter().map(ClusterNode::from).collect(),
             leases: status.leases.iter().map(Lease::from).collect(),
+            keys: status.keys,
+            keys_refused: status.keys_refused,
             waiting_changes: status.waiting_changes,
             warnings: Vec::new(),
         }
@@ -233,6 +240,13 @@ impl Render for Cluster {
             ]);
         }
         push(text, &leases);
+        if self.keys > 0 || self.keys_refused > 0 {
+            let (keys, refused) = (number(self.keys as u64), number(self.keys_refused));
+            line(
+                text,
+                format_args!("{keys} keys of rules have leases here; {refused} found none free"),
+            );
+        }
         warnings(text, &self.warnings);
     }
 }

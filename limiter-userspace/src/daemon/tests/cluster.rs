@@ -14,7 +14,9 @@ use crate::cluster::leases::{Counts, MemoryLeases};
 use crate::cluster::meeting::{Meeting, Met};
 use crate::cluster::memory::SharedMemory;
 use crate::cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
-use crate::cluster::{Change, Cluster, List, NodeSettings, Notice, Notices, SharedTerms, Status};
+use crate::cluster::{
+    Change, Cluster, List, NodeSettings, Notice, Notices, SharedSet, SharedTerms, Status,
+};
 use crate::daemon::api::bans::{SetBan, Unban};
 use crate::daemon::api::cluster::ContactState;
 use crate::daemon::api::lists::{ListName, SetList, UnsetList};
@@ -181,7 +183,7 @@ impl Node {
     /// Number of nodes that the share in force is made for.
     fn shares(&self) -> u64 {
         let shared = &self.daemon.service.effective.shared;
-        let mut buckets = shared.iter().filter_map(|shared| match shared.terms {
+        let mut buckets = shared.budgets.iter().filter_map(|shared| match shared.terms {
             SharedTerms::Bucket(limit) => Some(limit.settings().nodes),
             SharedTerms::Window { .. } => None,
         });
@@ -211,7 +213,7 @@ fn the_node_keeps_the_limits_in_force() {
     node.keeps(&BOTH);
     let mut other = node.other("b");
     let digest = node.daemon.service.layers.file.rules.digest();
-    other.cluster.set_rules(Vec::new(), digest);
+    other.cluster.set_rules(SharedSet::default(), digest);
     let syns = ["0:syns:bucket:customer", BOTH[1]];
     node.try_out(&of_syns());
     node.keeps(&syns);
@@ -436,7 +438,7 @@ fn the_state_of_the_cluster_is_told() {
     let mut node = Node::start();
     assert_eq!(node.daemon.service.cluster().unwrap().contact, ContactState::Starting);
     let other = node.other("b");
-    other.cluster.set_rules(Vec::new(), 0xabc);
+    other.cluster.set_rules(SharedSet::default(), 0xabc);
     node.heed_until("second node", |notice| *notice == Notice::Nodes(2));
     node.until("both nodes and leases", |node| {
         let status = node.status();
@@ -506,12 +508,12 @@ fn troubles_are_warned_of_while_they_last() {
         ["other rules than here are in force on b: `limiter cluster` on both shows it"]
     );
     let digest = node.daemon.service.layers.file.rules.digest();
-    other.cluster.set_rules(Vec::new(), digest);
+    other.cluster.set_rules(SharedSet::default(), digest);
     node.heed_until("agreement", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
     assert_eq!(node.daemon.service.status().unwrap().warnings, [""; 0]);
 
     let twin = node.other("a");
-    twin.cluster.set_rules(Vec::new(), digest);
+    twin.cluster.set_rules(SharedSet::default(), digest);
     node.heed_until("twin", |notice| matches!(notice, Notice::SameName { .. }));
     let named = "another node is called a, too: give each node a name of its own (`node` in the \
                  file of --cluster)";

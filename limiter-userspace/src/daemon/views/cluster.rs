@@ -27,6 +27,10 @@ pub(super) fn metrics(page: &mut Exposition, status: &Status) {
     let help = "Leases that decide nothing, for want of an answer of the store.";
     page.metric("limiter_cluster_leases_without_contact", Gauge, help)
         .add(&[], status.without_contact);
+    let help = "Keys of rules that have leases on this node.";
+    page.metric("limiter_cluster_keys", Gauge, help).add(&[], status.keys);
+    let help = "Keys that found no lease, because all were in use.";
+    page.metric("limiter_cluster_keys_refused_total", Counter, help).add(&[], status.keys_refused);
     let here = status.nodes.iter().find(|node| node.here).map(|node| node.digest);
     let differ = status.nodes.iter().filter(|node| here.is_some_and(|here| node.digest != here));
     let help = "Nodes with another rule set than this one.";

@@ -21,6 +21,7 @@ pub(in crate::daemon) struct LimitsText {
     parts: Parts,
     stage: Stage,
     max_frame: u64,
+    cluster: Option<u64>,
     budgets: Vec<LimitEntry>,
     /// Number of items of this stage that were told.
     told: usize,
@@ -44,6 +45,7 @@ impl LimitsText {
             parts: Parts::default(),
             stage: Stage::Counting,
             max_frame: datapath.max_frame(),
+            cluster: service.effective.cluster,
             budgets: Vec::new(),
             told: 0,
         })
@@ -51,12 +53,12 @@ impl LimitsText {
 
     /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
     fn tell(&mut self) -> Result<bool> {
-        let Self { census, parts, max_frame, budgets, told, .. } = self;
+        let Self { census, parts, max_frame, cluster, budgets, told, .. } = self;
         match self.stage {
             Stage::Counting | Stage::Done => {}
             Stage::Rules => {
                 for (in_force, counters) in census.rules(*told) {
-                    parts.item(&of_rule(in_force, counters, *max_frame))?;
+                    parts.item(&of_rule(in_force, counters, *max_frame, *cluster))?;
                     *told += 1;
                     if parts.is_part() {
                         return Ok(true);
@@ -120,15 +122,26 @@ impl Sliced<Service> for LimitsText {
 }
 
 /// A rule.
-pub(super) fn of_rule(in_force: &Effective, counters: RuleCounters, max_frame: u64) -> LimitEntry {
+pub(super) fn of_rule(
+    in_force: &Effective,
+    counters: RuleCounters,
+    max_frame: u64,
+    cluster: Option<u64>,
+) -> LimitEntry {
     let Effective { rule, origin } = in_force;
     LimitEntry {
+        sharing: rule.terms.limits().and_then(|limits| sharing(limits, cluster)),
         name: rule.name.as_deref().map(str::to_owned),
         origin: *origin,
         shadow: rule.terms.is_shadow(),
         label: rule.label.as_deref().map(str::to_owned),
         ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
     }
+}
+
+/// How nodes share limits, as text. Without a cluster they are this node's alone.
+fn sharing(limits: &model::Limits, cluster: Option<u64>) -> Option<String> {
+    limits.sharing.as_deref().filter(|_| cluster.is_some()).map(model::sharing_text)
 }
 
 /// All budgets in force, those of replies and bans last.
@@ -142,9 +155,7 @@ pub(super) fn budgets(
         if let Some(counters) = counted::budget(datapath, &budget.name)? {
             let described = of_limits(&budget.limits, max_frame);
             let shadow = budget.limits.shadow;
-            // Without a cluster it is a limit of this node alone.
-            let sharing = budget.sharing.as_ref().filter(|_| effective.cluster.is_some());
-            let sharing = sharing.map(model::sharing_text);
+            let sharing = sharing(&budget.limits, effective.cluster);
             let entry = entry(budget.name.clone(), described, counters);
             budgets.push(LimitEntry { shadow, sharing, ..entry });
         }

@@ -230,7 +230,7 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
     let rules = census
         .rules(0)
         .take(MAX_RULES)
-        .map(|(rule, counters)| limits::of_rule(rule, counters, max_frame));
+        .map(|(rule, counters)| limits::of_rule(rule, counters, max_frame, None));
     let mut subjects: Vec<_> = rules
         .map(|entry| {
             let name = entry.source.clone();

@@ -1,5 +1,7 @@
 //! Leases of the model, for the thread that keeps them.
 
+use limiter_common::wire::{Ask, KeyLeases, TableKey};
+
 use super::Fake;
 use crate::cluster::Leases;
 use crate::cluster::key::Words;
@@ -12,6 +14,18 @@ impl Leases for Fake {
 
     fn seen(&self, lease: u32) -> Counts {
         counts(&self.state().model.lease(lease))
+    }
+
+    fn take_asks(&mut self) -> Vec<Ask> {
+        self.state().model.take_asks()
+    }
+
+    fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
+        self.state().model.set_leased(key, leases);
+    }
+
+    fn forget_keys(&mut self) {
+        self.state().model.forget_keys();
     }
 
     fn write(&mut self, lease: u32, words: Words) {

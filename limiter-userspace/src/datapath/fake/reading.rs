@@ -4,8 +4,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
-    ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
+    Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
 };
 
 use super::Opened;
@@ -108,6 +108,10 @@ impl Reading for Opened {
 
     fn lease(&self, index: u32) -> Read<Lease> {
         self.read(|model| Reading::lease(model, index))
+    }
+
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
+        self.read(|model| Reading::leased(model, key))
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

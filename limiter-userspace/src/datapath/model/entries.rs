@@ -18,20 +18,24 @@ pub(super) struct ModelEntries {
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
     /// Aggregates that were asked for, by index.
-    aggregates: RwLock<BTreeMap<u32, Aggregate>>,
+    aggregates: RwLock<BTreeMap<u32, WordRef>>,
 }
 
-/// A bucket that sources share.
+/// A word of a map that packets change in place.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Aggregate(Arc<AtomicU64>);
+pub(super) struct WordRef(Arc<AtomicU64>);
 
-impl Aggregate {
+impl WordRef {
+    pub(super) fn new(word: u64) -> Self {
+        Self(Arc::new(word.into()))
+    }
+
     pub(super) fn set(&self, word: u64) {
         self.0.store(word, Ordering::Release);
     }
 }
 
-impl SharedWord for Aggregate {
+impl SharedWord for WordRef {
     fn load(&self) -> u64 {
         SharedWord::load(&*self.0)
     }
@@ -130,7 +134,7 @@ impl ModelEntries {
         self.keyed.get(index as usize).map(|(_, key)| key)
     }
 
-    pub(super) fn aggregate(&self, index: u32) -> Aggregate {
+    pub(super) fn aggregate(&self, index: u32) -> WordRef {
         let mut aggregates = self.aggregates.write().unwrap_or_else(PoisonError::into_inner);
         aggregates.entry(index).or_default().clone()
     }

@@ -238,6 +238,11 @@ impl<'m> Excerpt<'m> {
                     model.tables.put_lease(index, &lease);
                 }
             }
+            Entry::Leased(key) => {
+                if let Some(leases) = maps.leased(&key)? {
+                    model.tables.set_leased(&key, Some(leases));
+                }
+            }
             Entry::Flow(flow) => {
                 if let Some(time) = maps.flow(&flow)? {
                     model.set_flow(&flow, Ticks::new(time));

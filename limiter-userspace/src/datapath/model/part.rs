@@ -30,6 +30,7 @@ pub(super) enum Entry {
     Keyed(TableKey),
     Budget(u32),
     Lease(u32),
+    Leased(TableKey),
     Flow(FlowKey),
 }
 

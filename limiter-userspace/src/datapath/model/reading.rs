@@ -6,8 +6,8 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
-    ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
+    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
 };
 use limiter_common::world::World;
 
@@ -97,6 +97,10 @@ impl Reading for Model {
 
     fn lease(&self, index: u32) -> Read<Lease> {
         Ok(Some(self.tables.lease(index).read()))
+    }
+
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
+        Ok(Self::leased(self, key))
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

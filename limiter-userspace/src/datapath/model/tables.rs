@@ -1,18 +1,20 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::cell::Cell as _;
 use limiter_common::table::HostLease;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, ActionKind, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape,
-    Table, TableKey, TrieValue,
+    Action, ActionKind, Ask, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record,
+    RuleSetHeader, Shape, Table, TableKey, TrieValue,
 };
 
+use super::entries::WordRef;
 use super::keyed::ModelKeyed;
 use crate::rules::TablesPlan;
 
@@ -37,6 +39,10 @@ pub(super) struct ModelTables {
     /// Of [`MAX_BUDGETS`] and above.
     pub(super) overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     pub(super) leases: RwLock<BTreeMap<u32, Arc<HostLease>>>,
+    /// Words of [`KeyLeases`].
+    pub(super) leased: RwLock<HashMap<TableKey, WordRef>>,
+    /// Keys that have asked, and the daemon has not read.
+    pub(super) asks: Mutex<Vec<Ask>>,
     pub(super) flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
     pub(super) interfaces: BTreeSet<u32>,
@@ -57,6 +63,8 @@ impl ModelTables {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         let leases =
             leases.iter().map(|(index, lease)| (*index, HostLease::of(&lease.read()).into()));
+        let leased = self.leased.read().unwrap_or_else(PoisonError::into_inner);
+        let leased = leased.iter().map(|(key, word)| (*key, WordRef::new(word.load()))).collect();
         let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             buffers: self.buffers.clone(),
@@ -66,6 +74,8 @@ impl ModelTables {
             budgets: copied(self.budgets.clone()),
             overflow: RwLock::new(copied(overflow)),
             leases: RwLock::new(leases.collect()),
+            leased: RwLock::new(leased),
+            asks: Mutex::default(),
             flows: RwLock::new(flows),
             offset: self.offset,
             interfaces: self.interfaces.clone(),
@@ -106,6 +116,36 @@ impl ModelTables {
     pub(super) fn put_lease(&mut self, index: u32, lease: &Lease) {
         let leases = self.leases.get_mut().unwrap_or_else(PoisonError::into_inner);
         leases.insert(index, HostLease::of(lease).into());
+    }
+
+    /// Word with the leases of a key.
+    pub(super) fn leased(&self, key: &TableKey) -> Option<WordRef> {
+        self.leased.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Notes that a key asks for leases.
+    pub(super) fn ask(&self, ask: Ask) {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
+    }
+
+    /// Takes the keys that have asked since the last time.
+    pub(super) fn take_asks(&self) -> Vec<Ask> {
+        std::mem::take(&mut *self.asks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the leases of all keys away, and what they have asked.
+    pub(super) fn forget_keys(&self) {
+        self.leased.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.take_asks();
+    }
+
+    /// Gives a key leases, or takes them away, and what it has asked.
+    pub(super) fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) {
+        let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
+        match leases {
+            Some(leases) => drop(leased.insert(*key, WordRef::new(leases.raw()))),
+            None => drop(leased.remove(key)),
+        }
     }
 
     /// Writes records into their slots.

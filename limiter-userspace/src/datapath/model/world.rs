@@ -15,9 +15,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Action, Bucket, Control, EntryKind, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES,
-    Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue, Uncounted,
+    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedBucket, LISTS_EXACT,
+    LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape,
+    TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
@@ -251,6 +251,28 @@ impl World for Model {
     fn lease(&self, index: u32) -> Option<Arc<HostLease>> {
         self.asks(Entry::Lease(index));
         Some(self.tables.lease(index))
+    }
+
+    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord> {
+        let word = self.tables.leased(&key.get());
+        word.or_else(|| self.missing(Entry::Leased(key.get())))
+    }
+
+    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert {
+        if self.tables.leased(&key.get()).is_some() {
+            return Insert::Exists;
+        }
+        self.tables.set_leased(&key.get(), Some(KeyLeases::ASKED));
+        Insert::Made
+    }
+
+    fn remove_leased(&self, key: &Cell<TableKey>) {
+        self.tables.set_leased(&key.get(), None);
+    }
+
+    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool {
+        self.tables.ask(Ask { key: key.get(), slot: slot.index(), reserved: 0 });
+        true
     }
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {

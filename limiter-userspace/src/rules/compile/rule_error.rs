@@ -55,6 +55,8 @@ pub enum RuleError {
     ClassOfClass(String),
     /// An interface that is not there.
     NoInterface(String),
+    /// Nodes share it, and it has an interface among its keys.
+    SharedInterface,
     /// A CPU that is not there.
     NoCpu {
         /// The CPU.
@@ -97,6 +99,10 @@ impl RuleError {
             ),
             Self::NoInterface(name) => format!(
                 "{subject}: there is no interface {name:?}: `ip link` shows all; create it first"
+            ),
+            Self::SharedInterface => format!(
+                "{subject}: nodes cannot share it: the interfaces of one mean nothing on another; \
+                 remove `interface` from its keys, or write `scope: node`"
             ),
             Self::NoCpu { cpu, cpus } => format!(
                 "{subject}: there is no CPU {cpu}: this machine has {cpus}, and the first is 0"

@@ -75,8 +75,6 @@ pub(in crate::rules) struct CompiledBudget<'a> {
     pub(in crate::rules) name: &'a str,
     pub(in crate::rules) subject: Subject,
     pub(in crate::rules) limits: CompiledLimits<'a>,
-    /// Numbers of its limits by place, if nodes share them.
-    pub(in crate::rules) shared: Vec<SharedTerms>,
 }
 
 /// Terms of a rule of a keyed table.
@@ -96,6 +94,8 @@ pub(in crate::rules) struct CompiledLimits<'a> {
     pub(in crate::rules) over: CompiledOver<'a>,
     /// Action over the soft limits, if there are any.
     pub(in crate::rules) soft: Option<wire::Action>,
+    /// Numbers of the limits by place, if nodes share them.
+    pub(in crate::rules) shared: Vec<SharedTerms>,
 }
 
 /// Action over a limit.
@@ -306,9 +306,10 @@ impl<'a> Compiler<'a, '_> {
         // A rule in shadow mode counts, and leaves every packet as it is.
         let mark = mark.filter(|_| !shadow);
         let pass = wire::Action { kind: ActionKind::Pass as u8, ..wire::Action::default() };
-        let record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
+        let mut record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
         let soft = soft.then(|| mark.map_or(pass, marking));
-        Some(CompiledLimits { record, over, soft })
+        let shared = self.share(limits, subject, &mut record);
+        Some(CompiledLimits { record, over, soft, shared })
     }
 
     /// Compiles what happens over a limit; what is wrong with it is kept.
@@ -379,10 +380,9 @@ impl<'a> Compiler<'a, '_> {
         wanted.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
         for budget in wanted {
             let subject = Subject::Budget(budget.name.clone());
-            if let Some(mut limits) = self.limits(&budget.limits, &subject) {
-                let shared = self.shared(budget, &subject, &mut limits.record);
+            if let Some(limits) = self.limits(&budget.limits, &subject) {
                 let name = &budget.name;
-                self.compiled.budgets.push(CompiledBudget { name, subject, limits, shared });
+                self.compiled.budgets.push(CompiledBudget { name, subject, limits });
             }
         }
         let bans = set.bans.or(self.bans.then_some(DEFAULT_BANS));
@@ -393,27 +393,34 @@ impl<'a> Compiler<'a, '_> {
             };
             match compile(&rate.into(), false, self.environment.max_frame) {
                 Ok(Compiled { record, .. }) => {
-                    let limits = CompiledLimits { record, over: CompiledOver::Drop, soft: None };
-                    let shared = Vec::new();
-                    self.compiled.budgets.push(CompiledBudget { name, subject, limits, shared });
+                    let (over, shared) = (CompiledOver::Drop, Vec::new());
+                    let limits = CompiledLimits { record, over, soft: None, shared };
+                    self.compiled.budgets.push(CompiledBudget { name, subject, limits });
                 }
                 Err((_, error)) => self.refuse(&subject, RuleError::limit(None, error)),
             }
         }
     }
 
-    /// Makes the limits of a budget this node's part of it, if nodes share it.
-    fn shared(
+    /// Makes limits this node's part of them, if nodes share them.
+    fn share(
         &mut self,
-        budget: &Budget,
+        limits: &Limits,
         subject: &Subject,
         record: &mut Record,
     ) -> Vec<SharedTerms> {
-        let Some(sharing) = &budget.sharing else {
+        let Limits { limits, sharing: Some(sharing), .. } = limits else {
             return Vec::new();
         };
-        let limits = &budget.limits.limits;
-        match share(limits, record, sharing, self.environment) {
+        if let Subject::Rule(path) = subject
+            && path.has_interface()
+        {
+            self.refuse(subject, RuleError::SharedInterface);
+            return Vec::new();
+        }
+        // A rule without keys is a budget of its own.
+        let always = !matches!(subject, Subject::Rule(path) if !path.0.is_empty());
+        match share(limits, record, sharing, always, self.environment) {
             Ok(terms) => terms,
             Err(failures) => {
                 let several = limits.len() > 1;

@@ -17,7 +17,7 @@ use crate::rules::model::{LimitList, Meter, RuleLimit, Sharing};
 /// Shortest window, in seconds, that nodes share.
 const SHORTEST_WINDOW: u64 = 60;
 
-/// A limit of a budget over several nodes.
+/// A limit over several nodes.
 #[derive(Clone, Copy, Debug)]
 struct SharedSpec {
     /// Numbers for the store.
@@ -35,10 +35,13 @@ struct Among {
     nodes: u64,
     /// The largest frame of the interfaces in bytes.
     max_frame: u64,
+    /// True if there are leases all the time.
+    always: bool,
 }
 
 /// Makes a record of limits this node's part of what nodes share; gives the numbers of each limit.
-/// Without a cluster the record stays the whole of them, and there are none.
+/// Without a cluster the record stays the whole of them, and there are none. `always` says that they
+/// have leases all the time, as those of a budget do.
 ///
 /// # Errors
 ///
@@ -48,10 +51,11 @@ pub(super) fn share(
     limits: &LimitList,
     record: &mut Record,
     sharing: &Sharing,
+    always: bool,
     environment: &Environment<'_>,
 ) -> Result<Vec<SharedTerms>, Vec<Failure>> {
     let Environment { max_frame, cluster, .. } = *environment;
-    let among = Among { nodes: cluster.unwrap_or(1), max_frame };
+    let among = Among { nodes: cluster.unwrap_or(1), max_frame, always };
     let (mut own, mut first) = (*record, 0_u8);
     let (mut terms, mut failures) = (Vec::new(), Vec::new());
     // A limit that can be shared has nothing above it, so its place is its number.
@@ -99,7 +103,10 @@ fn share_limit(
     };
     let kind = match &limit.meter {
         Meter::TokenBucket(_) | Meter::LeakyBucket { .. } => {
-            let settings = |burst| settings(quota, burst, largest, sync, sharing);
+            let settings = |burst| {
+                let settings = settings(quota, burst, largest, sync, sharing)?;
+                Ok(Settings { always: among.always, ..settings })
+            };
             return bucket(&limit.meter, whole, sharing, among, settings);
         }
         Meter::FixedWindow(_) => WindowKind::Fixed,

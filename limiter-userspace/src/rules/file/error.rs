@@ -270,16 +270,8 @@ const NOT_YET: [(&str, &str); 8] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
-    (
-        "scope",
-        "here it would be of limits that hold on each node by itself; write it beside the name of a \
-         budget, and name that budget in the rule",
-    ),
-    (
-        "cluster",
-        "here it would be of limits that hold on each node by itself; write it beside `scope: \
-         cluster` in a budget, and name that budget in the rule",
-    ),
+    ("scope", "it is of all limits of a rule: write it beside `rate_limit`"),
+    ("cluster", "it is of all limits of a rule: write it beside `rate_limit` and `scope: cluster`"),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 

@@ -118,7 +118,7 @@ impl Writer {
             Terms::Budget(budget) => Descriptor { budget: Some(text(budget)), ..level },
             Terms::Limits(limits) => {
                 let (rate_limit, rate_limits) = self.limits(name, limits);
-                let Limits { limits: _, over, shadow, full, on_loss } = limits;
+                let Limits { limits: _, over, shadow, full, on_loss, sharing } = limits;
                 Descriptor {
                     rate_limit,
                     rate_limits,
@@ -126,6 +126,8 @@ impl Writer {
                     shadow_mode: flag(*shadow),
                     on_full: (*full != Full::default()).then(|| full.name()).map(text),
                     on_daemon_loss: on_daemon_loss(*on_loss),
+                    scope: sharing.as_ref().map(|_| text("cluster")),
+                    cluster: sharing.as_deref().and_then(cluster),
                     ..level
                 }
             }
@@ -133,7 +135,7 @@ impl Writer {
     }
 
     fn budget(self, budget: &Budget) -> shape::Budget {
-        let Limits { limits: _, over, shadow, full: _, on_loss } = &budget.limits;
+        let Limits { limits: _, over, shadow, full: _, on_loss, sharing } = &budget.limits;
         let (rate_limit, rate_limits) = self.limits(None, &budget.limits);
         shape::Budget {
             name: Some(text(&budget.name)),
@@ -142,8 +144,8 @@ impl Writer {
             action: action(over),
             shadow_mode: flag(*shadow),
             on_daemon_loss: on_daemon_loss(*on_loss),
-            scope: budget.sharing.map(|_| text("cluster")),
-            cluster: budget.sharing.as_ref().and_then(cluster),
+            scope: sharing.as_ref().map(|_| text("cluster")),
+            cluster: sharing.as_deref().and_then(cluster),
         }
     }
 

@@ -32,6 +32,7 @@ pub(super) fn of_descriptor() -> Value {
             "rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value",
         ]),
         {"if": masked, "then": one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"])},
+        cluster_needs_scope(),
     ])
 }
 
@@ -46,12 +47,17 @@ pub(super) fn of_aggregate() -> Value {
 
 /// Conditions of the fields of a budget on each other.
 pub(super) fn of_budget() -> Value {
-    let shared = json!({"properties": {"scope": {"const": "cluster"}}, "required": ["scope"]});
     json!([
         not_both("rate_limit", "rate_limits"),
         one_of_these(&["rate_limit", "rate_limits"]),
-        {"if": {"required": ["cluster"]}, "then": shared},
+        cluster_needs_scope(),
     ])
+}
+
+/// The condition of `cluster` on `scope`.
+fn cluster_needs_scope() -> Value {
+    let shared = json!({"properties": {"scope": {"const": "cluster"}}, "required": ["scope"]});
+    json!({"if": {"required": ["cluster"]}, "then": shared})
 }
 
 /// Conditions of the fields of a limit on each other.

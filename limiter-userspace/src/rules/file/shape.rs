@@ -117,6 +117,14 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::on_loss")]
     pub(super) on_daemon_loss: Option<Scalar>,
+    /// Nodes that the limits are of: each by itself if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::scope")]
+    pub(super) scope: Option<Scalar>,
+    /// How nodes share the limits, with `scope: cluster`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cluster")]
+    pub(super) cluster: Option<Box<Placed<Cluster>>>,
     /// This rule for wider prefixes of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Aggregate>>")]
@@ -199,7 +207,7 @@ pub(super) struct Budget {
     pub(super) cluster: Option<Box<Placed<Cluster>>>,
 }
 
-/// How nodes share the limits of a budget: docs/cluster.md.
+/// How nodes share limits: docs/cluster.md.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "cluster")]

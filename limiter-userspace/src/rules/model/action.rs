@@ -5,6 +5,7 @@ use std::time::Duration;
 use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::limit::{LimitList, RateLimit};
+use super::sharing::Sharing;
 
 /// How a packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,21 +92,30 @@ pub struct Limits {
     pub full: Full,
     /// Treatment of the limits when the daemon is lost.
     pub on_loss: OnLoss,
+    /// How nodes share the limits; none if each node has them by itself. In a box: most rules have
+    /// none.
+    pub sharing: Option<Box<Sharing>>,
 }
 
 impl Limits {
     /// Limits that drop what is over them, and nothing else said.
     pub fn new(limits: impl Into<LimitList>) -> Self {
-        let (full, on_loss) = (Full::Share, OnLoss::Keep);
-        Self { limits: limits.into(), over: Over::Drop, shadow: false, full, on_loss }
+        Self {
+            limits: limits.into(),
+            over: Over::Drop,
+            shadow: false,
+            full: Full::Share,
+            on_loss: OnLoss::Keep,
+            sharing: None,
+        }
     }
 
     /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays
-    /// in force whether there is a daemon or not.
+    /// in force whether there is a daemon or not, and is this node's alone.
     pub const fn plain(&self) -> Option<RateLimit> {
-        match self.on_loss {
-            OnLoss::Keep => self.limits.plain(),
-            OnLoss::Shadow => None,
+        match (self.on_loss, &self.sharing) {
+            (OnLoss::Keep, None) => self.limits.plain(),
+            _ => None,
         }
     }
 }

@@ -51,8 +51,6 @@ pub struct Budget {
     pub name: String,
     /// Limits of the budget, and the action over them.
     pub limits: Limits,
-    /// How nodes share the limits; none if each node has them by itself.
-    pub sharing: Option<Sharing>,
 }
 
 /// A whole set of rules, at most one for each path.

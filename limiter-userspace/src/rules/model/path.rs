@@ -46,6 +46,11 @@ impl Path {
         self.0.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
     }
 
+    /// True if the interface is one of the keys.
+    pub fn has_interface(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Interface(_)))
+    }
+
     /// The masks and the value of the source, if it is one of the keys.
     pub fn source(&self) -> Option<(SourceMasks, Option<IpNet>)> {
         self.0.iter().find_map(|part| match part {

@@ -1,4 +1,4 @@
-//! A budget over several nodes: how they share it.
+//! Limits over several nodes: how they share them.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// How nodes share the limits of a budget: docs/cluster.md.
+/// How nodes share limits: docs/cluster.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sharing {
     /// Time between two calls for a limit: whole microseconds, 50 ms to 10 s.

@@ -81,7 +81,7 @@ pub fn terms_text(terms: &Terms) -> String {
 
 /// Limits as text, with all that holds for them together.
 pub fn limits_text(limits: &Limits) -> String {
-    let Limits { limits, over, shadow, full, on_loss } = limits;
+    let Limits { limits, over, shadow, full, on_loss, sharing } = limits;
     let mut parts: Vec<String> = limits.iter().map(|limit| limit_text(&limit)).collect();
     match over {
         Over::Drop => {}
@@ -109,10 +109,11 @@ pub fn limits_text(limits: &Limits) -> String {
     if *shadow {
         parts.push("shadow".to_owned());
     }
+    parts.extend(sharing.as_deref().map(sharing_text));
     parts.join("; ")
 }
 
-/// How nodes share a budget, as text: `over all nodes, sync 200ms, share 25%, ...`.
+/// How nodes share limits, as text: `over all nodes, sync 200ms, share 25%, ...`.
 pub fn sharing_text(sharing: &Sharing) -> String {
     let Sharing { sync, share, share_of_burst, on_partition, strict } = sharing;
     let (sync, on_partition) = (humantime::format_duration(*sync), on_partition.name());
@@ -144,9 +145,7 @@ impl RuleSet {
         }
         for budget in &self.budgets {
             let subject = Subject::Budget(budget.name.clone());
-            let shared =
-                budget.sharing.as_ref().map(|sharing| "; ".to_owned() + &sharing_text(sharing));
-            lines.insert(subject, limits_text(&budget.limits) + &shared.unwrap_or_default());
+            lines.insert(subject, limits_text(&budget.limits));
         }
         for (subject, rate) in [(Subject::Replies, self.replies), (Subject::Bans, self.bans)] {
             if let Some(rate) = rate {

@@ -1,28 +1,60 @@
 //! Limits that nodes share: their names over all nodes, and which lease each one has.
 
+use std::sync::Arc;
+
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Record, lease_of_budget};
 
 use super::installed::InstalledTables;
-use super::records::budget_tag;
-use crate::cluster::Shared;
-use crate::rules::compile::CompiledBudget;
+use super::records::{EVERYTHING, budget_tag};
+use crate::cluster::{Shared, SharedId, SharedPlace, SharedRule, SharedSet, SharedTerms};
+use crate::fnv::Fnv;
+use crate::rules::compile::{CompiledSet, CompiledTerms};
 
 /// All of a rule set whose tables are `installed`.
-pub(super) fn of(budgets: &[CompiledBudget<'_>], installed: &InstalledTables) -> Vec<Shared> {
-    let mut all = Vec::new();
-    for budget in budgets.iter().filter(|budget| !budget.shared.is_empty()) {
-        let Some((_, record)) = installed.budget(budget_tag(budget.name)) else {
+pub(super) fn of(set: &CompiledSet<'_>, installed: &InstalledTables) -> SharedSet {
+    let mut all = SharedSet::default();
+    for budget in &set.budgets {
+        let placed = installed.budget(budget_tag(budget.name));
+        all.budgets.extend(of_budget(budget.name, &budget.limits.shared, placed));
+    }
+    for rule in &set.keyed {
+        let CompiledTerms::Limits(limits) = &rule.terms else { continue };
+        if limits.shared.is_empty() {
             continue;
-        };
-        let Some(index) = record.budget.checked_sub(1) else {
+        }
+        if !rule.id.form.has_keys() {
+            let placed = installed.budget(budget_tag(EVERYTHING));
+            all.budgets.extend(of_budget(EVERYTHING, &limits.shared, placed));
             continue;
-        };
-        for ((place, spec), terms) in (0..).zip(&record.limits).zip(&budget.shared) {
-            let name = format!("{place}:{}:{}", kind(spec), budget.name);
-            all.push(Shared { name, lease: lease_of_budget(index, place), terms: *terms });
+        }
+        let (slot, table) = (installed.rules.get(&rule.id), installed.ids.get(&rule.id.form));
+        if let (Some(slot), Some(table)) = (slot, table) {
+            let name: Arc<str> = rule.path.to_string().into();
+            let places = (0..).zip(&limits.record.limits).zip(&limits.shared);
+            let limits = places.map(|((place, spec), terms)| {
+                let mut tag = Fnv::default();
+                tag.add(format!("{place}:{}", kind(spec)).as_bytes());
+                tag.add(name.as_bytes());
+                SharedPlace { place, tag: tag.finish(), terms: *terms }
+            });
+            let limits = limits.collect();
+            all.rules.push(SharedRule { name, slot: *slot, table: *table, limits });
         }
     }
     all
+}
+
+fn of_budget(budget: &str, terms: &[SharedTerms], placed: Option<(u32, &Record)>) -> Vec<Shared> {
+    let index = placed.and_then(|(_, record)| Some((record.budget.checked_sub(1)?, record)));
+    let limits = index.into_iter().flat_map(move |(index, record)| {
+        (0..).zip(&record.limits).zip(terms).map(move |((place, spec), terms)| Shared {
+            name: format!("{place}:{}:{budget}", kind(spec)).into(),
+            id: SharedId::Named,
+            lease: lease_of_budget(index, place),
+            terms: *terms,
+        })
+    });
+    limits.collect()
 }
 
 /// True if a lease of a budget would mean something else: it counts another unit, or in another

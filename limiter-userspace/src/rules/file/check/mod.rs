@@ -182,9 +182,9 @@ fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure
     let over = actions::over(budget.action.as_deref())?;
     let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
     let on_loss = actions::on_loss(budget.on_daemon_loss.as_ref())?;
+    let sharing = sharing::sharing(budget.scope.as_ref(), budget.cluster.as_deref())?;
     Ok(Budget {
         name: text.to_owned(),
-        limits: Limits { over, shadow, on_loss, ..Limits::new(limits) },
-        sharing: sharing::sharing(budget)?,
+        limits: Limits { over, shadow, on_loss, sharing, ..Limits::new(limits) },
     })
 }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
-use super::{Checked, Failure, actions, limits, stand};
+use super::{Checked, Failure, actions, limits, sharing, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::placed::Item;
@@ -45,6 +45,7 @@ pub(super) fn add(
         shadow: shadow.is_some(),
         full: descriptor.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
         on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,
+        sharing: sharing::sharing(descriptor.scope.as_ref(), descriptor.cluster.as_deref())?,
         ..Limits::new(Vec::new())
     };
     let (one, several) = (descriptor.rate_limit.as_deref(), descriptor.rate_limits.as_deref());
@@ -77,6 +78,9 @@ pub(super) fn add(
             if let Some(loss) = &descriptor.on_daemon_loss {
                 return Err(at(loss.referenced, Problem::UnlimitedWith("on_daemon_loss")));
             }
+            if let Some(scope) = &descriptor.scope {
+                return Err(at(scope.referenced, Problem::UnlimitedWith("scope")));
+            }
         }
         rules(&paths, read.name.as_deref(), &terms, place, &mut checked.file)?;
     }
@@ -105,6 +109,7 @@ pub(super) fn add(
             ("shadow_mode", shadow.map(|shadow| shadow.referenced)),
             ("on_full", descriptor.on_full.as_ref().map(|full| full.referenced)),
             ("on_daemon_loss", descriptor.on_daemon_loss.as_ref().map(|loss| loss.referenced)),
+            ("scope", descriptor.scope.as_ref().map(|scope| scope.referenced)),
         ];
         for (field, location) in fields {
             if let Some(location) = location {

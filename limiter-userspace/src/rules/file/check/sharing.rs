@@ -1,4 +1,4 @@
-//! `scope` and `cluster` of a budget.
+//! `scope` and `cluster` of a rule or a budget.
 
 use std::time::Duration;
 
@@ -8,27 +8,31 @@ use crate::cluster::OnPartition;
 use crate::cluster::limit::{SYNC_MAX, SYNC_MIN};
 use crate::rules::file::error::Problem;
 use crate::rules::file::placed::Placed;
-use crate::rules::file::shape::{Budget, Cluster, Scalar};
+use crate::rules::file::shape::{Cluster, Scalar};
 use crate::rules::model::{Share, Sharing};
 
-/// Nodes that a budget's limits are of; true for all together.
+/// Nodes that limits are of; true for all together.
 pub(super) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];
 
-/// How nodes share a budget; none if they do not.
-pub(super) fn sharing(budget: &Budget) -> Result<Option<Sharing>, Failure> {
-    let shared = match &budget.scope {
+/// How nodes share limits; none if they do not.
+pub(super) fn sharing(
+    scope: Option<&Scalar>,
+    raw: Option<&Placed<Cluster>>,
+) -> Result<Option<Box<Sharing>>, Failure> {
+    let shared = match scope {
         None => false,
         Some(scope) => one_of(scope, "scope", &SCOPES)?,
     };
-    match &budget.cluster {
+    let sharing = match raw {
         Some(raw) if !shared => {
             let (field, needs) = ("cluster", "`scope: cluster`");
             let remedy = "write that, or remove the field";
-            Err(at(raw.referenced, Problem::Without { field, needs, remedy }))
+            return Err(at(raw.referenced, Problem::Without { field, needs, remedy }));
         }
-        Some(raw) => cluster(raw).map(Some),
-        None => Ok(shared.then(Sharing::default)),
-    }
+        Some(raw) => Some(cluster(raw)?),
+        None => shared.then(Sharing::default),
+    };
+    Ok(sharing.map(Box::new))
 }
 
 fn cluster(raw: &Placed<Cluster>) -> Result<Sharing, Failure> {

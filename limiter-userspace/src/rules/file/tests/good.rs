@@ -82,7 +82,7 @@ descriptors:
     assert_eq!(set.replies, Some(rate(Count::Packets, 100, Unit::Second, 100)));
     assert_eq!(set.bans, Some(rate(Count::Packets, 10, Unit::Second, 10)));
     let limited = Limits { over: Over::Reject, shadow: true, ..Limits::new(vec![bucket(5, 5)]) };
-    assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited, sharing: None }]);
+    assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited }]);
 
     let (sources, keyed): (Vec<_>, Vec<_>) =
         set.rules.iter().partition(|rule| rule.path.selector().is_some());

@@ -97,13 +97,15 @@ fn any_over() -> impl Strategy<Value = Over> {
 fn any_limits() -> impl Strategy<Value = Limits> {
     let full = prop_oneof![Just(Full::Share), Just(Full::Pass), Just(Full::Drop)];
     let on_loss = prop_oneof![Just(OnLoss::Keep), Just(OnLoss::Shadow)];
-    (vec(any_limit(), 1..5), any_over(), any::<bool>(), full, on_loss).prop_map(
-        |(limits, over, shadow, full, on_loss)| Limits {
+    let sharing = of(any_sharing().prop_map(Box::new));
+    (vec(any_limit(), 1..5), any_over(), any::<bool>(), full, on_loss, sharing).prop_map(
+        |(limits, over, shadow, full, on_loss, sharing)| Limits {
             limits: limits.into(),
             over,
             shadow,
             full,
             on_loss,
+            sharing,
         },
     )
 }
@@ -205,10 +207,9 @@ fn any_sharing() -> impl Strategy<Value = Sharing> {
 }
 
 pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
-    let budget = (any_name(), any_limits(), of(any_sharing()));
-    let budget = budget.prop_map(|(name, limits, sharing)| {
-        let limits = Limits { full: Full::default(), ..limits };
-        Budget { name, limits, sharing }
+    let budget = (any_name(), any_limits()).prop_map(|(name, limits)| Budget {
+        name,
+        limits: Limits { full: Full::default(), ..limits },
     });
     let own = || of(any_rate(&[Count::Packets]));
     let lists = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3));

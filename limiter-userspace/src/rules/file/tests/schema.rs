@@ -108,6 +108,7 @@ fn numbers_and_names_may_stand_in_quotes() {
         "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {ban: {}}}]\n",
         "budgets: [{name: b, scope: node, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
         "budgets: [{name: b, scope: cluster, cluster: {share: 100%, share_of_burst: 0.1%}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
+        "descriptors: [{key: vlan, scope: cluster, cluster: {sync: 1s}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
         "budgets: [{name: b, scope: cluster, cluster: {sync: 1s, strict: true}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
     ] {
         parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -146,7 +147,7 @@ fn what_the_schema_refuses_the_checks_refuse() {
         format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 25}}, {limit}}}]\n"),
         format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 101%}}, {limit}}}]\n"),
         format!("budgets: [{{name: b, scope: cluster, cluster: {{on_partition: pass}}, {limit}}}]\n"),
-        format!("descriptors: [{{key: vlan, scope: cluster, {limit}}}]\n"),
+        format!("descriptors: [{{key: vlan, cluster: {{}}, {limit}}}]\n"),
         "descriptors: [{key: vlan, rate_limit: {unit: minutes, requests_per_unit: 5}}]\n"
             .to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: MONTH, requests_per_unit: 5}}]\n".to_owned(),

@@ -1,4 +1,4 @@
-//! `scope` and `cluster` of budgets.
+//! `scope` and `cluster` of rules and budgets.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn budget(fields: &str) -> String {
 fn sharing(fields: &str) -> Option<Sharing> {
     let text = budget(fields);
     let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    file.rules.budgets[0].sharing
+    file.rules.budgets[0].limits.sharing.as_deref().copied()
 }
 
 #[test]
@@ -122,21 +122,36 @@ fn sharing_refuses_what_it_cannot_be() {
 }
 
 #[test]
-fn a_rule_s_own_limits_are_not_shared_yet() {
-    let remedy = "\"scope\" is not supported: here it would be of limits that hold on each node by \
-                  itself; write it beside the name of a budget, and name that budget in the rule";
+fn a_rule_s_own_limits_are_shared_where_it_says_so() {
+    let rule = |fields: &str| {
+        let file = parse(&format!("descriptors:\n  - {{key: vlan, {fields}{LIMIT}}}\n")).unwrap();
+        file.rules.rules[0].terms.limits().unwrap().sharing.as_deref().copied()
+    };
+    assert_eq!(rule(""), None);
+    assert_eq!(rule("scope: node, "), None);
+    assert_eq!(rule("scope: cluster, "), Some(Sharing::default()));
+    let strict = Sharing { strict: true, ..Sharing::default() };
+    assert_eq!(rule("scope: cluster, cluster: {strict: true}, "), Some(strict));
+    // A rule by source with one token bucket is in a keyed table then: leases are of keys.
+    let text = format!("descriptors:\n  - {{key: remote_address, scope: cluster, {LIMIT}}}\n");
+    let file = parse(&text).unwrap();
+    assert_eq!(file.rules.rules[0].terms.limits().unwrap().plain(), None);
     refused(&[
         (
-            format!("descriptors:\n  - {{key: vlan, scope: cluster, {LIMIT}}}\n"),
-            &format!("2:17: {remedy}"),
-        ),
-        (
             "descriptors:\n  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 1, scope: cluster}}\n".into(),
-            &format!("2:66: {remedy}"),
+            "2:66: \"scope\" is not supported: it is of all limits of a rule: write it beside `rate_limit`",
         ),
         (
             format!("descriptors:\n  - {{key: vlan, cluster: {{}}, {LIMIT}}}\n"),
-            "2:17: \"cluster\" is not supported: here it would be of limits that hold on each node by itself; write it beside `scope: cluster` in a budget, and name that budget in the rule",
+            "2:26: cluster without `scope: cluster`: write that, or remove the field",
+        ),
+        (
+            "descriptors:\n  - {key: vlan, value: 7, scope: cluster, budget: b}\n".into(),
+            "2:34: scope without rate_limit: the budget has one of its own; write it there",
+        ),
+        (
+            "descriptors:\n  - {key: vlan, scope: cluster, rate_limit: {unlimited: true}}\n".into(),
+            "2:24: scope beside unlimited: remove one of the two",
         ),
     ]);
 }

@@ -4,7 +4,7 @@ use limiter_common::wire::lease_of_budget;
 
 use super::*;
 use crate::cluster::window::WindowKind;
-use crate::cluster::{SharedLimit, SharedTerms};
+use crate::cluster::{Shared, SharedLimit, SharedTerms};
 use crate::rules::compile::display_rate;
 use crate::rules::{RateLimit, Unit};
 
@@ -44,7 +44,7 @@ fn bucket(shared: &Shared) -> SharedLimit {
 }
 
 fn names(plan: &Plan) -> Vec<&str> {
-    plan.shared.iter().map(|shared| shared.name.as_str()).collect()
+    plan.shared.budgets.iter().map(|shared| &*shared.name).collect()
 }
 
 fn refused(limits: &str, cluster: &str) -> String {
@@ -68,8 +68,8 @@ fn a_shared_bucket_is_this_node_s_share_without_a_lease() {
     let ticks = |every_nanos: u64| every_nanos << limiter_common::time::TICK_BITS;
     assert_eq!((limit.increment, limit.shift), (ticks(16_000_000), 0));
     assert_eq!(limit.tolerance, 25 * ticks(16_000_000));
-    let [only] = plan.shared.as_slice() else { panic!("{:?}", plan.shared) };
-    assert_eq!(only.name, "0:packets:bucket:b");
+    let [only] = plan.shared.budgets.as_slice() else { panic!("{:?}", plan.shared) };
+    assert_eq!(&*only.name, "0:packets:bucket:b");
     assert_eq!(only.lease, lease_of_budget(record.budget - 1, 0));
     let terms = bucket(only);
     let settings = terms.settings();
@@ -89,7 +89,7 @@ fn without_a_cluster_it_is_a_limit_of_this_node_alone() {
     let plan = maps.apply(&shared(SECOND, "on_partition: closed"));
     let mut alone = Maps::default();
     alone.apply(&set(SECOND, "scope: node"));
-    assert_eq!(plan.shared, []);
+    assert_eq!(plan.shared.budgets, []);
     assert_eq!(maps.budget("b"), alone.budget("b"));
     // And it goes on with its bucket when there is one, at the whole rate over all of them.
     maps.cluster = Some(2);
@@ -138,17 +138,17 @@ fn every_algorithm_that_nodes_share_has_its_numbers() {
         names(&plan),
         ["0:bytes:bucket:b", "1:syns:bucket:b", "2:flows:log_60s:b", "3:packets:counter_7200s:b"]
     );
-    let leases: Vec<u32> = plan.shared.iter().map(|shared| shared.lease).collect();
+    let leases: Vec<u32> = plan.shared.budgets.iter().map(|shared| shared.lease).collect();
     let index = maps.budget("b").budget - 1;
     assert_eq!(leases, [0, 1, 2, 3].map(|place| lease_of_budget(index, place)));
-    assert_eq!(bucket(&plan.shared[0]).settings().largest, 1522);
+    assert_eq!(bucket(&plan.shared.budgets[0]).settings().largest, 1522);
     // A leaky bucket passes what its backlog holds, and the packet on its way.
-    let leaky = bucket(&plan.shared[1]);
+    let leaky = bucket(&plan.shared.budgets[1]);
     assert_eq!((leaky.settings().burst, leaky.cold().unwrap().1), (101, 25));
     let spec = maps.budget("b").limits[1];
     assert_eq!(spec.algorithm(), Algorithm::LeakyBucket);
     assert_eq!(spec.rate().tolerance, 24 * spec.rate().increment);
-    let SharedTerms::Window { window, sync } = plan.shared[2].terms else { panic!() };
+    let SharedTerms::Window { window, sync } = plan.shared.budgets[2].terms else { panic!() };
     assert_eq!((window.kind, window.length, sync), (WindowKind::SlidingLog, 60_000_000, 100_000));
     assert_eq!((window.quota, window.largest, window.life), (20, 1, 400_000));
     let record = maps.budget("b");
@@ -175,13 +175,13 @@ fn a_lease_has_one_meaning_for_its_time() {
         let plan = maps.apply(&shared(limits, ""));
         let record = maps.budget("b");
         assert!(number == 0 || record.rule == number, "its counters go on");
-        assert_eq!(plan.shared[0].lease, lease_of_budget(record.budget - 1, 0));
+        assert_eq!(plan.shared.budgets[0].lease, lease_of_budget(record.budget - 1, 0));
         let moved = index != 0 && record.budget != index;
         let begun = plan.tables.begun_budgets.contains(&(record.budget - 1));
         assert_eq!(begun, index == 0 || moved, "another one begins with an empty state");
         // Packets under way read the one before.
         assert_eq!(maps.installed.tables.retired.budgets.contains(&index.wrapping_sub(1)), moved);
-        (moved, plan.shared[0].name.clone())
+        (moved, plan.shared.budgets[0].name.clone())
     };
     assert_eq!(apply(&mut maps, &packets(1000)), (false, "0:packets:bucket:b".into()));
     assert_eq!(apply(&mut maps, &packets(2000)), (false, "0:packets:bucket:b".into()));
