@@ -272,7 +272,7 @@ macro_rules! no_tables {
             None
         }
 
-        no_key_leases!();
+        $crate::absent::no_key_leases!();
     };
 }
 
@@ -282,8 +282,8 @@ macro_rules! no_key_leases {
         fn leased(
             &self,
             _key: &std::cell::Cell<limiter_common::wire::TableKey>,
-        ) -> Option<$crate::absent::Nothing> {
-            None
+        ) -> Option<impl limiter_common::cell::Cell> {
+            None::<$crate::absent::Nothing>
         }
 
         fn insert_leased(
@@ -366,4 +366,4 @@ macro_rules! room_for_all {
     };
 }
 
-pub(crate) use {no_lines, no_map, no_tables, nothing_before, room_for_all};
+pub(crate) use {no_key_leases, no_lines, no_map, no_tables, nothing_before, room_for_all};

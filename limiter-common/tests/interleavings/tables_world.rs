@@ -23,7 +23,9 @@ use limiter_common::world::{self as maps, Keyed};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-use crate::absent::{Nothing, no_lines, no_map, nothing_before, room_for_all, unbounded};
+use crate::absent::{
+    Nothing, no_key_leases, no_lines, no_map, nothing_before, room_for_all, unbounded,
+};
 use crate::world::LoomWord;
 
 /// Words of a bucket here: as few as the limits need, because every one is exchanged.

@@ -63,8 +63,8 @@ impl ModelTables {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         let leases =
             leases.iter().map(|(index, lease)| (*index, HostLease::of(&lease.read()).into()));
-        let leased = self.leased.read().unwrap_or_else(PoisonError::into_inner);
-        let leased = leased.iter().map(|(key, word)| (*key, WordRef::new(word.load()))).collect();
+        let of_keys = self.leased.read().unwrap_or_else(PoisonError::into_inner);
+        let of_keys = of_keys.iter().map(|(key, word)| (*key, WordRef::new(word.load()))).collect();
         let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             buffers: self.buffers.clone(),
@@ -74,7 +74,7 @@ impl ModelTables {
             budgets: copied(self.budgets.clone()),
             overflow: RwLock::new(copied(overflow)),
             leases: RwLock::new(leases.collect()),
-            leased: RwLock::new(leased),
+            leased: RwLock::new(of_keys),
             asks: Mutex::default(),
             flows: RwLock::new(flows),
             offset: self.offset,
@@ -141,10 +141,10 @@ impl ModelTables {
 
     /// Gives a key leases, or takes them away, and what it has asked.
     pub(super) fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) {
-        let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
+        let mut of_keys = self.leased.write().unwrap_or_else(PoisonError::into_inner);
         match leases {
-            Some(leases) => drop(leased.insert(*key, WordRef::new(leases.raw()))),
-            None => drop(leased.remove(key)),
+            Some(leases) => drop(of_keys.insert(*key, WordRef::new(leases.raw()))),
+            None => drop(of_keys.remove(key)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Budgets that nodes share.
 
+use std::sync::Arc;
+
 use limiter_common::wire::lease_of_budget;
 
 use super::*;
@@ -181,7 +183,7 @@ fn a_lease_has_one_meaning_for_its_time() {
         assert_eq!(begun, index == 0 || moved, "another one begins with an empty state");
         // Packets under way read the one before.
         assert_eq!(maps.installed.tables.retired.budgets.contains(&index.wrapping_sub(1)), moved);
-        (moved, plan.shared.budgets[0].name.clone())
+        (moved, Arc::clone(&plan.shared.budgets[0].name))
     };
     assert_eq!(apply(&mut maps, &packets(1000)), (false, "0:packets:bucket:b".into()));
     assert_eq!(apply(&mut maps, &packets(2000)), (false, "0:packets:bucket:b".into()));
