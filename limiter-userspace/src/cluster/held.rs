@@ -17,6 +17,9 @@ use super::window::WindowKind;
 /// the safe side.
 const SHARE: Seen = Seen { used: 0, denied: 0, shared: 0, owed: u64::MAX };
 
+/// Time in microseconds after which a key without an answer gives its leases up.
+const UNANSWERED: u64 = 10_000_000;
+
 /// Request for one key, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
@@ -38,6 +41,9 @@ pub(super) struct Held {
     shard: u16,
     lease: u32,
     by_key: bool,
+    /// Units that a key has sent before it had a lease: half of its share, or the packet that asked.
+    before: u64,
+    begun: u64,
     machine: Machine,
     sync: u64,
     /// Totals of the lease when it became this limit's.
@@ -72,6 +78,8 @@ impl Held {
             key,
             lease: shared.lease,
             by_key: matches!(shared.id, SharedId::Key { .. }),
+            before: before(shared),
+            begun: now,
             machine,
             sync: shared.terms.sync(),
             base,
@@ -162,7 +170,8 @@ impl Held {
             used: counts.used.saturating_sub(self.base.used),
             denied: counts.denied.saturating_sub(self.base.denied),
         };
-        Seen { used: self.seen.used, denied: self.seen.denied, ..SHARE }
+        let denied = self.seen.denied.saturating_add(self.before);
+        Seen { used: self.seen.used, denied, ..SHARE }
     }
 
     fn words(&self) -> Words {
@@ -211,7 +220,10 @@ impl Held {
     pub(super) fn is_idle(&self, now: u64) -> bool {
         self.call.is_none()
             && match &self.machine {
-                Machine::Bucket(key) => !key.is_hot() && key.was_answered(),
+                Machine::Bucket(key) => {
+                    let waits = !key.was_answered() && now < self.begun.saturating_add(UNANSWERED);
+                    !key.is_hot() && !waits
+                }
                 Machine::Window(quota) => quota.is_idle(now),
             }
     }
@@ -251,6 +263,18 @@ impl Held {
             held: self.words().granted.saturating_sub(self.seen.used),
             in_contact: now < self.written.expires,
         }
+    }
+}
+
+/// Units that came of a key before it had a lease, as demand for its first one.
+fn before(shared: &Shared) -> u64 {
+    match (shared.id, shared.terms) {
+        (SharedId::Named, _) => 0,
+        (_, SharedTerms::Bucket(limit)) => {
+            let share = limit.cold().map_or(0, |(_, burst)| burst / 2);
+            share.max(limit.settings().largest)
+        }
+        (_, SharedTerms::Window { window, .. }) => window.largest,
     }
 }
 

@@ -80,6 +80,7 @@ pub struct Key {
     pace: Pace,
     flight: Option<Flight>,
     sequence: u64,
+    last_answer: Option<u64>,
     last_call: Option<u64>,
     next_call: u64,
     /// Before it, no call is made early.
@@ -104,6 +105,7 @@ impl Key {
             pace: Pace::new(now),
             flight: None,
             sequence: 0,
+            last_answer: None,
             last_call: None,
             next_call: now.saturating_add(jitter % limit.settings().sync),
             patience: 0,
@@ -130,7 +132,7 @@ impl Key {
 
     /// True if the store has answered.
     pub fn was_answered(&self) -> bool {
-        self.last_call.is_some() && self.flight.is_none()
+        self.last_answer.is_some()
     }
 
     /// The limit it is of.
@@ -254,6 +256,7 @@ impl Key {
             return;
         };
         let sync = self.limit.settings().sync;
+        self.last_answer = Some(now);
         self.told = Told { shared: flight.shared, owed: 0 };
         if answer.rest == 0 && !self.limit.settings().always {
             self.hot = false;

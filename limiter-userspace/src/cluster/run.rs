@@ -450,6 +450,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.roster.set_digest(rules.digest);
         self.next_beat = 0;
         let ended = self.hot.set_rules(rules.shared.rules, &mut self.leases);
+        // Keys of other nodes are marked anew.
+        self.cursors.clear();
         self.end(&ended);
         let by_key = self.held.extract_if(.., |_, held| held.is_by_key()).collect::<Vec<_>>();
         let mut old = std::mem::take(&mut self.held);
