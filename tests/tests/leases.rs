@@ -5,11 +5,13 @@
 use anyhow::{Context as _, Result};
 use limiter_common::bucket::Slot;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{BUDGET_LEASES, KeyLeases, lease_of_budget};
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Ask, BUDGET_LEASES, KeyLeases, lease_of_budget};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
+use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::SourceTable;
 
 /// The lease of the first limit of the only budget.
 const LEASE: u32 = lease_of_budget(0, 0);
@@ -151,6 +153,40 @@ fn a_source_asks_again_where_it_must() -> Result<()> {
     pair.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(ask.slot + 1), first)))?;
     assert_eq!(passed(&mut pair, 5)?, 0, "the share is used up");
     assert_eq!(pair.lease(first)?.used, 0);
+    Ok(())
+}
+
+/// Sources that find no room for a bucket share one, and use no lease of the source before them.
+#[test]
+fn the_overflow_bucket_has_no_leases() -> Result<()> {
+    require_root();
+    let mut program = Program::load_sized(SourceTable::Hash, 64, 16, 64)?;
+    program.among_nodes();
+    program.apply_file(BY_SOURCE)?;
+    let frame = |source: u8| Frame::ipv4([192, 0, 2, source], [198, 51, 100, 1]).build();
+    let mut now = 1_000_000_000;
+    let mut pass = |program: &mut Program, source: u8| -> Result<bool> {
+        now += 1_000;
+        program.set_time(Ticks::from_nanos(now))?;
+        Ok(program.run(&frame(source), 1)? == Verdict::Pass)
+    };
+    // The first one asks; all have something to owe, so none leaves.
+    for source in (0..16).cycle().take(16 * 8) {
+        pass(&mut program, source)?;
+    }
+    let asks = program.leases().take_asks();
+    let is_first = |ask: &&Ask| ask.key.source[1].to_ne_bytes()[7] == 0;
+    let ask = asks.iter().find(is_first).context("the first did not ask")?;
+    program.lease(BUDGET_LEASES)?.grant(1_000_000, Ticks::from_nanos(1 << 50));
+    let leases = KeyLeases::new(Slot::new(ask.slot), BUDGET_LEASES);
+    program.leases().set_leased(&ask.key, Some(leases))?;
+    let (mut first, mut others) = (0, 0);
+    for other in 100..150 {
+        first += u64::from(pass(&mut program, 0)?);
+        others += u64::from(pass(&mut program, other)?);
+    }
+    assert_eq!((first, program.lease(BUDGET_LEASES)?.read().used), (50, 50));
+    assert!(others <= 10, "{others} of a share of ten");
     Ok(())
 }
 

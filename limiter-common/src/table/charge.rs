@@ -62,16 +62,17 @@ pub fn peek<W: World>(
         }
         TargetLookup::Target(target) => {
             rule = target.record.rule;
-            let has_leases = target.record.leased != 0 && target.budget.is_own();
-            if has_leases {
+            // Those of another key are none of this one's, nor of the overflow bucket.
+            scratch.forget_leases();
+            if target.record.leased != 0 && target.budget.is_own() {
                 step!(find_leases(maps, scratch; index));
             }
             let check = check_target(maps, scratch, &target);
-            if has_leases && !matches!(scratch.wish.get(), Wish::Settled) {
+            if matches!(scratch.wish.get(), Wish::Free) {
                 step!(need_leases(maps, scratch; &target.bucket, target.slot));
-                if matches!(scratch.wish.get(), Wish::Asks) {
-                    step!(ask(maps, scratch; index, target.slot));
-                }
+            }
+            if matches!(scratch.wish.get(), Wish::Asks) {
+                step!(ask(maps, scratch; index, target.slot));
             }
             match check {
                 Check::Within => {
@@ -114,6 +115,7 @@ pub fn peek<W: World>(
         account.rule.set(rule);
         account.reason.set(reason.index());
         account.action.set(action);
+        account.leases.set(scratch.leases.get());
         account.stale.set(stale);
     }
     result

@@ -51,7 +51,7 @@ pub(super) enum Wish {
     Asks = 2,
 }
 
-/// Leaves in the scratch, and in the account of the table, the leases of the packet's key there.
+/// Leaves in the scratch the leases of the packet's key in a table.
 #[inline(always)]
 pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let found = scratch.key(index).and_then(|key| maps.leased(key));
@@ -61,10 +61,8 @@ pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
         Some(raw) if raw == KeyLeases::ELSEWHERE.raw() => Wish::Asks,
         Some(_) => Wish::Settled,
     });
-    let leases = KeyLeases::from_raw(raw.unwrap_or(0));
-    scratch.leases.set(leases);
-    if let Some(account) = scratch.account(index) {
-        account.leases.set(leases);
+    if let Some(raw) = raw {
+        scratch.leases.set(KeyLeases::from_raw(raw));
     }
 }
 

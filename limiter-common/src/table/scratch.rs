@@ -248,6 +248,13 @@ impl Scratch {
         black_box(&self.cursor).get()
     }
 
+    /// Sets that the key under way has no leases, and wants none.
+    #[inline(always)]
+    pub(super) fn forget_leases(&self) {
+        self.leases.set(KeyLeases::ASKED);
+        self.wish.set(Wish::Settled);
+    }
+
     /// The units of the packet for a limit that counts `count`.
     #[inline(always)]
     pub fn units(&self, count: Count) -> u64 {
