@@ -13,7 +13,7 @@ use limiter_tests::clock;
 use limiter_tests::cluster::bound::{Bound, Span};
 use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Node, Nodes};
 use limiter_tests::cluster::traffic::{Arrivals, SOURCE, Source};
-use limiter_tests::cluster::{LIMIT, SHARES, UNIT_LIVES, rules, rules_by_source};
+use limiter_tests::cluster::{LIMIT, SHARES, SYNC, UNIT_LIVES, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
 use limiter_tests::sweep;
@@ -425,7 +425,9 @@ fn a_source_is_limited_as_one() -> Result<()> {
     let mut nodes = Nodes::create("source", &binary()?, &rules_by_source(), 3, 3)?;
     nodes.start()?;
     let mut load = Load::start(nodes)?;
-    load.on_top(0, SHARES.burst + SHARES.rate / 2);
+    // Nine eighths of a sync period, and two calls of 20 ms.
+    let micros = u64::try_from(SYNC.as_micros())? * 9 / 8 + 2 * 20_000;
+    load.on_top(0, SHARES.burst + (SHARES.rate * micros).div_ceil(1_000_000));
     pause(1500);
     load.expect_rate("over the limit", 4000);
     load.source.send(900);
