@@ -1,12 +1,14 @@
 //! Nodes that share a limit while things fail one after the other, at random: paths are cut, daemons
 //! and the store stand still, die and come back. Every window is held against the bound.
 
-use std::env;
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use limiter_tests::cluster::load::{Load, SHARE, pause, until};
-use limiter_tests::cluster::nodes::Nodes;
+use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Nodes};
 use limiter_tests::cluster::{LIMIT, SHARES, excess_by_source, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
@@ -66,6 +68,46 @@ fn faults_at_random_hold_the_bound_and_heal() -> Result<()> {
 #[test]
 fn faults_at_random_hold_the_bound_of_a_source() -> Result<()> {
     faults("keyfault", &rules_by_source(), excess_by_source())
+}
+
+/// A node that takes over 100,000 other rules meanwhile keeps its leases: they have a thread of their
+/// own.
+#[test]
+fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
+    require_root();
+    let mut nodes = Nodes::create("reload", &binary()?, &rules(""), 3, 3)?;
+    for node in &mut nodes.nodes {
+        node.limiter.options(["--max-rules", "262144"]);
+    }
+    nodes.start()?;
+    let mut load = Load::start(nodes)?;
+    load.expect_rate("before", 1000);
+    let mut text = rules("");
+    for [a, b] in (0_u16..33_334).map(u16::to_be_bytes) {
+        for low in 1..=3 {
+            let value = format!("10.{a}.{b}.{low}");
+            let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
+            writeln!(text, "  - {{key: remote_address, value: {value}, {limit}}}")?;
+        }
+    }
+    fs::write(load.nodes.dir.path().join("rules.yaml"), text)?;
+    let limiter = &load.nodes.nodes[0].limiter;
+    let mut command = Command::new(limiter.binary());
+    command.arg("reload").arg("--socket").arg(limiter.socket());
+    let mut reload = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    // All of it on the node that is busy.
+    load.nodes.route(&[0])?;
+    let begun = Instant::now();
+    while reload.try_wait()?.is_none() {
+        ensure!(begun.elapsed() < CONTACT_WITHIN, "it does not end");
+        // The node's share alone would be 83. The cores are those of all nodes.
+        load.expect("meanwhile", 1000, LIMIT.rate / 2, LIMIT);
+    }
+    ensure!(reload.wait()?.success(), "the rules are refused");
+    load.expect_rate("afterwards", 1000);
+    let told = load.nodes.nodes[0].limiter.json(&["status"])?["rules"].as_u64();
+    ensure!(told.is_some_and(|rules| rules > 100_000), "{told:?} rules");
+    load.finish()
 }
 
 /// Runs nodes under faults, `on_top` packets above the bound also while nothing fails.
