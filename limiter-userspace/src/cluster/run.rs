@@ -22,8 +22,9 @@ use super::meeting::{Meeting, Met, Presence};
 use super::node::{NodeSettings, Rules};
 use super::random;
 use super::roster::{BEAT, Roster};
+use super::servers::Servers;
 use super::shared::Shared;
-use super::status::{Contact, Notice, Status};
+use super::status::{Contact, Notice, ServerStatus, Status};
 use super::store::{Answers, Batch, Foreign, HotKey, KEYS_MAX, Store, StoreError, WindowBatch};
 
 /// Longest time in microseconds between two ticks, where no limit needs them more often.
@@ -94,8 +95,10 @@ pub(super) struct Loop<S, L> {
     next_beat: u64,
     next_status: u64,
     dropped: u64,
-    /// Microseconds by which the store's clock is ahead of that of the leases, when it answered last.
-    store_ahead: Option<i64>,
+    /// Microseconds by which the store's clock is ahead of that of the leases, when a call for the
+    /// shard was answered last: each server has its own.
+    store_ahead: BTreeMap<u16, i64>,
+    servers: Servers,
 }
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
@@ -122,7 +125,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_ask: 0,
             next_beat: 0,
             next_status: 0,
-            store_ahead: None,
+            store_ahead: BTreeMap::new(),
+            servers: Servers::default(),
             dropped: 0,
         }
     }
@@ -184,7 +188,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
         if now >= self.next_status {
             self.next_status = now + STATUS;
-            self.show(now);
+            let servers = self.store.servers();
+            for notice in self.servers.look(&servers) {
+                self.tell(notice);
+            }
+            self.show(now, servers);
         }
     }
 
@@ -238,22 +246,25 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Takes over the hot keys of a shard.
-    fn listed(&mut self, shard: u16, hot: &[HotKey]) {
+    /// Takes over the hot keys of a shard, which the store told at `at` of its clock.
+    fn listed(&mut self, shard: u16, at: u64, hot: &[HotKey]) {
         let now = self.leases.now();
         for key in hot {
             self.hot.heard(key, now, &mut self.leases);
         }
-        // Those of the last one's time are told again: there may be more.
-        if let (Some(cursor), Some(last)) = (self.cursors.get_mut(usize::from(shard)), hot.last()) {
-            *cursor = last.at;
+        let Some(cursor) = self.cursors.get_mut(usize::from(shard)) else { return };
+        if at < *cursor {
+            // The clock was set back, or the shard is on another server: the list is read anew.
+            *cursor = 0;
+        } else if let Some(last) = hot.last() {
+            // Those of the last one's time are told again: there may be more.
+            *cursor = last.at.min(at);
         }
     }
 
     /// Makes the calls of a tick.
     fn call(&mut self, batches: Batches) {
         let is_ready = self.store.is_ready();
-        let deadline = self.deadline();
         let Batches { leases, keys, mut lists, windows } = batches;
         let kinds = leases.into_iter().map(|batch| (false, batch));
         for (by_key, (shard, (asked, asks))) in
@@ -270,6 +281,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 }
                 let list = if by_key { lists.remove(&shard) } else { None };
                 let hot_since = by_key.then(|| list.unwrap_or(u64::MAX));
+                let deadline = self.deadline(shard);
                 let batch = Batch { shard, hot_since, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
@@ -287,6 +299,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     self.not_made(&asked);
                     continue;
                 }
+                let deadline = self.deadline(shard);
                 let batch = WindowBatch { shard, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
@@ -298,9 +311,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Time of the store's clock until which a call that is made now is waited for.
-    fn deadline(&self) -> Option<u64> {
-        let now = i64::try_from(self.leases.now()).ok()?.checked_add(self.store_ahead?)?;
+    /// Time of the store's clock until which a call for a shard that is made now is waited for.
+    fn deadline(&self, shard: u16) -> Option<u64> {
+        let ahead = *self.store_ahead.get(&shard)?;
+        let now = i64::try_from(self.leases.now()).ok()?.checked_add(ahead)?;
         let wait = u64::try_from(self.settings.timeout.as_micros()).ok()?;
         u64::try_from(now).ok()?.checked_add(wait)
     }
@@ -325,8 +339,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Leases { shard, asked, result: Ok(answers), took }) => {
-                self.store_ahead = self.ahead(answers.now);
-                self.listed(shard, &answers.hot);
+                if let Some(ahead) = self.ahead(answers.now) {
+                    self.store_ahead.insert(shard, ahead);
+                }
+                self.listed(shard, answers.now, &answers.hot);
                 self.answered(&asked, &answers.answers, took);
             }
             Ok(Outcome::Leases { asked, result: Err(error), .. }) => {
@@ -548,8 +564,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     }
 
     /// Shows the state of the node.
-    fn show(&self, now: u64) {
+    fn show(&self, now: u64, servers: Vec<ServerStatus>) {
         let mut status = Status::new(&self.settings);
+        status.servers = servers;
         self.contact.fill(&mut status);
         let budgets = self.held.values().filter(|held| !held.is_by_key());
         status.leases = budgets.map(|held| held.status(now)).collect();
@@ -599,6 +616,7 @@ impl Status {
             round_trip: None,
             worst_round_trip: None,
             clock_ahead: None,
+            servers: Vec::new(),
             leases: Vec::new(),
             without_contact: 0,
             nodes: Vec::new(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use limiter_userspace::cluster::redis::{Address, RedisStore};
+use limiter_userspace::cluster::redis::{Address, RedisStore, Servers};
 use limiter_userspace::cluster::store::{Batch, Store as _, StoreError};
 
 use crate::server::{Server, runtime};
@@ -59,7 +59,7 @@ fn a_certificate_of_the_authority_is_trusted_and_no_other() {
     let call = |authority: &str, host: &str| {
         let mut settings = server.settings();
         let authority = Some(at.join(authority));
-        settings.address = Address::Tls { host: host.to_owned(), port, authority };
+        settings.servers = Servers::One(Address::Tls { host: host.to_owned(), port, authority });
         settings.timeout = Duration::from_secs(5);
         let store = RedisStore::new(settings).expect("a good prefix");
         let batch = Batch { shard: 0, deadline: None, hot_since: None, asks: Vec::new() };
