@@ -37,11 +37,20 @@ impl Shards {
     /// Starts a master for each list of tags, which has their slots, and its part of all others;
     /// and as many servers without slots as there are `more`. `None` where there is no redis-server.
     pub(crate) fn start(tags: &[&[&str]], more: usize, options: &[&str]) -> Option<Self> {
+        Self::start_at("--port", tags, more, options)
+    }
+
+    /// Starts a master for each list of tags whose one port is for TLS.
+    pub(crate) fn start_tls(tags: &[&[&str]], options: &[&str]) -> Option<Self> {
+        Self::start_at("--tls-port", tags, 0, options)
+    }
+
+    fn start_at(option: &str, tags: &[&[&str]], more: usize, options: &[&str]) -> Option<Self> {
         let runtime = crate::server::runtime();
         let mut servers = Vec::new();
         for _ in 0..tags.len() + more {
             let (port, bus) = (free_port().to_string(), free_port().to_string());
-            let own = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", &port];
+            let own = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", option, &port];
             let net = ["--cluster-port", &bus, "--cluster-require-full-coverage", "no"];
             let server = Server::start(&[&own[..], &net, options].concat())?;
             let mut admin = server.admin(&runtime);
