@@ -7,6 +7,7 @@
 #![expect(clippy::cast_sign_loss, reason = "small numbers of a simulation")]
 
 mod bound;
+mod clocks;
 mod failover;
 mod faults;
 mod hostile;
