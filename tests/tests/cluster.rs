@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::clock;
-use limiter_tests::cluster::bound::{Bound, Span};
+use limiter_tests::cluster::bound::Bound;
+use limiter_tests::cluster::load::Load;
 use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Node, Nodes};
 use limiter_tests::cluster::traffic::{Arrivals, SOURCE, Source};
 use limiter_tests::cluster::{LIMIT, SHARES, UNIT_LIVES, rules, rules_by_source};
@@ -23,76 +23,8 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_limiter-sandbox");
 
-const SECOND: u64 = 1_000_000_000;
-
-/// Three times the limit.
-const OVER: u64 = 3000;
-
 /// A share of one node of three, rounded up.
 const SHARE: Bound = Bound { rate: SHARES.rate.div_ceil(3), burst: SHARES.burst.div_ceil(3) };
-
-/// Nodes under load. What is expected of a part of the time is judged at the end.
-struct Load {
-    nodes: Nodes,
-    source: Source,
-    arrivals: Arrivals,
-    spans: Vec<Span>,
-    expected: Vec<(&'static str, Span, u64, u64)>,
-}
-
-impl Load {
-    /// Starts the source; some or all daemons run already.
-    fn start(nodes: Nodes) -> Result<Self> {
-        let arrivals = Arrivals::start(nodes.receiver())?;
-        let source = Source::start(nodes.sender())?;
-        let mut load = Self { nodes, source, arrivals, spans: Vec::new(), expected: Vec::new() };
-        load.on_top(0, 0);
-        load.source.send(OVER);
-        Ok(load)
-    }
-
-    /// So much comes on top of the bound from now on.
-    fn on_top(&mut self, rate: u64, burst: u64) {
-        let now = clock::now();
-        if let Some(last) = self.spans.last_mut() {
-            last.to = now;
-        }
-        self.spans.push(Span { from: now, to: now, rate, burst });
-    }
-
-    /// Lets the load go on for so long; at least `least` and at most `most` packets a second, and
-    /// `most_at_once`, must arrive of it.
-    fn expect(&mut self, what: &'static str, millis: u64, least: u64, most: Bound) {
-        let from = clock::now();
-        thread::sleep(Duration::from_millis(millis));
-        let span = Span { from, to: clock::now(), rate: 0, burst: 0 };
-        self.expected.push((what, span, least * (span.to - from) / SECOND, most.of(&span)));
-    }
-
-    /// The rate of the limit is reached, by nine tenths at least.
-    fn expect_rate(&mut self, what: &'static str, millis: u64) {
-        self.expect(what, millis, LIMIT.rate * 9 / 10, LIMIT);
-    }
-
-    /// Judges all windows, and what was expected.
-    fn finish(mut self) -> Result<()> {
-        self.on_top(0, 0);
-        self.source.finish()?;
-        let (packets, lost) = self.arrivals.finish()?;
-        ensure!(lost == 0, "the measurement is invalid: no room for {lost} packets");
-        for (what, span, least, most) in self.expected {
-            let inside = packets.iter().filter(|p| p.sent >= span.from && p.arrived <= span.to);
-            let arrived = inside.count() as u64;
-            let millis = (span.to - span.from) / 1_000_000;
-            eprintln!("{what}: {arrived} in {millis} ms, {least} to {most} are right");
-            ensure!((least..=most).contains(&arrived), "{what}: {arrived}, not {least} to {most}");
-        }
-        let over = LIMIT.over(&self.spans, &packets).context("nothing arrived")?;
-        eprintln!("the worst window is {over} packets over the bound");
-        ensure!(over <= 0, "a window is {over} packets over the bound");
-        self.nodes.close()
-    }
-}
 
 /// Three nodes, all of whose daemons run.
 fn three(tag: &str) -> Result<Nodes> {

@@ -152,6 +152,11 @@ fn keys_of_a_shard_whose_clock_goes_back_are_heard_of() {
     store.set.store(0, Ordering::Relaxed);
     sleep(Duration::from_millis(500));
     is_heard_of(3);
+    // A server that has nothing of the list, and is behind.
+    store.memory.lock().flush();
+    store.set.store(-7_200_000_000, Ordering::Relaxed);
+    sleep(Duration::from_millis(500));
+    is_heard_of(4);
     a.stop();
     b.stop();
 }

@@ -2,8 +2,10 @@
 //! over all of them that is limited as one, also while the store is cut off.
 
 pub mod bound;
+pub mod load;
 pub mod nodes;
 pub mod phase;
+pub mod redis_cluster;
 pub mod redis_server;
 pub mod report;
 pub mod traffic;
