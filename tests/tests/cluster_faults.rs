@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_tests::clock;
 use limiter_tests::cluster::load::{Load, SHARE, pause, until};
-use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Nodes};
+use limiter_tests::cluster::nodes::Nodes;
 use limiter_tests::cluster::{LIMIT, SHARES, excess_by_source, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
@@ -97,12 +98,10 @@ fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
     let mut reload = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     // All of it on the node that is busy.
     load.nodes.route(&[0])?;
-    let begun = Instant::now();
-    while reload.try_wait()?.is_none() {
-        ensure!(begun.elapsed() < CONTACT_WITHIN, "it does not end");
-        // The node's share alone would be 83. The cores are those of all nodes.
-        load.expect("meanwhile", 1000, LIMIT.rate / 2, LIMIT);
-    }
+    let from = clock::now();
+    until("the reload ends", || Ok(reload.try_wait()?.is_some()))?;
+    // The cores are those of all nodes.
+    load.expect_since(from, "meanwhile", LIMIT.rate * 85 / 100, LIMIT);
     ensure!(reload.wait()?.success(), "the rules are refused");
     load.expect_rate("afterwards", 1000);
     let told = load.nodes.nodes[0].limiter.json(&["status"])?["rules"].as_u64();

@@ -11,7 +11,7 @@ use serde_saphyr::{Spanned, options};
 
 use super::meeting::is_node_name;
 use super::node::NodeSettings;
-use super::redis::{Address, RedisSettings, Scripts, is_prefix};
+use super::redis::{Address, RedisSettings, Scripts, Servers, is_prefix};
 
 /// Largest file in bytes.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -19,11 +19,13 @@ const BYTES_MAX: u64 = 64 * 1024;
 const TIMEOUT: std::ops::RangeInclusive<u128> = 10..=10_000;
 /// Most shards.
 const SHARDS_MAX: i64 = 1024;
+/// Most servers of a cluster that the file names: one that answers names all.
+const SEEDS_MAX: usize = 100;
 
 /// A node and its store, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The server, and how it is used.
+    /// The servers, and how they are used.
     pub redis: RedisSettings,
     /// The node.
     pub node: NodeSettings,
@@ -83,6 +85,7 @@ struct Fields {
 #[serde(deny_unknown_fields)]
 struct Redis {
     address: Option<Spanned<String>>,
+    cluster: Option<Spanned<Vec<Spanned<String>>>>,
     tls: Option<Tls>,
     user: Option<Spanned<String>>,
     password_file: Option<Spanned<PathBuf>>,
@@ -209,13 +212,31 @@ impl Redis {
             Some(file) => Some(absolute(file, "redis.password_file")?),
             None => None,
         };
-        let Some(address) = self.address else {
-            let problem = "missing: write HOST:PORT, or the path of a unix socket";
-            return Err(Wrong(0, "redis.address", problem.to_owned()));
+        let tls = match self.tls {
+            Some(Tls { ca_file: Some(file) }) => {
+                Some(Authority::File(absolute(file, "redis.tls.ca_file")?))
+            }
+            Some(Tls { ca_file: None }) => Some(Authority::System),
+            None => None,
         };
-        let address = of_text(&address, self.tls)?;
+        let servers = match (self.address, self.cluster) {
+            (Some(address), None) => {
+                Servers::One(of_text(&address, "redis.address", tls.as_ref())?)
+            }
+            (None, Some(cluster)) => Servers::Cluster(seeds(&cluster, tls.as_ref())?),
+            (None, None) => {
+                let problem = "missing: write HOST:PORT, or the path of a unix socket; or the \
+                               servers of a Redis Cluster under `cluster`";
+                return Err(Wrong(0, "redis.address", problem.to_owned()));
+            }
+            (Some(_), Some(cluster)) => {
+                let problem = "not beside `address`: name one server there, or those of a Redis \
+                               Cluster here";
+                return Err(wrong(&cluster, CLUSTER, problem));
+            }
+        };
         let scripts = Scripts::default();
-        Ok(RedisSettings { address, user, password, prefix, timeout, scripts })
+        Ok(RedisSettings { servers, user, password, prefix, timeout, scripts })
     }
 }
 
@@ -227,18 +248,52 @@ fn absolute(file: Spanned<PathBuf>, field: &'static str) -> Result<PathBuf, Wron
     }
 }
 
-/// Address of the server: a path is a unix socket.
-fn of_text(text: &Spanned<String>, tls: Option<Tls>) -> Result<Address, Wrong> {
-    const FIELD: &str = "redis.address";
+/// The field of the servers of a cluster.
+const CLUSTER: &str = "redis.cluster";
+
+/// Certificates that are trusted.
+enum Authority {
+    /// Those in a file.
+    File(PathBuf),
+    /// Those of the system.
+    System,
+}
+
+/// Servers of a cluster.
+fn seeds(
+    list: &Spanned<Vec<Spanned<String>>>,
+    tls: Option<&Authority>,
+) -> Result<Vec<Address>, Wrong> {
+    if list.value.is_empty() || list.value.len() > SEEDS_MAX {
+        let problem = format!("write 1 to {SEEDS_MAX} servers, as [HOST:PORT, HOST:PORT]");
+        return Err(wrong(list, CLUSTER, problem));
+    }
+    let seed = |text: &Spanned<String>| match of_text(text, CLUSTER, tls)? {
+        Address::Unix(_) => {
+            let problem = "servers of a cluster have no unix sockets for it: write HOST:PORT, or \
+                           [IPV6]:PORT";
+            Err(wrong(text, CLUSTER, problem))
+        }
+        address => Ok(address),
+    };
+    list.value.iter().map(seed).collect()
+}
+
+/// Address of a server: a path is a unix socket.
+fn of_text(
+    text: &Spanned<String>,
+    field: &'static str,
+    tls: Option<&Authority>,
+) -> Result<Address, Wrong> {
     if text.value.starts_with('/') {
         if tls.is_some() {
-            return Err(wrong(text, FIELD, "a unix socket has no TLS: take `tls` out"));
+            return Err(wrong(text, field, "a unix socket has no TLS: take `tls` out"));
         }
         return Ok(Address::Unix(PathBuf::from(&text.value)));
     }
     let rule = "write HOST:PORT, [IPV6]:PORT, or the path of a unix socket";
     let Some((host, port)) = text.value.rsplit_once(':') else {
-        return Err(wrong(text, FIELD, rule));
+        return Err(wrong(text, field, rule));
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -247,17 +302,12 @@ fn of_text(text: &Spanned<String>, tls: Option<Tls>) -> Result<Address, Wrong> {
         None => !host.is_empty() && host.chars().all(plain),
     };
     let port = port.parse().ok().filter(|port: &u16| good && *port > 0);
-    let Some(port) = port else { return Err(wrong(text, FIELD, rule)) };
+    let Some(port) = port else { return Err(wrong(text, field, rule)) };
     let host = bare.unwrap_or(host).to_owned();
     Ok(match tls {
         None => Address::Tcp { host, port },
-        Some(Tls { ca_file }) => {
-            let authority = match ca_file {
-                Some(file) => Some(absolute(file, "redis.tls.ca_file")?),
-                None => None,
-            };
-            Address::Tls { host, port, authority }
-        }
+        Some(Authority::System) => Address::Tls { host, port, authority: None },
+        Some(Authority::File(file)) => Address::Tls { host, port, authority: Some(file.clone()) },
     })
 }
 
@@ -281,7 +331,7 @@ mod tests {
             timeout: Duration::from_millis(350),
         };
         assert_eq!(config.node, node);
-        assert_eq!(config.redis.address, Address::Unix("/run/redis.sock".into()));
+        assert_eq!(config.redis.servers, Servers::One(Address::Unix("/run/redis.sock".into())));
         assert_eq!((config.redis.prefix.as_str(), config.redis.user), ("rl", None));
         assert_eq!(config.redis.timeout, Duration::from_millis(350));
         // The name of the host, where it does.
@@ -315,7 +365,8 @@ timeout: 1s
         let config = parse(text).expect("good");
         let host = "2001:db8::1".to_owned();
         let authority = Some("/etc/limiter/ca.pem".into());
-        assert_eq!(config.redis.address, Address::Tls { host, port: 6380, authority });
+        let tls = Address::Tls { host, port: 6380, authority };
+        assert_eq!(config.redis.servers, Servers::One(tls));
         assert_eq!(config.redis.user.as_deref(), Some("limiter"));
         assert_eq!(config.redis.password, Some("/etc/limiter/password".into()));
         assert_eq!((config.redis.prefix.as_str(), config.node.name.as_str()), ("edge", "fra-1"));
@@ -324,7 +375,29 @@ timeout: 1s
         let text = "redis: {address: 'redis.example.org:6379', tls: {}}\nnodes: 2\nnode: b\n";
         let host = "redis.example.org".to_owned();
         let tls = Address::Tls { host, port: 6379, authority: None };
-        assert_eq!(parse(text).expect("good").redis.address, tls);
+        assert_eq!(parse(text).expect("good").redis.servers, Servers::One(tls));
+    }
+
+    #[test]
+    fn the_servers_of_a_cluster_are_taken() {
+        let text = "
+redis:
+  cluster: ['192.0.2.1:6379', '[2001:db8::2]:6380', redis-3.example.org:6379]
+  tls: {ca_file: /etc/limiter/ca.pem}
+nodes: 2
+node: a
+";
+        let of = |host: &str, port| Address::Tls {
+            host: host.to_owned(),
+            port,
+            authority: Some("/etc/limiter/ca.pem".into()),
+        };
+        let servers =
+            [of("192.0.2.1", 6379), of("2001:db8::2", 6380), of("redis-3.example.org", 6379)];
+        assert_eq!(parse(text).expect("good").redis.servers, Servers::Cluster(servers.into()));
+        let plain = parse("redis: {cluster: ['a:1']}\nnodes: 2\nnode: a\n").expect("good");
+        let tcp = Address::Tcp { host: "a".to_owned(), port: 1 };
+        assert_eq!(plain.redis.servers, Servers::Cluster(vec![tcp]));
     }
 
     #[test]
@@ -338,6 +411,13 @@ timeout: 1s
             ("redis: {address: 'x:0'}\nnodes: 2\nnode: a\n", "redis.address: write HOST"),
             ("redis: {address: '::1:5'}\nnodes: 2\nnode: a\n", "redis.address: write HOST"),
             ("redis: {address: /s, tls: {}}\nnodes: 2\nnode: a\n", "a unix socket has no TLS"),
+            ("redis: {cluster: []}\nnodes: 2\nnode: a\n", "redis.cluster: write 1 to 100 servers"),
+            ("redis:\n  cluster: [a:1, b]\nnodes: 2\n", "c.yaml:2: redis.cluster: write HOST"),
+            ("redis: {cluster: [/s]}\nnodes: 2\nnode: a\n", "redis.cluster: servers of a cluster"),
+            (
+                "redis: {address: /s, cluster: ['a:1']}\nnodes: 2\nnode: a\n",
+                "redis.cluster: not beside `address`",
+            ),
             ("redis: {address: /s, user: u}\nnodes: 2\nnode: a\n", "redis.password_file: missing"),
             (
                 "redis: {address: /s, password_file: p}\nnodes: 2\nnode: a\n",

@@ -205,7 +205,7 @@ pub fn read(
 }
 
 /// Place in memory where nodes meet: the model of `node.lua`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     nodes: BTreeMap<u64, (u64, String)>,
     changes: VecDeque<(u64, u64, i64, String)>,

@@ -20,7 +20,7 @@ pub const HOT_AGAIN: u64 = 10_000_000;
 /// time, in microseconds.
 pub const FRESH: u64 = 10_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Shard {
     /// When the store first had this shard.
     boot: Option<u64>,
@@ -30,7 +30,7 @@ struct Shard {
 }
 
 /// Store in the memory of one process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     shards: HashMap<u16, Shard>,
     place: Place,

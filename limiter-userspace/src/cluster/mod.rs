@@ -36,6 +36,7 @@ pub mod rate;
 pub mod redis;
 mod roster;
 mod run;
+mod servers;
 mod shared;
 mod spread;
 pub mod status;

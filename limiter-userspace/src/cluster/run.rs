@@ -21,8 +21,9 @@ use super::meeting::{Meeting, Met, Presence};
 use super::node::{NodeSettings, Rules};
 use super::random;
 use super::roster::{BEAT, Roster};
+use super::servers::Servers;
 use super::shared::Shared;
-use super::status::{Notice, Status};
+use super::status::{Notice, ServerStatus, Status};
 use super::store::Store;
 use calls::{Batches, Outcome};
 
@@ -85,8 +86,10 @@ pub(super) struct Loop<S, L> {
     next_beat: u64,
     next_status: u64,
     dropped: u64,
-    /// Microseconds by which the store's clock is ahead of that of the leases, when it answered last.
-    store_ahead: Option<i64>,
+    /// Microseconds by which the store's clock is ahead of that of the leases, when a call for the
+    /// shard was answered last: each server has its own.
+    store_ahead: BTreeMap<u16, i64>,
+    servers: Servers,
 }
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
@@ -113,7 +116,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_ask: 0,
             next_beat: 0,
             next_status: 0,
-            store_ahead: None,
+            store_ahead: BTreeMap::new(),
+            servers: Servers::default(),
             dropped: 0,
         }
     }
@@ -175,7 +179,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
         if now >= self.next_status {
             self.next_status = now + STATUS;
-            self.show(now);
+            let servers = self.store.servers();
+            for notice in self.servers.look(&servers) {
+                self.tell(notice);
+            }
+            self.show(now, servers);
         }
     }
 
@@ -361,8 +369,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     }
 
     /// Shows the state of the node.
-    fn show(&self, now: u64) {
+    fn show(&self, now: u64, servers: Vec<ServerStatus>) {
         let mut status = Status::new(&self.settings);
+        status.servers = servers;
         self.contact.fill(&mut status);
         let budgets = self.held.values().filter(|held| !held.is_by_key());
         status.leases = budgets.map(|held| held.status(now)).collect();

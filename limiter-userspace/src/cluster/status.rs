@@ -28,6 +28,20 @@ pub enum Notice {
         /// Time without.
         after: Duration,
     },
+    /// A server of a cluster that has slots answers no call for them.
+    ServerLost {
+        /// Address of the server.
+        address: String,
+        /// Number of its slots.
+        slots: u16,
+        /// The latest error.
+        error: String,
+    },
+    /// It answers again, or others have its slots now.
+    ServerRegained {
+        /// Address of the server.
+        address: String,
+    },
     /// The key of a limit in the store is somebody else's: that limit does without contact.
     Foreign {
         /// The key, and the remedy.
@@ -75,6 +89,8 @@ pub struct Status {
     pub worst_round_trip: Option<Duration>,
     /// Microseconds by which the store's clock is ahead of this machine's.
     pub clock_ahead: Option<i64>,
+    /// Servers of the store, in the order of their addresses.
+    pub servers: Vec<ServerStatus>,
     /// Shared limits, in the order of their names.
     pub leases: Vec<LeaseStatus>,
     /// Number of leases that decide nothing, for want of an answer.
@@ -93,6 +109,19 @@ pub struct Status {
     pub keys_refused: u64,
     /// Notices that found no room.
     pub dropped_notices: u64,
+}
+
+/// A server of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Host and port, or the path of its socket.
+    pub address: String,
+    /// True if there is a connection to it. To one that has nothing to be asked for there is none.
+    pub connected: bool,
+    /// Slots of the cluster that it has; `None` if it is no cluster's.
+    pub slots: Option<u16>,
+    /// The error that ended the last connection to it; `None` once a call was answered after that.
+    pub error: Option<String>,
 }
 
 /// A lease.
@@ -141,6 +170,7 @@ impl Status {
             round_trip: None,
             worst_round_trip: None,
             clock_ahead: None,
+            servers: Vec::new(),
             leases: Vec::new(),
             without_contact: 0,
             nodes: Vec::new(),

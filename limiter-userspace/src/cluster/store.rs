@@ -6,6 +6,7 @@ use std::future::Future;
 use super::account::{Answer, Central, Demand};
 use super::meeting::{Meeting, Met};
 use super::rate::EXACT;
+use super::status::ServerStatus;
 use super::window::{Window, WindowDemand};
 
 /// Most keys in one call: beyond it a key costs no less, and others wait for the store.
@@ -135,16 +136,23 @@ pub trait Store {
 
     /// False while a call would fail at once: the store waits before it connects again.
     fn is_ready(&self) -> bool;
+
+    /// State of its servers, in the order of their addresses; none where there is no server.
+    fn servers(&self) -> Vec<ServerStatus> {
+        Vec::new()
+    }
 }
 
-/// Shard of a key among `shards`: FNV-1a, beginning with a seed that the nodes share, so that
-/// nobody can choose sources that meet in one shard.
+/// Shard of a key among `shards`: FNV-1a, beginning with a seed that the nodes share, and mixed at
+/// the end, so that neighbours are spread over all shards.
 pub fn shard(seed: u64, name: &[u8], shards: u16) -> u16 {
     let begin = 0xcbf2_9ce4_8422_2325 ^ seed;
     let hash = name
         .iter()
         .fold(begin, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    // The upper bits depend on all bytes.
+    // By itself it lets the last bytes of a name reach only the lowest and the highest bits.
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     u16::try_from((hash >> 32) % u64::from(shards.max(1))).unwrap_or(0)
 }
 
@@ -226,4 +234,23 @@ pub fn read(
         }))
     });
     Ok(Answers { now, hot, answers: answers.collect::<Result<_, _>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_spread_over_all_shards() {
+        for shards in [3, 4, 16, 64] {
+            let mut counts = vec![0u32; shards.into()];
+            for number in 0..16_384u32 {
+                let [.., a, b] = number.to_be_bytes();
+                counts[usize::from(shard(0, &[b's', 192, 0, a, b], shards))] += 1;
+            }
+            let fair = 16_384 / u32::from(shards);
+            let near = counts.iter().all(|count| count.abs_diff(fair) < fair / 4);
+            assert!(near, "{shards}: {counts:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 -- One call of a node for windows of one shard: window.rs, in numbers that a double holds exactly.
 --
--- KEYS[1] number of units logged so far, KEYS[2..] one for each key
+-- KEYS[1] number of units logged so far (any other where there is no log), KEYS[2..] one for each
+-- key
 -- ARGV[1] after it nothing is granted (-1: no end), as lease.lua says
 -- then for each key: kind (fixed, counter, log), length, quota, largest packet, life;
 --   want, number of grants that units are given back of; then for each: epoch, units

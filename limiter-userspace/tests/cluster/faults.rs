@@ -90,6 +90,39 @@ fn a_store_that_forgets_adds_a_burst() {
     }
 }
 
+/// A replica takes over that has not heard the latest of its master; its clock may be another one.
+#[test]
+fn a_replica_that_takes_over_adds_what_it_has_not_heard() {
+    let mut most = 0;
+    for always in [false, true] {
+        for lag in [5_000, 50_000, 200_000, 1_000_000, 5_000_000] {
+            for (step, ahead) in [(0, 0), (300_000, 300), (-300_000, 0)] {
+                for (load, least) in [
+                    (load::even(8, 3000.0), 4_400),
+                    (load::one(3000.0), 4_400),
+                    (load::moving(8, 3000.0, SECOND), 4_000),
+                    (load::bursting(8, 80_000.0), 0),
+                ] {
+                    let settings = Settings { always, ..settings(8) };
+                    let mut scene = scene(settings, &*load, 20);
+                    scene.faults.rewinds = vec![(8 * SECOND, 8 * SECOND + lag)];
+                    scene.faults.steps = vec![(8 * SECOND + lag, step)];
+                    let outcome = run(&scene);
+                    let excess = scene.limit.excess(TRIP);
+                    // At most all that the store may have known.
+                    let forgotten = outcome.forgotten.min(settings.burst + excess);
+                    over_at_most(&outcome, excess + forgotten + ahead);
+                    let passed = passed_in(&outcome, 14 * SECOND, 19 * SECOND);
+                    assert!(passed >= least, "{passed} after {lag} us were forgotten");
+                    most = most.max(outcome.over);
+                }
+            }
+        }
+    }
+    println!("a replica that has not heard the latest: at most {most} over");
+    assert!(most > 0, "nothing came on top, so nothing was forgotten");
+}
+
 #[test]
 fn a_clock_that_is_set_forward_adds_a_burst_and_one_set_back_nothing() {
     let hour = 3_600_000_000;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use limiter_userspace::cluster::SharedLimit;
 use limiter_userspace::cluster::account::{Central, Demand, Report};
-use limiter_userspace::cluster::redis::{Address, RedisStore};
+use limiter_userspace::cluster::redis::{Address, RedisStore, Servers};
 use limiter_userspace::cluster::store::{
     Answers, Ask, Batch, Store as _, StoreError, WindowAsk, WindowBatch,
 };
@@ -17,7 +17,12 @@ use tokio::runtime::Runtime;
 use crate::server::{Server, runtime};
 use crate::simulator::scene::settings;
 
-fn ask(name: &str, want: u64) -> Ask {
+/// A user that may do what limiter does and no more, as docs/cluster.md has it.
+pub(crate) const USER: &str = "reset on >secret ~rl:* -@all +evalsha +script|load +time +get +set +del +zadd +zscore +zcard \
+     +zrange +zrangebyscore +zremrangebyscore +zrem +pexpire +incrby +hset +hgetall +hdel +xadd \
+     +xrange +xrevrange";
+
+pub(crate) fn ask(name: &str, want: u64) -> Ask {
     let limit = SharedLimit::new(settings(3)).expect("good");
     let none = Report::default();
     Ask {
@@ -27,7 +32,7 @@ fn ask(name: &str, want: u64) -> Ask {
     }
 }
 
-fn batch(asks: Vec<Ask>) -> Batch {
+pub(crate) fn batch(asks: Vec<Ask>) -> Batch {
     Batch { shard: 0, deadline: None, hot_since: None, asks }
 }
 
@@ -161,7 +166,7 @@ fn a_key_that_somebody_else_made_costs_that_key() {
     let error = runtime.block_on(store.exchange(&hot)).expect_err("no list");
     let StoreError::Foreign(foreign) = &error else { panic!("{error}") };
     assert_eq!(foreign.key, "rl:{0000}:!hot or rl:{0000}:!boot");
-    assert!(store.is_connected());
+    assert!(store.servers()[0].connected);
     let other = Batch { shard: 1, ..batch(vec![ask("a", 1)]) };
     runtime.block_on(store.exchange(&other)).expect("an answer at once");
 }
@@ -171,11 +176,8 @@ fn a_user_of_prefix_and_commands_is_enough() {
     let Some(server) = Server::start(&[]) else { return };
     let runtime = runtime();
     let mut admin = server.admin(&runtime);
-    let line = "reset on >secret ~rl:* -@all +evalsha +script|load +time +get +set +del +zadd \
-                +zscore +zcard +zrange +zrangebyscore +zremrangebyscore +zrem +pexpire +incrby \
-                +hset +hgetall +hdel +xadd +xrange +xrevrange";
     let mut words = vec!["ACL", "SETUSER", "limiter"];
-    words.extend(line.split_whitespace());
+    words.extend(USER.split_whitespace());
     let _set: String = runtime.block_on(admin.ask(&words));
     let mut settings = server.settings();
     settings.user = Some("limiter".to_owned());
@@ -289,7 +291,7 @@ fn answers_of_somebody_else_are_refused() {
     });
     let Some(server) = Server::start(&[]) else { return };
     let mut settings = server.settings();
-    settings.address = Address::Unix(path);
+    settings.servers = Servers::One(Address::Unix(path));
     let store = RedisStore::new(settings).expect("a good prefix");
     let runtime = runtime();
     let mut errors = Vec::new();

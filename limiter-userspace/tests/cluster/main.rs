@@ -7,15 +7,21 @@
 #![expect(clippy::cast_sign_loss, reason = "small numbers of a simulation")]
 
 mod bound;
+mod clocks;
+mod failover;
 mod faults;
 mod hostile;
 mod live;
+mod load;
 mod machine;
 mod node;
 mod node_live;
 mod quota;
+mod redirects;
+mod reshard;
 mod scripts;
 mod server;
+mod shards;
 mod simulator;
 mod tls;
 mod windows;

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use limiter_userspace::cluster::key::Words;
 use limiter_userspace::cluster::leases::{Counts, MemoryLeases};
 use limiter_userspace::cluster::memory::SharedMemory;
+use limiter_userspace::cluster::redis::RedisSettings;
 use limiter_userspace::cluster::status::Contact;
 use limiter_userspace::cluster::window::{Window, WindowKind};
 use limiter_userspace::cluster::{
-    Change, Cluster, NodeSettings, Notice, Notices, Settings, Shared, SharedId, SharedLimit,
-    SharedSet, SharedTerms, Status,
+    Change, Cluster, Config, NodeSettings, Notice, Notices, Settings, Shared, SharedId,
+    SharedLimit, SharedSet, SharedTerms, Status,
 };
 
 use crate::simulator::meter::Meter;
@@ -34,6 +35,14 @@ impl Node {
         let (cluster, notices) =
             Cluster::start_with(node_settings(name), Arc::clone(store), leases.clone())
                 .expect("it starts");
+        Self { cluster, notices, leases }
+    }
+
+    /// A node over a real store.
+    pub(crate) fn over(name: &str, redis: RedisSettings, leases: usize) -> Self {
+        let leases = MemoryLeases::new(leases, Counts::default());
+        let config = Config { redis, node: node_settings(name) };
+        let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
         Self { cluster, notices, leases }
     }
 

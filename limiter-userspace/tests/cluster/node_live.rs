@@ -1,62 +1,19 @@
 //! Nodes over a real server that dies, stops, forgets, fills up or refuses, and what a node costs.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use limiter_userspace::cluster::leases::{Counts, MemoryLeases};
 use limiter_userspace::cluster::status::Contact;
 use limiter_userspace::cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
 
+use crate::load::{Load, passes};
 use crate::node::{Node, budget, node_settings};
 use crate::server::{Server, runtime};
-use crate::simulator::meter::Meter;
 use tokio::runtime::Runtime;
 
 fn start(name: &str, server: &Server, leases: usize) -> Node {
-    let leases = MemoryLeases::new(leases, Counts::default());
-    let config = Config { redis: server.settings(), node: node_settings(name) };
-    let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
-    Node { cluster, notices, leases }
-}
-
-/// Offers 1500 units a second to each of two nodes, whose budget is 1000 of both.
-struct Load {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Meter>,
-}
-
-impl Load {
-    fn start(nodes: &[Node]) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (is_over, leases) = (Arc::clone(&stop), nodes.iter().map(|node| node.leases.clone()));
-        let leases: Vec<MemoryLeases> = leases.collect();
-        let thread = std::thread::spawn(move || {
-            let mut meter = crate::node::meter();
-            let begin = Instant::now();
-            let mut offered = 0u64;
-            while !is_over.load(Ordering::Relaxed) {
-                let due = begin.elapsed().as_millis() as u64 * 3 / 2;
-                while offered < due {
-                    offered += 1;
-                    for leases in &leases {
-                        if leases.packet(0, 1) {
-                            meter.pass(begin.elapsed().as_micros() as u64, 1);
-                        }
-                    }
-                }
-                sleep(Duration::from_millis(1));
-            }
-            meter
-        });
-        Self { stop, thread }
-    }
-
-    fn end(self) -> Meter {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it ended")
-    }
+    Node::over(name, server.settings(), leases)
 }
 
 fn is_lost(notice: &Notice) -> Option<String> {
@@ -73,16 +30,6 @@ fn is_regained(notice: &Notice) -> Option<Duration> {
     }
 }
 
-fn passes(nodes: &[Node]) {
-    let used = |node: &Node| node.cluster.status().leases.first().map_or(0, |lease| lease.used);
-    let before: Vec<u64> = nodes.iter().map(used).collect();
-    let end = Instant::now() + Duration::from_secs(15);
-    while nodes.iter().zip(&before).any(|(node, before)| used(node) <= *before) {
-        assert!(Instant::now() < end, "nothing passes: {:?}", nodes[0].cluster.status());
-        sleep(Duration::from_millis(50));
-    }
-}
-
 /// Two nodes under load, a fault that cuts them off, and its end.
 fn outage(
     fault: &str,
@@ -95,8 +42,8 @@ fn outage(
     for node in &nodes {
         node.cluster.set_rules(vec![budget("customer", 0)].into(), 1);
     }
-    let load = Load::start(&nodes);
-    passes(&nodes);
+    let load = Load::start(&nodes, &[1500]);
+    passes(&nodes, &[0]);
     begin(&mut server, &runtime);
     for node in &mut nodes {
         let error = node.wait("loss of contact", is_lost);
@@ -114,8 +61,8 @@ fn outage(
         let after = node.wait("contact", is_regained);
         println!("{fault}: in contact again after {} ms", after.as_millis());
     }
-    passes(&nodes);
-    let meter = load.end();
+    passes(&nodes, &[0]);
+    let meter = &load.end()[0];
     println!("{fault}: {} passed, {} over 1000/s", meter.admitted(), meter.excess());
     assert!(meter.excess() <= 1000, "{}", meter.excess());
     for node in nodes {
@@ -169,8 +116,8 @@ fn a_server_that_forgets_everything_and_its_scripts() {
     let unlist = Change::Unlist { sources: std::net::IpAddr::from([192, 0, 2, 7]).into() };
     nodes[0].cluster.publish(unlist.clone()).expect("room");
     nodes[1].wait("the change", |notice| (*notice == Notice::Change(unlist.clone())).then_some(()));
-    let load = Load::start(&nodes);
-    passes(&nodes);
+    let load = Load::start(&nodes, &[1500]);
+    passes(&nodes, &[0]);
     let _done: String = runtime.block_on(admin.ask(&["FLUSHALL"]));
     let _done: String = runtime.block_on(admin.ask(&["SCRIPT", "FLUSH"]));
     for node in &mut nodes {
@@ -178,12 +125,12 @@ fn a_server_that_forgets_everything_and_its_scripts() {
             |notice: &Notice| (*notice == Notice::Missed { changes: None }).then_some(());
         node.wait("that changes may be missing", is_missed);
     }
-    passes(&nodes);
+    passes(&nodes, &[0]);
     sleep(Duration::from_secs(2));
     let status = nodes[0].shows("both nodes", |status| status.nodes.len() == 2);
     assert!(matches!(status.contact, Contact::Connected(_)), "{status:?}");
     assert_eq!(status.count, 2);
-    let meter = load.end();
+    let meter = &load.end()[0];
     println!("flushed: {} over 1000/s", meter.excess());
     assert!(meter.excess() <= 2000, "a burst more: {}", meter.excess());
     for node in nodes {

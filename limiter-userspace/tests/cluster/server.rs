@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Scripts};
+use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Scripts, Servers};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -70,7 +70,7 @@ impl Server {
 
     pub(crate) fn settings(&self) -> RedisSettings {
         RedisSettings {
-            address: Address::Unix(self.socket()),
+            servers: Servers::One(Address::Unix(self.socket())),
             user: None,
             password: None,
             prefix: "rl".to_owned(),

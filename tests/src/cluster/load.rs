@@ -22,6 +22,7 @@ pub const OVER: u64 = 3000;
 pub const SHARE: Bound = Bound { rate: SHARES.rate.div_ceil(3), burst: SHARES.burst.div_ceil(3) };
 
 /// Nodes under load. What is expected of a part of the time is judged at the end.
+#[derive(Debug)]
 pub struct Load {
     /// The nodes.
     pub nodes: Nodes,
@@ -61,6 +62,12 @@ impl Load {
     pub fn expect(&mut self, what: &'static str, millis: u64, least: u64, most: Bound) {
         let from = clock::now();
         thread::sleep(Duration::from_millis(millis));
+        self.expect_since(from, what, least, most);
+    }
+
+    /// At least `least` packets a second, and at most `most`, must have arrived since `from`, a time
+    /// of [`clock::now`].
+    pub fn expect_since(&mut self, from: u64, what: &'static str, least: u64, most: Bound) {
         let span = Span { from, to: clock::now(), rate: 0, burst: 0 };
         self.expected.push((what, span, least * (span.to - from) / SECOND, most.of(&span)));
     }
@@ -121,7 +128,7 @@ pub fn unit_lives() -> u64 {
 /// # Errors
 ///
 /// When it does not within a minute, or cannot be looked at.
-pub fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
+pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + CONTACT_WITHIN;
     while !holds()? {
         ensure!(Instant::now() < deadline, "not within {CONTACT_WITHIN:?}: {what}");

@@ -5,6 +5,7 @@ pub mod bound;
 pub mod load;
 pub mod nodes;
 pub mod phase;
+pub mod redis_cluster;
 pub mod redis_server;
 pub mod report;
 pub mod store_path;

@@ -1,7 +1,7 @@
 //! A real redis-server of a run's own: a unix socket in a directory and no port. The processes of
 //! the run's namespaces are ended with it, so it is started in one of them.
 
-use std::io::{Read as _, Write as _};
+use std::ffi::OsStr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 pub struct RedisServer {
     netns: Arc<Netns>,
     directory: PathBuf,
+    options: Vec<String>,
     child: Child,
 }
 
@@ -46,11 +47,33 @@ impl RedisServer {
     ///
     /// When there is none, or it does not listen within half a minute.
     pub fn start(netns: &Arc<Netns>, directory: &Path) -> Result<Self> {
+        Self::start_with(netns, directory, &[])
+    }
+
+    /// Starts one with more options of its command line.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::start`].
+    pub fn start_with(netns: &Arc<Netns>, directory: &Path, options: &[&str]) -> Result<Self> {
         Self::check()?;
-        let child = spawn(netns, directory)?;
-        let server = Self { netns: Arc::clone(netns), directory: directory.to_owned(), child };
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let child = spawn(netns, directory, &options)?;
+        let (netns, directory) = (Arc::clone(netns), directory.to_owned());
+        let server = Self { netns, directory, options, child };
         server.wait()?;
         Ok(server)
+    }
+
+    /// Gives it a command, by `redis-cli`; its answer.
+    ///
+    /// # Errors
+    ///
+    /// When it refuses, or there is no `redis-cli`.
+    pub fn ask<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Result<String> {
+        let mut command = Command::new("redis-cli");
+        command.args(["-e", "-s"]).arg(self.socket()).args(words);
+        Ok(command::checked(&mut command)?.trim().to_owned())
     }
 
     /// Path of its socket.
@@ -111,7 +134,7 @@ impl RedisServer {
     /// As [`RedisServer::start`].
     pub fn restart(&mut self) -> Result<()> {
         std::fs::remove_file(self.socket()).context("the socket of the server before")?;
-        self.child = spawn(&self.netns, &self.directory)?;
+        self.child = spawn(&self.netns, &self.directory, &self.options)?;
         self.wait()
     }
 
@@ -121,13 +144,7 @@ impl RedisServer {
     ///
     /// When it does not do it.
     pub fn flush(&self) -> Result<()> {
-        let mut link = UnixStream::connect(self.socket())?;
-        link.set_read_timeout(Some(LISTENS_WITHIN))?;
-        link.write_all(b"FLUSHALL\r\n")?;
-        let mut answer = [0; 5];
-        link.read_exact(&mut answer)?;
-        ensure!(&answer == b"+OK\r\n", "FLUSHALL: {}", String::from_utf8_lossy(&answer));
-        Ok(())
+        self.ask(["FLUSHALL"]).map(drop)
     }
 }
 
@@ -135,10 +152,11 @@ fn socket(directory: &Path) -> PathBuf {
     directory.join("redis.sock")
 }
 
-fn spawn(netns: &Netns, directory: &Path) -> Result<Child> {
+fn spawn(netns: &Netns, directory: &Path, options: &[String]) -> Result<Child> {
     let mut command = Command::new("redis-server");
     command.args(["--port", "0", "--unixsocket"]).arg(socket(directory));
     command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(directory);
+    command.args(options);
     // Ctrl-C at the terminal is for us.
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     netns.spawn(&mut command)

@@ -62,7 +62,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// Makes the calls of a tick.
     pub(super) fn call(&mut self, batches: Batches) {
         let is_ready = self.store.is_ready();
-        let deadline = self.deadline();
         let Batches { leases, keys, mut lists, windows } = batches;
         let kinds = leases.into_iter().map(|batch| (false, batch));
         for (by_key, (shard, (asked, asks))) in
@@ -79,6 +78,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 }
                 let list = if by_key { lists.remove(&shard) } else { None };
                 let hot_since = by_key.then(|| list.unwrap_or(u64::MAX));
+                let deadline = self.deadline(shard);
                 let batch = Batch { shard, hot_since, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
@@ -96,6 +96,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     self.not_made(&asked);
                     continue;
                 }
+                let deadline = self.deadline(shard);
                 let batch = WindowBatch { shard, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
@@ -107,9 +108,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Time of the store's clock until which a call that is made now is waited for.
-    fn deadline(&self) -> Option<u64> {
-        let now = i64::try_from(self.leases.now()).ok()?.checked_add(self.store_ahead?)?;
+    /// Time of the store's clock until which a call for a shard that is made now is waited for.
+    fn deadline(&self, shard: u16) -> Option<u64> {
+        let ahead = *self.store_ahead.get(&shard)?;
+        let now = i64::try_from(self.leases.now()).ok()?.checked_add(ahead)?;
         let wait = u64::try_from(self.settings.timeout.as_micros()).ok()?;
         u64::try_from(now).ok()?.checked_add(wait)
     }
@@ -134,8 +136,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     pub(super) fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Leases { shard, asked, result: Ok(answers), took }) => {
-                self.store_ahead = self.ahead(answers.now);
-                self.listed(shard, &answers.hot);
+                if let Some(ahead) = self.ahead(answers.now) {
+                    self.store_ahead.insert(shard, ahead);
+                }
+                self.listed(shard, answers.now, &answers.hot);
                 self.answered(&asked, &answers.answers, took);
             }
             Ok(Outcome::Leases { asked, result: Err(error), .. }) => {

@@ -78,15 +78,19 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Takes over the hot keys of a shard.
-    pub(super) fn listed(&mut self, shard: u16, hot: &[HotKey]) {
+    /// Takes over the hot keys of a shard, which the store told at `at` of its clock.
+    pub(super) fn listed(&mut self, shard: u16, at: u64, hot: &[HotKey]) {
         let now = self.leases.now();
         for key in hot {
             self.hot.heard(key, now, &mut self.leases);
         }
-        // Those of the last one's time are told again: there may be more.
-        if let (Some(cursor), Some(last)) = (self.cursors.get_mut(usize::from(shard)), hot.last()) {
-            *cursor = last.at;
+        let Some(cursor) = self.cursors.get_mut(usize::from(shard)) else { return };
+        if at < *cursor {
+            // The clock was set back, or the shard is on another server: the list is read anew.
+            *cursor = 0;
+        } else if let Some(last) = hot.last() {
+            // Those of the last one's time are told again: there may be more.
+            *cursor = last.at.min(at);
         }
     }
 }

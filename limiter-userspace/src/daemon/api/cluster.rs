@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use utoipa::ToSchema;
 
 use super::Shared;
-use crate::cluster::status::{Contact, LeaseStatus, NodeStatus, Status};
+use crate::cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::daemon::service::Service;
 use crate::render::{Render, line, number, push, table, warnings};
@@ -37,6 +37,8 @@ pub struct Cluster {
     pub count: u64,
     /// Nodes that live.
     pub nodes: Vec<ClusterNode>,
+    /// Servers of the store: the one that is configured, or those of a Redis Cluster that have slots.
+    pub servers: Vec<ClusterServer>,
     /// Limits that nodes share, with this node's leases.
     pub leases: Vec<Lease>,
     /// Sources, and other keys of rules that nodes share, that have leases on this node.
@@ -75,6 +77,19 @@ pub struct ClusterNode {
     pub version: String,
     /// Seconds since it was heard of.
     pub silent_seconds: f64,
+}
+
+/// A server of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterServer {
+    /// Host and port, or the path of its socket.
+    pub address: String,
+    /// True if there is a connection to it. To one that has nothing to be asked for there is none.
+    pub connected: bool,
+    /// Slots that it has; null if it is no server of a Redis Cluster.
+    pub slots: Option<u16>,
+    /// The error that ended the last connection to it; null once a call was answered after that.
+    pub error: Option<String>,
 }
 
 /// A shared limit, and this node's lease of it.
@@ -151,6 +166,7 @@ impl From<&Status> for Cluster {
             clock_ahead_seconds: status.clock_ahead.map(ahead),
             count: status.count,
             nodes: status.nodes.iter().map(ClusterNode::from).collect(),
+            servers: status.servers.iter().map(ClusterServer::from).collect(),
             leases: status.leases.iter().map(Lease::from).collect(),
             keys: status.keys,
             keys_refused: status.keys_refused,
@@ -175,6 +191,13 @@ impl From<&NodeStatus> for ClusterNode {
             version: node.version.clone(),
             silent_seconds: node.silent.as_secs_f64(),
         }
+    }
+}
+
+impl From<&ServerStatus> for ClusterServer {
+    fn from(server: &ServerStatus) -> Self {
+        let ServerStatus { address, connected, slots, error } = server.clone();
+        Self { address, connected, slots, error }
     }
 }
 
@@ -228,6 +251,22 @@ impl Render for Cluster {
             ]);
         }
         push(text, &nodes);
+        let mut servers = table(&["SERVER", ">SLOTS", "STATE"]);
+        for server in &self.servers {
+            let state = match &server.error {
+                Some(error) => error.as_str(),
+                None if server.connected => "connected",
+                None => "not in use",
+            };
+            servers.add_row([
+                server.address.clone(),
+                server.slots.map_or_else(|| "-".to_owned(), |slots| number(slots.into())),
+                state.to_owned(),
+            ]);
+        }
+        if !self.servers.is_empty() {
+            push(text, &servers);
+        }
         let mut leases = table(&["SHARED LIMIT", "LEASE", ">HELD", ">USED", ">REFUSED"]);
         for lease in &self.leases {
             let state = if lease.in_contact { "decides" } else { "on_partition" };

@@ -1,7 +1,7 @@
 //! This node among others: limits that nodes share are kept by a thread of its own; bans and list
 //! entries that change here are told to the other nodes, and theirs are taken over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -26,6 +26,8 @@ pub(in crate::daemon) struct Node {
     nodes: u64,
     /// The latest error, without contact to the store.
     cut_off: Option<String>,
+    /// Servers of the store that do not answer, and why, while others do.
+    servers: BTreeMap<String, String>,
     same_name: Option<String>,
     /// Nodes with another rule set.
     others: Vec<String>,
@@ -70,6 +72,7 @@ impl Service {
             cluster,
             nodes,
             cut_off: None,
+            servers: BTreeMap::new(),
             same_name: None,
             others: Vec::new(),
             bans: ToldBans::default(),
@@ -113,6 +116,12 @@ impl Service {
                  their `on_partition` says: `limiter cluster`"
             ));
         }
+        warnings.extend(node.servers.iter().map(|(address, error)| {
+            format!(
+                "no contact to {address}, one of the servers of the store: {error}; shared limits \
+                 whose accounts it has do what their `on_partition` says: `limiter cluster`"
+            )
+        }));
         let status = node.cluster.status();
         let is_twin =
             |name: &String| status.nodes.iter().any(|other| !other.here && other.name == *name);
@@ -168,6 +177,18 @@ impl Service {
                 node.cut_off = None;
                 let after = humantime::format_duration(Duration::from_secs(after.as_secs()));
                 tracing::info!("contact to the other nodes again, after {after}");
+            }
+            Notice::ServerLost { address, slots, error } => {
+                tracing::warn!(
+                    %error, slots,
+                    "no contact to {address}, one of the servers of the store: shared limits whose \
+                     accounts it has do what `on_partition` says"
+                );
+                node.servers.insert(address, error);
+            }
+            Notice::ServerRegained { address } => {
+                tracing::info!("{address} answers again, or others have its slots now");
+                node.servers.remove(&address);
             }
             Notice::Foreign { error } => tracing::error!("a shared limit is not shared: {error}"),
             Notice::SameName { name } => {

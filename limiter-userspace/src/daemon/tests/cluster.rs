@@ -13,20 +13,22 @@ use super::*;
 use crate::cluster::leases::{Counts, MemoryLeases};
 use crate::cluster::meeting::{Meeting, Met};
 use crate::cluster::memory::SharedMemory;
+use crate::cluster::status::ServerStatus;
 use crate::cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use crate::cluster::{
     Change, Cluster, List, NodeSettings, Notice, Notices, SharedSet, SharedTerms, Status,
 };
 use crate::daemon::api::bans::{SetBan, Unban};
-use crate::daemon::api::cluster::ContactState;
+use crate::daemon::api::cluster::{ClusterServer, ContactState};
 use crate::daemon::api::lists::{ListName, SetList, UnsetList};
 use crate::daemon::api::rules::{ApplyRules, Document};
 
-/// A store in memory that can be away.
+/// A store in memory that can be away, as can one of two servers that it says to have.
 #[derive(Debug, Default)]
 struct Distant {
     memory: SharedMemory,
     away: AtomicBool,
+    down: AtomicBool,
 }
 
 impl Distant {
@@ -54,6 +56,18 @@ impl Store for Distant {
 
     fn is_ready(&self) -> bool {
         true
+    }
+
+    fn servers(&self) -> Vec<ServerStatus> {
+        let down = self.down.load(Ordering::Relaxed);
+        let other = ServerStatus {
+            address: "192.0.2.2:6379".to_owned(),
+            connected: !down,
+            slots: Some(6000),
+            error: down.then(|| "the machine is off".to_owned()),
+        };
+        let address = "192.0.2.1:6379".to_owned();
+        vec![ServerStatus { address, connected: true, slots: Some(10_384), error: None }, other]
     }
 }
 
@@ -458,12 +472,26 @@ fn the_state_of_the_cluster_is_told() {
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("node a, connected for "), "{text}");
     assert!(first.ends_with(" s; shares are for 2 nodes"), "{text}");
-    for part in ["NODE", "a (here)", "0000000000000abc", "SHARED LIMIT", BOTH[0], " decides "] {
+    let state = |server: &ClusterServer| (server.slots, server.connected, server.error.clone());
+    let states: Vec<_> = shown.servers.iter().map(state).collect();
+    assert_eq!(states, [(Some(10_384), true, None), (Some(6000), true, None)]);
+    for part in [
+        "SERVER",
+        "192.0.2.2:6379",
+        " 6,000 ",
+        "NODE",
+        "a (here)",
+        "0000000000000abc",
+        "SHARED LIMIT",
+        BOTH[0],
+        " decides ",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let metrics = node.daemon.service.metrics().unwrap();
     for line in [
         "limiter_cluster_connected 1",
+        "limiter_cluster_server_up{server=\"192.0.2.1:6379\"} 1",
         "limiter_cluster_nodes 2",
         "limiter_cluster_shares 2",
         "limiter_cluster_calls_total{result=\"failed\"} 0",
@@ -498,6 +526,21 @@ fn troubles_are_warned_of_while_they_last() {
     assert!(metrics.contains("limiter_cluster_connected 0\n"), "{metrics}");
     node.store.away.store(false, Ordering::Relaxed);
     node.heed_until("contact", |notice| matches!(notice, Notice::Regained { .. }));
+    assert_eq!(node.daemon.service.status().unwrap().warnings, [""; 0]);
+
+    // One of several servers alone: the others answer.
+    node.store.down.store(true, Ordering::Relaxed);
+    node.heed_until("loss of a server", |notice| matches!(notice, Notice::ServerLost { .. }));
+    let warnings = node.daemon.service.status().unwrap().warnings;
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].starts_with("no contact to 192.0.2.2:6379, one of "), "{warnings:?}");
+    let shown = node.daemon.service.cluster().unwrap();
+    assert_eq!(shown.contact, ContactState::Connected);
+    assert!(crate::render::text(&shown).contains("the machine is off"));
+    let metrics = node.daemon.service.metrics().unwrap();
+    assert!(metrics.contains("limiter_cluster_server_up{server=\"192.0.2.2:6379\"} 0\n"));
+    node.store.down.store(false, Ordering::Relaxed);
+    node.heed_until("the server", |notice| matches!(notice, Notice::ServerRegained { .. }));
     assert_eq!(node.daemon.service.status().unwrap().warnings, [""; 0]);
 
     let other = node.other("b");

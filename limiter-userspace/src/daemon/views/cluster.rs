@@ -13,6 +13,11 @@ pub(super) fn metrics(page: &mut Exposition, status: &Status) {
     let connected = matches!(status.contact, Contact::Connected(_));
     page.metric("limiter_cluster_connected", Gauge, "1 while the store of shared limits answers.")
         .add(&[], u8::from(connected));
+    let help = "0 while no call was answered by a server of the store since an error.";
+    let mut servers = page.metric("limiter_cluster_server_up", Gauge, help);
+    for server in &status.servers {
+        servers.add(&[("server", &*server.address)], u8::from(server.error.is_none()));
+    }
     page.metric("limiter_cluster_nodes", Gauge, "Nodes that live, as far as is known.")
         .add(&[], status.nodes.len());
     page.metric("limiter_cluster_shares", Gauge, "Nodes that shares are made of.")

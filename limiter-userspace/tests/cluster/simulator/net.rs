@@ -36,6 +36,8 @@ pub(crate) struct Faults {
     pub(crate) steps: Vec<(u64, i64)>,
     /// At that time the store loses everything.
     pub(crate) flushes: Vec<u64>,
+    /// From, until: at the latter the store is as it was at the former.
+    pub(crate) rewinds: Vec<(u64, u64)>,
     /// At that time the nodes learn of another number of nodes.
     pub(crate) members: Vec<(u64, SharedLimit)>,
 }
@@ -71,6 +73,8 @@ pub(crate) struct Outcome {
     /// Units offered and passed in each tenth of a second.
     pub(crate) parts: Vec<(u64, u64)>,
     pub(crate) calls: u64,
+    /// Units that the store granted, and was told of shares, in what it forgot then.
+    pub(crate) forgotten: u64,
     /// Longest time in which a node had no answer.
     pub(crate) longest_silence: u64,
 }
@@ -96,6 +100,8 @@ struct Run<'a> {
     rng: Rng,
     nodes: Vec<Node>,
     store: Memory,
+    /// The store as it was, and what came to it since.
+    before: Option<(Memory, u64)>,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: std::collections::HashMap<u64, Event>,
     number: u64,
@@ -121,6 +127,7 @@ pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
         rng,
         nodes,
         store: Memory::default(),
+        before: None,
         events: BinaryHeap::new(),
         pending: std::collections::HashMap::new(),
         number: 0,
@@ -130,6 +137,7 @@ pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
             offered: 0,
             parts: vec![(0, 0); usize::try_from(scene.micros / PART + 1).expect("fits")],
             calls: 0,
+            forgotten: 0,
             longest_silence: 0,
         },
     };
@@ -149,12 +157,24 @@ impl Run<'_> {
             self.nodes[node].path.lost_at(lost);
         }
         let step = (settings.sync / 64).clamp(200, 5_000);
-        let (mut flushes, mut members) = (0, 0);
+        let (mut flushes, mut rewinds, mut members) = (0, 0, 0);
         let mut now = 0;
         while now < self.scene.micros {
             if self.scene.faults.flushes.get(flushes).is_some_and(|at| now >= *at) {
                 self.store.flush();
                 flushes += 1;
+            }
+            if let Some((from, until)) = self.scene.faults.rewinds.get(rewinds) {
+                if now >= *from && self.before.is_none() {
+                    self.before = Some((self.store.clone(), 0));
+                }
+                if now >= *until
+                    && let Some((store, forgotten)) = self.before.take()
+                {
+                    self.store = store;
+                    self.outcome.forgotten += forgotten;
+                    rewinds += 1;
+                }
             }
             if let Some((_, limit)) =
                 self.scene.faults.members.get(members).filter(|(at, _)| now >= *at)
@@ -272,6 +292,11 @@ impl Run<'_> {
                 let stepped: i64 = steps.map(|(_, by)| by).sum();
                 let clock = (EPOCH + now).saturating_add_signed(stepped);
                 let answers = self.store.exchange_at(clock, &batch).expect("a batch of one");
+                if let Some((_, forgotten)) = &mut self.before {
+                    let granted = answers.answers.iter().flatten().map(|answer| answer.grant);
+                    let told = batch.asks.iter().map(|ask| ask.demand.owed);
+                    *forgotten += granted.chain(told).sum::<u64>();
+                }
                 if self.happens(self.scene.faults.lost_answers) {
                     return;
                 }

@@ -1,0 +1,132 @@
+//! A connection to one server: how it is made, and the scripts that its server was given.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo as _,
+    RedisConnectionInfo, RedisError, TlsCertificates, Value,
+};
+
+use super::request::Request;
+use super::settings::{Address, RedisSettings, Script, Scripts};
+
+/// A connection, and the digests of the scripts that its server was given.
+#[derive(Clone)]
+pub(super) struct Connection {
+    link: MultiplexedConnection,
+    lease: Arc<str>,
+    window: Arc<str>,
+    node: Arc<str>,
+}
+
+impl Connection {
+    /// Connects, and loads the scripts. Nothing here has a limit on time.
+    pub(super) async fn open(
+        settings: &RedisSettings,
+        address: &Address,
+    ) -> Result<Self, RedisError> {
+        let client = client(settings, address)?;
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let lease = load(&mut link, &settings.scripts.lease).await?;
+        let window = load(&mut link, &settings.scripts.window).await?;
+        let node = load(&mut link, &settings.scripts.node).await?;
+        Ok(Self { link, lease: lease.into(), window: window.into(), node: node.into() })
+    }
+
+    /// Calls a script. One that the server has forgotten was not begun: it is loaded, and called.
+    pub(super) async fn call(
+        &mut self,
+        scripts: &Scripts,
+        request: &Request,
+        asking: bool,
+    ) -> Result<Value, RedisError> {
+        let digest = match request.script {
+            Script::Lease => &self.lease,
+            Script::Window => &self.window,
+            Script::Node => &self.node,
+        };
+        let digest = Arc::clone(digest);
+        match self.send(request, &digest, asking).await {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                let digest = load(&mut self.link, scripts.text(request.script)).await?;
+                self.send(request, &digest, asking).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Sends a call; with `asking`, one that the server is to answer though it does not have the
+    /// slot yet. Both go out together: no other call comes between.
+    async fn send(
+        &mut self,
+        request: &Request,
+        digest: &str,
+        asking: bool,
+    ) -> Result<Value, RedisError> {
+        let command = request.command(digest);
+        if !asking {
+            return self.link.send_packed_command(&command).await?.extract_error();
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command);
+        let answers = self.link.send_packed_commands(&both, 0, 2).await?;
+        let answers = answers.into_iter().map(Value::extract_error);
+        answers.collect::<Result<Vec<_>, _>>()?.pop().ok_or_else(|| {
+            (ErrorKind::UnexpectedReturnType, "no answer to the call after ASKING").into()
+        })
+    }
+
+    /// Asks which server of a cluster has which slots.
+    pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
+        redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut self.link).await
+    }
+}
+
+async fn load(link: &mut MultiplexedConnection, text: &str) -> Result<String, RedisError> {
+    redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(link).await
+}
+
+fn client(settings: &RedisSettings, address: &Address) -> Result<Client, RedisError> {
+    let mut user = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(name) = &settings.user {
+        user = user.set_username(name);
+    }
+    if let Some(path) = &settings.password {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| refused("the password's file", path, &error))?;
+        user = user.set_password(text.trim_end_matches(['\r', '\n']));
+    }
+    let place = match address.clone() {
+        Address::Unix(path) => ConnectionAddr::Unix(path),
+        Address::Tcp { host, port } => ConnectionAddr::Tcp(host, port),
+        Address::Tls { host, port, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        }
+    };
+    // Calls are small, and do not wait for each other.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let info = place.into_connection_info()?.set_redis_settings(user).set_tcp_settings(tcp);
+    let Address::Tls { authority, .. } = address else {
+        return Client::open(info);
+    };
+    // Another one in this process is as good.
+    let _same = rustls::crypto::ring::default_provider().install_default();
+    let root_cert = match authority {
+        Some(path) => Some(
+            std::fs::read(path).map_err(|error| refused("the authority's file", path, &error))?,
+        ),
+        None => None,
+    };
+    Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
+}
+
+fn refused(what: &str, path: &Path, error: &io::Error) -> RedisError {
+    let detail = format!("{what} {}: {error}", path.display());
+    (ErrorKind::InvalidClientConfig, "not readable", detail).into()
+}

@@ -1,0 +1,164 @@
+//! Calls of the scripts: their keys and arguments. All keys of a call have one hash tag, so that they
+//! are on one server of a cluster.
+
+use redis::Cmd;
+
+use super::settings::Script;
+use super::slots::slot_of;
+use crate::cluster::meeting::{self, Meeting, Presence};
+use crate::cluster::rate::EXACT;
+use crate::cluster::store::{Ask, Batch, WindowAsk, WindowBatch};
+use crate::cluster::window::WindowKind;
+
+/// One call of a script: keys and arguments.
+pub(super) struct Request {
+    pub(super) script: Script,
+    /// The store's own first, which the whole call needs.
+    keys: Vec<Vec<u8>>,
+    own: usize,
+    arguments: Vec<String>,
+}
+
+impl Request {
+    /// The call, of the script with this digest.
+    pub(super) fn command(&self, digest: &str) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(digest).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(key.as_slice());
+        }
+        for argument in &self.arguments {
+            command.arg(argument);
+        }
+        command
+    }
+
+    /// The store's own keys that the whole call needs, as words.
+    pub(super) fn own_keys(&self) -> String {
+        let own = self.keys.iter().take(self.own).map(|key| key.escape_ascii().to_string());
+        own.collect::<Vec<_>>().join(" or ")
+    }
+
+    /// Slot of a cluster that all keys of the call are in.
+    pub(super) fn slot(&self) -> u16 {
+        self.keys.first().map_or(0, |key| slot_of(key))
+    }
+
+    /// Keys that are asked for.
+    pub(super) fn asked(&self) -> &[Vec<u8>] {
+        self.keys.get(self.own..).unwrap_or_default()
+    }
+
+    /// Prefix of the keys of a shard. The part in braces is what a cluster places keys by.
+    fn shard(prefix: &str, shard: u16) -> String {
+        format!("{prefix}:{{{shard:04}}}:")
+    }
+
+    fn add(&mut self, prefix: &str, name: &[u8], numbers: &[u64]) {
+        self.keys.push([prefix.as_bytes(), name].concat());
+        self.numbers(numbers.iter().copied());
+    }
+
+    fn numbers(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.arguments.extend(numbers.map(|number| number.min(EXACT - 1).to_string()));
+    }
+
+    /// Call for leases.
+    pub(super) fn lease(prefix: &str, batch: &Batch) -> Self {
+        let prefix = Self::shard(prefix, batch.shard);
+        let since = time_or_none(batch.hot_since);
+        // A call that needs no list names none: while a slot is on its way, a call must find all of
+        // its keys.
+        let list = if batch.hot_since.is_some() { "!hot" } else { "!boot" };
+        let mut request = Self {
+            script: Script::Lease,
+            keys: vec![format!("{prefix}{list}").into(), format!("{prefix}!boot").into()],
+            own: 2,
+            arguments: vec![since, prefix.len().to_string(), time_or_none(batch.deadline)],
+        };
+        for Ask { name, central, demand } in &batch.asks {
+            let (units, micros) = (central.rate.units(), central.rate.micros());
+            let (latest, before) = (demand.latest, demand.before);
+            request.add(
+                &prefix,
+                name,
+                &[
+                    units,
+                    micros,
+                    central.burst,
+                    central.epoch,
+                    central.largest,
+                    demand.epoch,
+                    latest.used,
+                    latest.back,
+                    before.used,
+                    before.back,
+                    demand.owed,
+                    demand.want,
+                ],
+            );
+        }
+        request
+    }
+
+    /// Call for windows.
+    pub(super) fn window(prefix: &str, batch: &WindowBatch) -> Self {
+        let prefix = Self::shard(prefix, batch.shard);
+        let logs = batch.asks.iter().any(|ask| ask.window.kind == WindowKind::SlidingLog);
+        // No other kind needs the number, as above.
+        let first = batch.asks.first().filter(|_| !logs).map(|ask| &*ask.name);
+        let mut request = Self {
+            script: Script::Window,
+            keys: vec![[prefix.as_bytes(), first.unwrap_or(b"!serial")].concat()],
+            own: 1,
+            arguments: vec![time_or_none(batch.deadline)],
+        };
+        for WindowAsk { name, window, demand } in &batch.asks {
+            let kind = match window.kind {
+                WindowKind::Fixed => "fixed",
+                WindowKind::SlidingCounter => "counter",
+                WindowKind::SlidingLog => "log",
+            };
+            request.arguments.push(kind.to_owned());
+            request.add(
+                &prefix,
+                name,
+                &[
+                    window.length,
+                    window.quota,
+                    window.largest,
+                    window.life,
+                    demand.want,
+                    demand.backs.len() as u64,
+                ],
+            );
+            request.numbers(demand.backs.iter().flat_map(|back| [back.epoch, back.units]));
+        }
+        request
+    }
+
+    /// Call for what nodes tell each other.
+    pub(super) fn node(prefix: &str, meeting: &Meeting) -> Self {
+        // In braces: a cluster keeps both in one place.
+        let keys = ["nodes", "changes"].map(|key| format!("{prefix}:{{node}}:{key}").into());
+        let (word, text) = match &meeting.presence {
+            Presence::Beat(beat) => ("beat", beat.text()),
+            Presence::Stay => ("stay", String::new()),
+            Presence::Leave => ("leave", String::new()),
+        };
+        let known = meeting.known.min(EXACT - 1).to_string();
+        let mut arguments =
+            vec![meeting::instance_text(meeting.instance), word.to_owned(), text, known];
+        for change in &meeting.changes {
+            let left = change.left().map(meeting::micros);
+            arguments.push(left.map_or_else(|| "-1".to_owned(), |left| left.to_string()));
+            arguments.push(change.to_string());
+        }
+        Self { script: Script::Node, keys: keys.into(), own: 2, arguments }
+    }
+}
+
+/// A time of the store's clock as an argument; -1 for none.
+fn time_or_none(time: Option<u64>) -> String {
+    time.map_or_else(|| "-1".to_owned(), |time| time.min(EXACT - 1).to_string())
+}

@@ -1,0 +1,134 @@
+//! Settings of the store: where its servers are, and how they are used.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The script for leases, as it is sent to the server.
+pub const LEASE: &str = include_str!("../lease.lua");
+/// The script for windows, as it is sent to the server.
+pub const WINDOW: &str = include_str!("../window.lua");
+/// The script for what nodes tell each other, as it is sent to the server.
+pub const NODE: &str = include_str!("../node.lua");
+
+/// Address of a server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// TCP in clear: for a network that nobody else is in.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// TCP with TLS; the server's name is checked.
+    Tls {
+        /// Name that the certificate must have.
+        host: String,
+        /// Port.
+        port: u16,
+        /// File with the certificates to trust, PEM; `None`: those of the system.
+        authority: Option<PathBuf>,
+    },
+}
+
+impl Address {
+    /// Name or address of its host; `None` for a unix socket.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp { host, .. } | Self::Tls { host, .. } => Some(host),
+        }
+    }
+
+    /// Address of another server of the same cluster, which is reached in the same way.
+    pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
+        match self {
+            Self::Tls { authority, .. } => Self::Tls { host, port, authority: authority.clone() },
+            Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp { host, port } | Self::Tls { host, port, .. } if host.contains(':') => {
+                write!(f, "[{host}]:{port}")
+            }
+            Self::Tcp { host, port } | Self::Tls { host, port, .. } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// Servers of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One; after a fail-over another one may have its address.
+    One(Address),
+    /// Redis Cluster: some of its servers, each of which names all others. At least one, by TCP or
+    /// TLS.
+    Cluster(Vec<Address>),
+}
+
+/// How the store is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// Its servers.
+    pub servers: Servers,
+    /// User of the servers' access lists; `None`: their default user.
+    pub user: Option<String>,
+    /// File with the password, read at each connection; an end of line is not part of it.
+    pub password: Option<PathBuf>,
+    /// First part of all keys: 1 to 32 letters, digits, `-` and `_`.
+    pub prefix: String,
+    /// Longest time for a call, connecting included.
+    pub timeout: Duration,
+    /// The scripts: [`LEASE`], [`WINDOW`] and [`NODE`], but for tests with a clock of their own.
+    pub scripts: Scripts,
+}
+
+/// Text of the scripts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scripts {
+    /// For leases.
+    pub lease: String,
+    /// For windows.
+    pub window: String,
+    /// For nodes.
+    pub node: String,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self { lease: LEASE.to_owned(), window: WINDOW.to_owned(), node: NODE.to_owned() }
+    }
+}
+
+/// One of the scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Lease,
+    Window,
+    Node,
+}
+
+impl Scripts {
+    /// Text of a script.
+    pub(super) fn text(&self, script: Script) -> &str {
+        match script {
+            Script::Lease => &self.lease,
+            Script::Window => &self.window,
+            Script::Node => &self.node,
+        }
+    }
+}
+
+/// True if keys may begin with this.
+pub(in crate::cluster) fn is_prefix(prefix: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=32).contains(&prefix.len()) && prefix.chars().all(good)
+}

@@ -1,0 +1,73 @@
+//! Servers of a cluster of stores that do not answer, told once each.
+
+use std::collections::BTreeMap;
+
+use super::status::{Notice, ServerStatus};
+
+/// Servers that failed when they were looked at last, and if that was told.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    failing: BTreeMap<String, bool>,
+}
+
+impl Servers {
+    /// Looks at the servers, once a second: the news. A server is lost when it fails at two looks,
+    /// and there again when it answers, or has no slots any more. What is not of a cluster is told
+    /// with the contact.
+    pub(super) fn look(&mut self, servers: &[ServerStatus]) -> Vec<Notice> {
+        let mut news = Vec::new();
+        let before = std::mem::take(&mut self.failing);
+        for server in servers {
+            let (Some(slots), Some(error)) = (server.slots, &server.error) else { continue };
+            let told = before.get(&server.address);
+            if told == Some(&false) {
+                let (address, error) = (server.address.clone(), error.clone());
+                news.push(Notice::ServerLost { address, slots, error });
+            }
+            self.failing.insert(server.address.clone(), told.is_some());
+        }
+        let is_back = |(address, told): (String, bool)| {
+            let back = told && !self.failing.contains_key(&address);
+            back.then_some(Notice::ServerRegained { address })
+        };
+        news.extend(before.into_iter().filter_map(is_back));
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(address: &str, slots: Option<u16>, error: Option<&str>) -> ServerStatus {
+        let error = error.map(str::to_owned);
+        ServerStatus { address: address.to_owned(), connected: error.is_none(), slots, error }
+    }
+
+    #[test]
+    fn a_server_that_stays_away_is_told_once_and_again_when_it_is_back() {
+        let mut servers = Servers::default();
+        let good = server("a:1", Some(9), None);
+        let bad = server("a:1", Some(9), Some("gone"));
+        let lost =
+            Notice::ServerLost { address: "a:1".to_owned(), slots: 9, error: "gone".to_owned() };
+        let back = Notice::ServerRegained { address: "a:1".to_owned() };
+        let mut look = |servers_now: &[ServerStatus]| servers.look(servers_now);
+        assert_eq!(look(&[good.clone()]), []);
+        // One moment is no loss.
+        assert_eq!(look(&[bad.clone()]), []);
+        assert_eq!(look(&[good.clone()]), []);
+        assert_eq!(look(&[bad.clone()]), []);
+        assert_eq!(look(&[bad.clone()]), [lost.clone()]);
+        assert_eq!(look(&[bad.clone()]), []);
+        assert_eq!(look(&[good]), [back.clone()]);
+        // Another one has its slots.
+        assert_eq!(look(&[bad.clone()]), []);
+        assert_eq!(look(&[bad]), [lost]);
+        assert_eq!(look(&[server("b:1", Some(9), None)]), [back]);
+        // The one server of a store that is none: the contact tells.
+        let only = server("c:1", None, Some("gone"));
+        assert_eq!(look(&[only.clone()]), []);
+        assert_eq!(look(&[only]), []);
+    }
+}
