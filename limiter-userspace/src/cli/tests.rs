@@ -244,7 +244,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"limits":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
     // Without a rule of its own, it is not said that nothing limits it, where something may.

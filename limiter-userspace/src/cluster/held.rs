@@ -306,7 +306,14 @@ mod tests {
     use crate::cluster::window::Window;
 
     fn window(name: &str, kind: WindowKind) -> Shared {
-        let window = Window { kind, length: 60_000_000, quota: 9, largest: 1, life: 800_000 };
+        let window = Window {
+            kind,
+            length: 60_000_000,
+            quota: 9,
+            largest: 1,
+            life: 800_000,
+            lease_cap: 250,
+        };
         let terms = SharedTerms::Window { window, sync: 200_000 };
         Shared { name: name.into(), id: SharedId::Named, lease: 0, terms }
     }

@@ -320,8 +320,14 @@ mod tests {
     }
 
     fn rule(slot: u32, places: &[u32]) -> SharedRule {
-        let window =
-            Window { kind: WindowKind::Fixed, length: 60_000_000, quota: 9, largest: 1, life: 1 };
+        let window = Window {
+            kind: WindowKind::Fixed,
+            length: 60_000_000,
+            quota: 9,
+            largest: 1,
+            life: 1,
+            lease_cap: 250,
+        };
         let terms = SharedTerms::Window { window, sync: 200_000 };
         let limits = places.iter().map(|place| SharedPlace {
             place: *place,

@@ -1,6 +1,6 @@
 //! A limit that nodes share: its numbers, what follows from them, and which of them are refused.
 
-use super::rate::{EXACT, Rate};
+use super::rate::{EXACT, Rate, mul_div};
 
 /// Shortest sync period, in microseconds.
 pub const SYNC_MIN: u64 = 50_000;
@@ -38,6 +38,8 @@ pub struct Settings {
     pub share_of_rate: u64,
     /// Thousandths of the burst that nodes have without asking, all together: 0 to 1000.
     pub share_of_burst: u64,
+    /// Thousandths of the burst that a node holds at most: 0 to 1000.
+    pub lease_cap: u64,
     /// Without contact to the store.
     pub on_partition: OnPartition,
     /// True if the shares are kept out of what the store gives, so that a partition adds nothing.
@@ -104,6 +106,9 @@ impl SharedLimit {
                 return Err(LimitError::Share(share));
             }
         }
+        if settings.lease_cap > 1000 {
+            return Err(LimitError::Share(settings.lease_cap));
+        }
         let cold_burst = burst * settings.share_of_burst / 1000 / nodes;
         let cold = if cold_burst >= largest {
             rate.share(settings.share_of_rate, nodes).map(|rate| (rate, cold_burst))
@@ -169,11 +174,13 @@ impl SharedLimit {
         self.settings.sync * 9 / 8
     }
 
-    /// Most units that a node may hold: a sync period of the whole rate or a quarter of the burst,
+    /// Most units that a node may hold: a sync period of the whole rate or the cap of the burst,
     /// and at least one packet.
     pub fn most(&self) -> u64 {
         let (rate, burst) = self.central;
-        rate.units_in(self.settings.sync).max(burst / 4).max(self.settings.largest).min(burst)
+        let Settings { sync, largest, lease_cap, .. } = self.settings;
+        let cap = mul_div(burst, lease_cap, 1000);
+        rate.units_in(sync).max(cap).max(largest).min(burst)
     }
 
     /// Units that a node holds of a limit that is always leased, also without demand: as much as

@@ -9,6 +9,7 @@ use super::key::{GRACE, Seen, Words};
 use super::ledger::Ledger;
 use super::limit::{SYNC_MAX, SYNC_MIN};
 use super::pace::{HOLD, Pace};
+use super::rate::mul_div_up;
 use super::spread::Spread;
 use super::window::{Window, WindowDemand, WindowKind};
 
@@ -138,10 +139,11 @@ impl Quota {
         now >= self.patience && apart && self.ledger.left() < self.target(pace, now).div_ceil(4)
     }
 
-    /// Units to hold: what comes in one and a half sync periods, at most a quarter of the quota.
+    /// Units to hold: what comes in one and a half sync periods, at most the cap of the quota.
     fn target(&self, pace: u64, now: u64) -> u64 {
         let least = if self.is_held(now) { self.window.largest } else { 0 };
-        let most = self.window.quota.div_ceil(4).max(self.window.largest).min(self.window.quota);
+        let Window { quota, largest, lease_cap, .. } = self.window;
+        let most = mul_div_up(quota, lease_cap, 1000).max(largest).min(quota);
         pace.saturating_add(pace.div_ceil(2)).max(least).min(most)
     }
 

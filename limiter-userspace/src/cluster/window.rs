@@ -39,6 +39,8 @@ pub struct Window {
     pub largest: u64,
     /// Time in microseconds for which a node may use a unit: [`super::SharedLimit::life`].
     pub life: u64,
+    /// Thousandths of the quota that a node holds at most: 0 to 1000. The store does not know it.
+    pub lease_cap: u64,
 }
 
 /// Units that are given back unused, of the grants of one epoch.

@@ -129,7 +129,14 @@ fn a_key_that_somebody_else_made_costs_that_key() {
     let windows = || {
         let kinds = [WindowKind::Fixed, WindowKind::SlidingCounter, WindowKind::SlidingLog];
         let asks = [kinds, kinds].concat().into_iter().enumerate().map(|(at, kind)| {
-            let window = Window { kind, length: 60_000_000, quota: 99, largest: 1, life: 800_000 };
+            let window = Window {
+                kind,
+                length: 60_000_000,
+                quota: 99,
+                largest: 1,
+                life: 800_000,
+                lease_cap: 250,
+            };
             let demand = WindowDemand { backs: Vec::new(), want: 1 };
             WindowAsk { name: [b'w', b'0' + at as u8].into(), window, demand }
         });
@@ -195,7 +202,14 @@ fn a_user_of_prefix_and_commands_is_enough() {
     let hot = Batch { hot_since: Some(0), ..batch(vec![ask("a", 1)]) };
     runtime.block_on(store.exchange(&hot)).expect("an answer");
     for kind in [WindowKind::Fixed, WindowKind::SlidingCounter, WindowKind::SlidingLog] {
-        let window = Window { kind, length: 60_000_000, quota: 10, largest: 1, life: 800_000 };
+        let window = Window {
+            kind,
+            length: 60_000_000,
+            quota: 10,
+            largest: 1,
+            life: 800_000,
+            lease_cap: 250,
+        };
         let mut demand = WindowDemand { backs: Vec::new(), want: 20 };
         let name: Box<[u8]> = format!("{kind:?}").into_bytes().into();
         for grant in [5, 3] {

@@ -95,3 +95,18 @@ fn units_of_a_silent_node_are_owed_when_they_cannot_be_used_any_more() {
     assert_eq!((account.held_before, account.tat.owed(central.rate, end + 100_000)), (0, 300));
     assert_eq!(after.rest, 300_000);
 }
+
+/// A node holds no more than the cap of the burst, but what arrives in a sync period at the whole
+/// rate.
+#[test]
+fn a_node_holds_at_most_its_cap() {
+    let most = |lease_cap, burst| {
+        let settings = Settings { lease_cap, burst, ..settings(8) };
+        SharedLimit::new(settings).expect("settings are good").most()
+    };
+    assert_eq!(
+        [0, 10, 250, 500, 1000].map(|cap| most(cap, 10_000)),
+        [200, 200, 2500, 5000, 10_000]
+    );
+    assert_eq!(most(1000, 400), 400);
+}

@@ -82,7 +82,8 @@ pub(crate) fn budget(name: &str, lease: u32) -> Shared {
 
 fn window(name: &str, lease: u32, quota: u64) -> Shared {
     let kind = WindowKind::Fixed;
-    let window = Window { kind, length: 86_400_000_000, quota, largest: 1, life: 800_000 };
+    let window =
+        Window { kind, length: 86_400_000_000, quota, largest: 1, life: 800_000, lease_cap: 250 };
     Shared {
         name: name.into(),
         id: SharedId::Named,

@@ -170,7 +170,7 @@ fn most(window: &Window, passed: &[(u64, u64)]) -> u64 {
 }
 
 fn window(kind: WindowKind, length: u64, quota: u64, largest: u64) -> Window {
-    Window { kind, length, quota, largest, life: 4 * SYNC }
+    Window { kind, length, quota, largest, life: 4 * SYNC, lease_cap: 250 }
 }
 
 const KINDS: [WindowKind; 3] =

@@ -167,7 +167,7 @@ fn windows(rng: &mut Rng) -> Vec<Window> {
         ] {
             let quota = if kind == WindowKind::SlidingLog { quota.min(LOG_MAX) } else { quota };
             let largest = rng.u64(1..=quota.min(1522));
-            windows.push(Window { kind, length, quota, largest, life: 800_000 });
+            windows.push(Window { kind, length, quota, largest, life: 800_000, lease_cap: 250 });
         }
     }
     windows

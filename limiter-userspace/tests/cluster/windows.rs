@@ -51,7 +51,7 @@ proptest! {
     ) {
         let mut rng = Rng::with_seed(seed);
         let length = lives * life;
-        let window = |kind| Window { kind, length, quota, largest: 1, life };
+        let window = |kind| Window { kind, length, quota, largest: 1, life, lease_cap: 250 };
         for kind in [WindowKind::Fixed, WindowKind::SlidingCounter] {
             let mut sums: HashMap<u64, u64> = HashMap::new();
             for (now, units) in used(&window(kind), &mut rng) {
@@ -75,7 +75,14 @@ proptest! {
 #[test]
 fn a_log_counts_units_as_long_as_they_may_be_used_in_the_window() {
     let (length, life) = (60_000_000, 800_000);
-    let window = Window { kind: WindowKind::SlidingLog, length, quota: 10, largest: 1, life };
+    let window = Window {
+        kind: WindowKind::SlidingLog,
+        length,
+        quota: 10,
+        largest: 1,
+        life,
+        lease_cap: 250,
+    };
     let begin = 1_795_000_000_000_000;
     let mut state = WindowState::new(&window, begin);
     let mut granted = |now| {
@@ -94,7 +101,14 @@ fn a_log_counts_units_as_long_as_they_may_be_used_in_the_window() {
 #[test]
 fn a_log_counts_the_units_that_were_not_given_back() {
     let (length, life) = (60_000_000, 800_000);
-    let window = Window { kind: WindowKind::SlidingLog, length, quota: 10, largest: 5, life };
+    let window = Window {
+        kind: WindowKind::SlidingLog,
+        length,
+        quota: 10,
+        largest: 5,
+        life,
+        lease_cap: 250,
+    };
     let begin = 1_795_000_000_000_000;
     let times = [begin, begin + life / 2];
     for (given_back, kept) in [(times[0], times[1]), (times[1], times[0])] {

@@ -155,6 +155,7 @@ fn settings(
         nodes: 1,
         share_of_rate: sharing.share.thousandths(),
         share_of_burst: sharing.share_of_burst.thousandths(),
+        lease_cap: sharing.lease_cap.thousandths(),
         on_partition: sharing.on_partition,
         strict: sharing.strict,
         always: true,
@@ -283,7 +284,8 @@ fn window(
     if sharing.strict && sharing.on_partition != OnPartition::Closed {
         return Err(LimitError::SharedStrictWindow(rate()));
     }
-    Ok(Window { kind, length, quota: quota.requests_per_unit, largest, life: 4 * sync })
+    let (quota, lease_cap) = (quota.requests_per_unit, sharing.lease_cap.thousandths());
+    Ok(Window { kind, length, quota, largest, life: 4 * sync, lease_cap })
 }
 
 /// Units that a rate lets pass in a time, rounded down.

@@ -287,12 +287,13 @@ fn cluster(sharing: &Sharing) -> Option<Box<Placed<shape::Cluster>>> {
     if *sharing == default {
         return None;
     }
-    let Sharing { sync, share, share_of_burst, on_partition, strict } = *sharing;
+    let Sharing { sync, share, share_of_burst, lease_cap, on_partition, strict } = *sharing;
     let part = |part: Share| text(part.to_string());
     Some(boxed(shape::Cluster {
         sync: (sync != default.sync).then(|| time(sync)),
         share: (share != default.share).then(|| part(share)),
         share_of_burst: (share_of_burst != default.share_of_burst).then(|| part(share_of_burst)),
+        lease_cap: (lease_cap != default.lease_cap).then(|| part(lease_cap)),
         on_partition: (on_partition != OnPartition::default()).then(|| text(on_partition.name())),
         strict: flag(strict),
     }))

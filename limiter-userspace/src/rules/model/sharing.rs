@@ -50,6 +50,9 @@ pub struct Sharing {
     pub share: Share,
     /// Part of the burst that nodes have without asking, all together.
     pub share_of_burst: Share,
+    /// Part of the burst, or of a window's quota, that a node holds at most; at least what arrives in
+    /// a sync period at the whole rate.
+    pub lease_cap: Share,
     /// Behaviour of a node without contact to the store.
     pub on_partition: OnPartition,
     /// True if the shares are kept out of what the store gives, so that a partition adds nothing.
@@ -62,6 +65,7 @@ impl Default for Sharing {
             sync: Duration::from_millis(200),
             share: Share(250),
             share_of_burst: Share(100),
+            lease_cap: Share(250),
             on_partition: OnPartition::Share,
             strict: false,
         }

@@ -115,12 +115,15 @@ pub fn limits_text(limits: &Limits) -> String {
 
 /// How nodes share limits, as text: `over all nodes, sync 200ms, share 25%, ...`.
 pub fn sharing_text(sharing: &Sharing) -> String {
-    let Sharing { sync, share, share_of_burst, on_partition, strict } = sharing;
+    let Sharing { sync, share, share_of_burst, lease_cap, on_partition, strict } = sharing;
     let (sync, on_partition) = (humantime::format_duration(*sync), on_partition.name());
     let strict = if *strict { ", strict" } else { "" };
+    // Versions that do not know it have the default, and must have the digest.
+    let is_default = *lease_cap == Sharing::default().lease_cap;
+    let cap = if is_default { String::new() } else { format!(", lease_cap {lease_cap}") };
     format!(
         "over all nodes, sync {sync}, share {share}, share_of_burst {share_of_burst}, \
-         on_partition {on_partition}{strict}"
+         on_partition {on_partition}{cap}{strict}"
     )
 }
 

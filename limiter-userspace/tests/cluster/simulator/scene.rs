@@ -19,6 +19,7 @@ pub(crate) fn settings(nodes: u64) -> Settings {
         nodes,
         share_of_rate: 250,
         share_of_burst: 100,
+        lease_cap: 250,
         on_partition: OnPartition::Share,
         strict: false,
         always: false,

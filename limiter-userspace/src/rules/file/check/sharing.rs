@@ -36,7 +36,7 @@ pub(super) fn sharing(
 }
 
 fn cluster(raw: &Placed<Cluster>) -> Result<Sharing, Failure> {
-    let Cluster { sync, share, share_of_burst, on_partition, strict } = &raw.value;
+    let Cluster { sync, share, share_of_burst, lease_cap, on_partition, strict } = &raw.value;
     let mut sharing = Sharing::default();
     if let Some(raw) = sync {
         sharing.sync = period(raw)?;
@@ -46,6 +46,9 @@ fn cluster(raw: &Placed<Cluster>) -> Result<Sharing, Failure> {
     }
     if let Some(raw) = share_of_burst {
         sharing.share_of_burst = part(raw, "share_of_burst")?;
+    }
+    if let Some(raw) = lease_cap {
+        sharing.lease_cap = part(raw, "lease_cap")?;
     }
     if let Some(raw) = on_partition {
         sharing.on_partition = one_of(raw, "on_partition", &OnPartition::NAMED)?;

@@ -195,11 +195,13 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 fn any_sharing() -> impl Strategy<Value = Sharing> {
     let share = || (0u16..=1000).prop_map(|thousandths| Share::new(thousandths).unwrap());
     let on_partition = proptest::sample::select(OnPartition::NAMED.map(|(_, at)| at).to_vec());
-    (50_000u64..=10_000_000, share(), share(), on_partition, any::<bool>()).prop_map(
-        |(sync, share, share_of_burst, on_partition, strict)| Sharing {
+    let shares = (share(), share(), share());
+    (50_000u64..=10_000_000, shares, on_partition, any::<bool>()).prop_map(
+        |(sync, (share, share_of_burst, lease_cap), on_partition, strict)| Sharing {
             sync: Duration::from_micros(sync),
             share,
             share_of_burst,
+            lease_cap,
             on_partition,
             strict: strict && on_partition != OnPartition::Open,
         },
@@ -318,6 +320,7 @@ fn every_field_of_sharing_shows_in_the_line() {
         ("300ms", "301ms"),
         ("300ms", "300ms, share: 1%"),
         ("300ms", "300ms, share_of_burst: 1%"),
+        ("300ms", "300ms, lease_cap: 1%"),
         ("300ms", "300ms, on_partition: open"),
         ("300ms", "300ms, strict: true"),
     ];

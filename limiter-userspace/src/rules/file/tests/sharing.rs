@@ -29,6 +29,7 @@ fn a_budget_holds_on_one_node_unless_it_says_cluster() {
         sync: Duration::from_millis(200),
         share: share(250),
         share_of_burst: share(100),
+        lease_cap: share(250),
         on_partition: OnPartition::Share,
         strict: false,
     };
@@ -37,13 +38,14 @@ fn a_budget_holds_on_one_node_unless_it_says_cluster() {
         sync: Duration::from_millis(1500),
         share: share(125),
         share_of_burst: share(0),
+        lease_cap: share(5),
         on_partition: OnPartition::Closed,
         strict: true,
     };
     assert_eq!(
         sharing(
             "scope: cluster, cluster: {sync: 1s 500ms, share: 12.5%, share_of_burst: 0%, \
-             on_partition: closed, strict: true}"
+             lease_cap: 0.5%, on_partition: closed, strict: true}"
         ),
         Some(other)
     );
