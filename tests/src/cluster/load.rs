@@ -22,7 +22,7 @@ const OVER: u64 = 3000;
 pub struct Load {
     /// The nodes.
     pub nodes: Nodes,
-    /// Where the packets come from.
+    /// Sender of the packets.
     pub source: Source,
     arrivals: Arrivals,
     spans: Vec<Span>,

@@ -200,7 +200,7 @@ impl Inner {
     }
 
     /// All servers that are known: those that are connected, those that the file names, and others.
-    /// Which is the first of its kind is left to chance.
+    /// Chance says which is the first of its kind.
     fn to_ask(&self) -> Result<Vec<Arc<Server>>, StoreError> {
         let mut state = self.state();
         let mut connected: Vec<_> =
