@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, Map, MapData};
 use aya::programs::{ProgramFd, loaded_programs};
+use limiter_common::bucket::Slot;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{EntryKind, EntryTable, map};
+use limiter_common::wire::{BUDGET_LEASES, EntryKind, EntryTable, KeyLeases, map};
 use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable, Sweep};
 use limiter_userspace::rules::Selector;
 
@@ -78,6 +79,17 @@ impl Subject {
         for lease in self.kernel.leases().all() {
             lease.grant(u64::MAX, Ticks::new(u64::MAX));
         }
+    }
+
+    /// Gives the keys that have asked leases from number `first` on, one each; how many there were.
+    pub fn answer(&self, first: u32) -> Result<u32> {
+        let mut next = BUDGET_LEASES + first;
+        for ask in self.kernel.leases().take_asks() {
+            let leases = KeyLeases::new(Slot::new(ask.slot), next);
+            self.kernel.leases().set_leased(&ask.key, Some(leases))?;
+            next += 1;
+        }
+        Ok(next - BUDGET_LEASES - first)
     }
 
     /// Lets in any number of new entries, or as many as shipped.

@@ -4,16 +4,14 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::cluster::bound::Bound;
-use limiter_tests::cluster::load::Load;
-use limiter_tests::cluster::nodes::{CONTACT_WITHIN, Node, Nodes};
+use limiter_tests::cluster::load::{Load, SHARE, pause, three, unit_lives, until};
+use limiter_tests::cluster::nodes::{Node, Nodes};
 use limiter_tests::cluster::traffic::{Arrivals, SOURCE, Source};
-use limiter_tests::cluster::{LIMIT, SHARES, UNIT_LIVES, rules, rules_by_source};
+use limiter_tests::cluster::{LIMIT, SHARES, excess_by_source, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
 use limiter_tests::sweep;
@@ -22,35 +20,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_limiter-sandbox");
-
-/// A share of one node of three, rounded up.
-const SHARE: Bound = Bound { rate: SHARES.rate.div_ceil(3), burst: SHARES.burst.div_ceil(3) };
-
-/// Three nodes, all of whose daemons run.
-fn three(tag: &str) -> Result<Nodes> {
-    require_root();
-    let mut nodes = Nodes::create(tag, &binary()?, &rules(""), 3, 3)?;
-    nodes.start()?;
-    Ok(nodes)
-}
-
-fn pause(millis: u64) {
-    thread::sleep(Duration::from_millis(millis));
-}
-
-fn unit_lives() -> u64 {
-    u64::try_from(UNIT_LIVES.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Waits until something holds.
-fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + CONTACT_WITHIN;
-    while !holds()? {
-        ensure!(Instant::now() < deadline, "not within {CONTACT_WITHIN:?}: {what}");
-        pause(20);
-    }
-    Ok(())
-}
 
 /// True if `limiter status` warns with the words.
 fn warns(node: &Node, words: &str) -> Result<bool> {
@@ -357,7 +326,7 @@ fn a_source_is_limited_as_one() -> Result<()> {
     let mut nodes = Nodes::create("source", &binary()?, &rules_by_source(), 3, 3)?;
     nodes.start()?;
     let mut load = Load::start(nodes)?;
-    load.on_top(0, SHARES.burst + SHARES.rate / 2);
+    load.on_top(0, excess_by_source());
     pause(1500);
     load.expect_rate("over the limit", 4000);
     load.source.send(900);

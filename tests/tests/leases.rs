@@ -156,6 +156,29 @@ fn a_source_asks_again_where_it_must() -> Result<()> {
     Ok(())
 }
 
+/// A window by source passes nothing of a source without leases: the store counts all of the quota.
+/// Once the leases of one have ended, this node's part of it holds.
+#[test]
+fn a_window_by_source_waits_for_its_leases() -> Result<()> {
+    require_root();
+    let rate = "{unit: second, requests_per_unit: 90, burst: 90}";
+    let window = "{unit: minute, requests_per_unit: 90, algorithm: fixed_window}";
+    let mut pair = Pair::load(&BY_SOURCE.replace(rate, window))?;
+    assert_eq!(passed(&mut pair, 5)?, 0);
+    let asks = pair.take_asks()?;
+    let [ask] = asks[..] else { anyhow::bail!("{asks:?}") };
+    let end = until(&pair, 500);
+    pair.grant(BUDGET_LEASES, 7, end)?;
+    pair.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(ask.slot), BUDGET_LEASES)))?;
+    assert_eq!(passed(&mut pair, 20)?, 7);
+    pair.at(end)?;
+    assert_eq!(passed(&mut pair, 80)?, 30, "90 over three nodes");
+    pair.set_leased(&ask.key, None)?;
+    assert_eq!(passed(&mut pair, 1)?, 0);
+    assert_eq!(pair.take_asks()?, [ask]);
+    Ok(())
+}
+
 /// Sources that find no room for a bucket share one, and use no lease of the source before them.
 #[test]
 fn the_overflow_bucket_has_no_leases() -> Result<()> {

@@ -27,6 +27,12 @@ pub(crate) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}"
 /// Nobody is over it either, and it has the burst that nodes need to share it.
 const SHARED: &str = "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 50000000}";
 
+/// Fields of a limit that nodes share and that nothing passes but by its lease.
+const CLOSED: &str = ", cluster: {on_partition: closed}";
+
+/// Heading of the rules by key that nodes share.
+pub(super) const SHARED_KEYS: &str = "Shared keys";
+
 /// Limit that everybody is over at times, and nobody for long.
 const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
 
@@ -134,6 +140,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
         cases.extend(limits());
     }
     cases.extend(budgets());
+    cases.extend(shared_keys(quick));
     cases.extend(actions());
     cases.extend(events());
     // The last one: its source stays banned.
@@ -285,7 +292,30 @@ fn budgets() -> Vec<Case> {
         Case::new("Shared budgets", name, rules, Reason::Conforming)
     };
     // Nothing passes but by the lease.
-    vec![case("node", ""), case("cluster", ", cluster: {on_partition: closed}")]
+    vec![case("node", ""), case("cluster", CLOSED)]
+}
+
+/// A rule by key with a token bucket, of this node alone and of several.
+fn shared_keys(quick: bool) -> Vec<Case> {
+    let case = |keys: &str, sources: u32, scope: &str, more: &str| {
+        let nested = if keys == "source" {
+            format!("  - {{key: remote_address, scope: {scope}, {SHARED}{more}}}\n")
+        } else {
+            format!(
+                "  - key: destination_port\n    descriptors:\n      - {{key: remote_address, \
+                 scope: {scope}, {SHARED}{more}}}\n"
+            )
+        };
+        let name = format!("{keys}, {sources} known, `scope: {scope}`");
+        let case = Case::new(SHARED_KEYS, name, descriptors(&nested), Reason::Conforming);
+        Case { sources: Sources::Known(sources), ..case }
+    };
+    let many = if quick { 1_000 } else { 10_000 };
+    let pairs = [("source", 1), ("port and source", 1), ("port and source", many)];
+    let pair = |(keys, sources)| {
+        [case(keys, sources, "node", ""), case(keys, sources, "cluster", CLOSED)]
+    };
+    pairs.into_iter().flat_map(pair).collect()
 }
 
 fn actions() -> Vec<Case> {

@@ -1,5 +1,6 @@
 //! The ratios that have a budget.
 
+use super::cases::SHARED_KEYS;
 use super::run::{Results, Row};
 use crate::figure::{Bound, Figure};
 
@@ -66,6 +67,13 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     if let (Some(node), Some(cluster)) = (shared("node"), shared("cluster")) {
         let what = format!("a budget with {}, over {}", cluster.name, node.name);
         figures.push(at_most(what, cluster.over(node), 1.15, 1.25));
+    }
+    let keys: Vec<_> = results.rows.iter().filter(|row| row.group == SHARED_KEYS).collect();
+    for pair in keys.chunks_exact(2) {
+        if let [node, cluster] = pair {
+            let what = format!("{}, over `node`", cluster.name);
+            figures.push(at_most(what, cluster.over(node), 1.15, 1.6));
+        }
     }
     let told = |name: &str| row("Events", name);
     for name in ["20 drops", "1,000 told"] {

@@ -178,6 +178,15 @@ impl Bench {
         for _ in 0..2 {
             self.rig.run(&frame, case.offset(), warm, Order::From(0), known)?;
         }
+        let mut leased = 0;
+        loop {
+            let more = self.subject(case).answer(leased)?;
+            if more == 0 {
+                break;
+            }
+            leased += more;
+            self.rig.run(&frame, case.offset(), warm, Order::From(0), known)?;
+        }
         if case.sources == Sources::New {
             self.rig.run(
                 &frame,

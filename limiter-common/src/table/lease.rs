@@ -83,7 +83,7 @@ pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slo
         };
         if is_set(record.leased, place)
             && scratch.units(spec.counts()) > 0
-            && (is_set(record.closed, place)
+            && (record.needs_leases(place)
                 || is_half_used(
                     spec,
                     step!(limit_fill(maps, scratch; bucket, slot, place, scratch.now())),

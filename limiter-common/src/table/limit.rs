@@ -62,7 +62,7 @@ pub fn peek_limit<W: World>(
         return Peek::Conforming;
     }
     let Some(lease) = lease::lease_of(maps, record, slot, place, scratch.leases.get()) else {
-        if !lease::is_set(record.closed, place) {
+        if !record.needs_leases(place) {
             return meter::peek(spec, bucket, scale, &arrival);
         }
         return Peek::Over;
@@ -114,7 +114,7 @@ pub fn attempt_limit<W: World>(
         Some(lease) if lease.decides(&arrival) => {
             return lease.attempt(scratch, &arrival, index);
         }
-        None if lease::is_set(record.closed, place) => return Charged::Over,
+        None if record.needs_leases(place) => return Charged::Over,
         _ => {}
     }
     let mut undo = Undo::default();

@@ -255,6 +255,12 @@ impl Scratch {
         self.wish.set(Wish::Settled);
     }
 
+    /// The leases of the packet's key in a table, as they were looked at.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn leases(&self, index: u32) -> KeyLeases {
+        self.account(index).map_or(KeyLeases::ASKED, |account| account.leases.get())
+    }
+
     /// The units of the packet for a limit that counts `count`.
     #[inline(always)]
     pub fn units(&self, count: Count) -> u64 {

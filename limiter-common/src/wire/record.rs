@@ -276,7 +276,8 @@ pub struct Record {
     /// The places of limits that nodes share: bit n is set for limit n. While its [`super::Lease`]
     /// lives, that decides alone; otherwise the limit is this node's own share.
     pub leased: u8,
-    /// The places of limits that nodes share and that pass nothing without a living lease.
+    /// The places of limits that nodes share and that pass nothing while their lease does not
+    /// live; and [`Record::KEYLESS`] above them, those that pass nothing of a key without leases.
     pub closed: u8,
     /// The end of the rule's time in force, as [`Limit::ended`].
     pub ended: u16,
@@ -286,9 +287,18 @@ pub struct Record {
     pub limits: [LimitSpec; MAX_LIMITS],
 }
 
-const _: () = assert!(size_of::<Record>() == 128);
+const _: () = assert!(size_of::<Record>() == 128 && MAX_LIMITS <= Record::KEYLESS as usize);
 
 impl Record {
+    /// The first bit in `closed` of the places that pass nothing of a key without leases.
+    pub const KEYLESS: u32 = 4;
+
+    /// True if nothing of a key without leases passes the limit at `place`, 0 to 3.
+    #[inline(always)]
+    pub const fn needs_leases(&self, place: u32) -> bool {
+        (self.closed as u32 >> Self::KEYLESS) >> (place & (Self::KEYLESS - 1)) & 1 != 0
+    }
+
     /// True if the rule lets everything pass.
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {

@@ -219,6 +219,8 @@ fn a_source_is_shown_line_by_line() {
         dropped: 4,
         remaining: Some(57),
         full_in_ns: 43_000_000,
+        here: None,
+        remaining_here: None,
         limits: Vec::new(),
         action: Some("drop".into()),
         budget: None,

@@ -12,6 +12,7 @@ use super::shared::{Shared, SharedId, SharedTerms};
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
 use super::window::WindowKind;
+use crate::fnv::Fnv;
 
 /// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs to
 /// the safe side.
@@ -71,7 +72,7 @@ impl Held {
                 Machine::Window(Quota::new(window, sync, now, random::number()))
             }
         };
-        let key = key_of(shared);
+        let key = store_key(shared);
         let mut held = Self {
             name: Arc::clone(&shared.name),
             shard: shard(0, &key, shards),
@@ -95,7 +96,7 @@ impl Held {
 
     /// True if a limit of a new rule set is this one, perhaps with other numbers.
     pub(super) fn is(&self, shared: &Shared) -> bool {
-        self.lease == shared.lease && self.key == key_of(shared)
+        self.lease == shared.lease && self.key == store_key(shared)
     }
 
     /// Other numbers of the same limit.
@@ -280,7 +281,7 @@ fn before(shared: &Shared) -> u64 {
 
 /// Name of a limit's key in the store. It begins with the kind, since a key of one cannot be used
 /// by another; a long name ends with its hash.
-fn key_of(shared: &Shared) -> Box<[u8]> {
+fn store_key(shared: &Shared) -> Box<[u8]> {
     let kind = match shared.terms {
         SharedTerms::Bucket(_) => "b:",
         SharedTerms::Window { window, .. } => match window.kind {
@@ -293,15 +294,9 @@ fn key_of(shared: &Shared) -> Box<[u8]> {
     if kind.len() + name.len() <= NAME_MAX {
         return [kind.as_bytes(), name].concat().into();
     }
-    let hash = format!("~{:016x}", hash(name));
+    let hash = format!("~{:016x}", Fnv::new().with(name).finish());
     let kept = &name[..NAME_MAX - kind.len() - hash.len()];
     [kind.as_bytes(), kept, hash.as_bytes()].concat().into()
-}
-
-/// FNV-1a: nodes of all versions must agree on it, and names are the rule set's own.
-fn hash(bytes: &[u8]) -> u64 {
-    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
 #[cfg(test)]
@@ -318,11 +313,11 @@ mod tests {
 
     #[test]
     fn keys_of_long_names_and_of_other_kinds_differ() {
-        let short = key_of(&window("customer", WindowKind::Fixed));
+        let short = store_key(&window("customer", WindowKind::Fixed));
         assert_eq!(&*short, b"f:customer");
-        assert_ne!(short, key_of(&window("customer", WindowKind::SlidingLog)));
+        assert_ne!(short, store_key(&window("customer", WindowKind::SlidingLog)));
         let long =
-            |end: &str| key_of(&window(&format!("{}{end}", "x".repeat(200)), WindowKind::Fixed));
+            |end: &str| store_key(&window(&format!("{}{end}", "x".repeat(200)), WindowKind::Fixed));
         assert_eq!((long("a").len(), long("b").len()), (NAME_MAX, NAME_MAX));
         assert_ne!(long("a"), long("b"));
     }

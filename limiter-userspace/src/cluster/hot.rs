@@ -7,7 +7,7 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey};
 
 use super::leases::Leases;
-use super::shared::{Shared, SharedRule};
+use super::shared::{Shared, SharedId, SharedRule, SharedTerms};
 use super::store::HotKey;
 
 /// Time in microseconds for which a key that was told is remembered without another mention: as
@@ -22,9 +22,9 @@ const AGAIN: u64 = 10_000_000;
 struct HotEntry {
     /// Index of the rule.
     rule: usize,
-    /// The first of its leases.
+    /// The first of the leases.
     first: u32,
-    /// Numbers of its limits in the loop.
+    /// Numbers of the limits in the loop, in the order of the rule's.
     limits: Vec<u64>,
 }
 
@@ -32,6 +32,12 @@ struct HotEntry {
 #[derive(Debug, Default)]
 pub(super) struct Hot {
     rules: Vec<SharedRule>,
+    /// Index of the rule whose record is in a slot.
+    by_slot: HashMap<u32, usize>,
+    /// Index of the rule that a limit with a tag is of.
+    by_tag: HashMap<u64, usize>,
+    /// Shortest sync period of the rules, in microseconds.
+    sync: Option<u64>,
     entries: HashMap<TableKey, HotEntry>,
     /// Keys without leases that have an entry in the data path, and when it goes.
     marked: HashMap<TableKey, u64>,
@@ -45,12 +51,21 @@ pub(super) struct Hot {
 pub(super) struct Promoted {
     /// The key.
     pub(super) key: TableKey,
-    /// Its limits, with their leases.
+    /// Limits of the key, with their leases.
     pub(super) limits: Vec<Shared>,
 }
 
-/// Limits of keys that end, by their numbers.
-pub(super) type Ended = Vec<u64>;
+/// A key that has leases no more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// The first of the leases, for [`Hot::free`].
+    pub(super) first: u32,
+    /// Numbers of the limits.
+    pub(super) limits: Vec<u64>,
+}
+
+/// Other numbers of a limit, by the limit's number.
+pub(super) type Changed = (u64, SharedTerms);
 
 impl Hot {
     /// Number of keys that have leases.
@@ -70,31 +85,54 @@ impl Hot {
 
     /// Shortest sync period of the rules, in microseconds.
     pub(super) fn sync(&self) -> Option<u64> {
-        self.rules.iter().flat_map(|rule| &rule.limits).map(|limit| limit.terms.sync()).min()
+        self.sync
     }
 
-    /// Takes over new rules: keys of one that changed lose their leases, and ask again.
-    pub(super) fn set_rules(&mut self, rules: Vec<SharedRule>, leases: &mut impl Leases) -> Ended {
-        let place: Vec<Option<usize>> =
-            self.rules.iter().map(|old| rules.iter().position(|new| new == old)).collect();
-        self.rules = rules;
-        let mut ended = Vec::new();
-        let lines = &mut self.lines;
+    /// Takes over new rules. Keys of one that is still there keep their leases, perhaps with other
+    /// numbers; those of others lose them.
+    pub(super) fn set_rules(
+        &mut self,
+        rules: Vec<SharedRule>,
+        leases: &mut impl Leases,
+    ) -> (Vec<Ended>, Vec<Changed>) {
+        self.by_slot = (0..).zip(&rules).map(|(index, rule)| (rule.slot, index)).collect();
+        let tags = |(index, rule): (usize, &SharedRule)| {
+            rule.limits.iter().map(move |limit| (limit.tag, index)).collect::<Vec<_>>()
+        };
+        self.by_tag = rules.iter().enumerate().flat_map(tags).collect();
+        self.sync = rules.iter().flat_map(|rule| &rule.limits).map(|at| at.terms.sync()).min();
+        let old = std::mem::replace(&mut self.rules, rules);
+        let place = |old: &SharedRule| {
+            let index = *self.by_tag.get(&old.limits.first()?.tag)?;
+            self.rules.get(index).filter(|new| new.goes_on(old)).map(|_| index)
+        };
+        let places: Vec<Option<usize>> = old.iter().map(place).collect();
+        let (mut ended, mut changed) = (Vec::new(), Vec::new());
         self.entries.retain(|key, entry| {
-            if let Some(rule) = place.get(entry.rule).copied().flatten() {
-                entry.rule = rule;
-                return true;
+            let before = old.get(entry.rule);
+            let place = places.get(entry.rule).copied().flatten();
+            let after = place.and_then(|place| Some((place, self.rules.get(place)?)));
+            let (Some(before), Some((place, after))) = (before, after) else {
+                leases.set_leased(key, None);
+                ended.push(Ended { first: entry.first, limits: std::mem::take(&mut entry.limits) });
+                return false;
+            };
+            entry.rule = place;
+            if before.slot != after.slot {
+                let here = KeyLeases::new(Slot::new(after.slot), entry.first);
+                leases.set_leased(key, Some(here));
             }
-            leases.set_leased(key, None);
-            lines.leave(entry.first);
-            ended.append(&mut entry.limits);
-            false
+            if before.limits != after.limits {
+                let terms = after.limits.iter().map(|limit| limit.terms);
+                changed.extend(entry.limits.iter().copied().zip(terms));
+            }
+            true
         });
         // The rules that they were of are not known.
         for key in std::mem::take(&mut self.marked).into_keys() {
             leases.set_leased(&key, None);
         }
-        ended
+        (ended, changed)
     }
 
     /// Gives a key that asks leases, if there are some; the limits that begin.
@@ -104,13 +142,19 @@ impl Hot {
         now: u64,
         leases: &mut impl Leases,
     ) -> Option<Promoted> {
-        let rule = self.rules.iter().position(|rule| rule.slot == ask.slot);
-        let Some((rule, of)) = rule.and_then(|rule| Some((rule, self.rules.get(rule)?))) else {
-            // Of a rule that is no more.
+        let index = self.by_slot.get(&ask.slot).copied();
+        // A slot that was used again may be of a rule with another table.
+        let rule = index
+            .and_then(|index| Some((index, self.rules.get(index)?)))
+            .filter(|(_, rule)| rule.table == ask.key.table);
+        let Some((rule, of)) = rule else {
             leases.set_leased(&ask.key, None);
             return None;
         };
-        if self.entries.contains_key(&ask.key) {
+        if let Some(entry) = self.entries.get(&ask.key) {
+            // The data path lost it.
+            let slot = self.rules.get(entry.rule).map_or(ask.slot, |rule| rule.slot);
+            leases.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(slot), entry.first)));
             return None;
         }
         let Some(first) = self.lines.take(of.leases()) else {
@@ -140,15 +184,13 @@ impl Hot {
         &mut self,
         is_idle: impl Fn(u64) -> bool,
         leases: &mut impl Leases,
-    ) -> Ended {
+    ) -> Vec<Ended> {
         let mut ended = Vec::new();
-        let lines = &mut self.lines;
         self.entries.retain(|key, entry| {
             let stays = !entry.limits.iter().all(|number| is_idle(*number));
             if !stays {
                 leases.set_leased(key, None);
-                lines.leave(entry.first);
-                ended.append(&mut entry.limits);
+                ended.push(Ended { first: entry.first, limits: std::mem::take(&mut entry.limits) });
             }
             stays
         });
@@ -157,7 +199,7 @@ impl Hot {
 
     /// Another node has leases of a key, or this one: one without some asks with its next packet.
     pub(super) fn heard(&mut self, hot: &HotKey, now: u64, leases: &mut impl Leases) {
-        let Some(key) = self.rules.iter().find_map(|rule| rule.key_of(&hot.name)) else {
+        let Some(key) = self.key_of(&hot.name) else {
             return;
         };
         if self.entries.contains_key(&key) {
@@ -172,6 +214,13 @@ impl Hot {
         }
     }
 
+    /// The key of this node that the store's name of one is of, if a rule has it.
+    fn key_of(&self, name: &[u8]) -> Option<TableKey> {
+        let (tag, key) = SharedId::read(name)?;
+        let rule = self.rules.get(*self.by_tag.get(&tag)?)?;
+        Some(TableKey { table: rule.table, ..key })
+    }
+
     /// Forgets keys that nobody mentioned for long.
     pub(super) fn forget(&mut self, now: u64, leases: &mut impl Leases) {
         self.marked.retain(|key, end| {
@@ -183,9 +232,10 @@ impl Hot {
         });
     }
 
-    /// The leases of keys that ended a while ago may be handed out again.
-    pub(super) fn free(&mut self) {
-        self.lines.free();
+    /// The leases of a key that has ended may be handed out again: no packet is under way that may
+    /// charge them, and what was used is told.
+    pub(super) fn free(&mut self, first: u32) {
+        self.lines.free(first);
     }
 
     /// Ends all of them.
@@ -206,8 +256,6 @@ struct Lines {
     free: BTreeMap<u32, Vec<u32>>,
     /// Number of leases by the first one, of those in use.
     used: HashMap<u32, u32>,
-    /// First leases of keys that ended: packets under way may still charge them.
-    leaving: Vec<u32>,
 }
 
 impl Lines {
@@ -225,15 +273,9 @@ impl Lines {
         Some(first)
     }
 
-    fn leave(&mut self, first: u32) {
-        self.leaving.push(first);
-    }
-
-    fn free(&mut self) {
-        for first in std::mem::take(&mut self.leaving) {
-            if let Some(count) = self.used.remove(&first) {
-                self.free.entry(count).or_default().push(first);
-            }
+    fn free(&mut self, first: u32) {
+        if let Some(count) = self.used.remove(&first) {
+            self.free.entry(count).or_default().push(first);
         }
     }
 }
@@ -299,7 +341,7 @@ mod tests {
 
     fn hot(rules: Vec<SharedRule>) -> (Hot, Entries) {
         let (mut hot, mut entries) = (Hot::default(), Entries::default());
-        assert!(hot.set_rules(rules, &mut entries).is_empty());
+        assert_eq!(hot.set_rules(rules, &mut entries), (vec![], vec![]));
         (hot, entries)
     }
 
@@ -316,12 +358,13 @@ mod tests {
         assert_eq!(two.limits[0].lease, BUDGET_LEASES + 3);
         hot.begun(&two.key, vec![12], &mut entries);
         assert!(hot.end_idle(|number| number == 10, &mut entries).is_empty(), "11 is in use");
-        assert_eq!(hot.end_idle(|number| number < 12, &mut entries), [10, 11]);
+        let ended = hot.end_idle(|number| number < 12, &mut entries);
+        assert_eq!(ended, [Ended { first: BUDGET_LEASES, limits: vec![10, 11] }]);
         assert!(!entries.0.contains_key(&key(1)) && hot.len() == 1);
         // Packets under way may still charge its leases.
         let next = hot.ask(&ask(3, 5), 0, &mut entries).unwrap();
         assert_eq!(next.limits[0].lease, BUDGET_LEASES + 4);
-        hot.free();
+        hot.free(BUDGET_LEASES);
         let again = hot.ask(&ask(4, 5), 0, &mut entries).unwrap();
         assert_eq!(again.limits[0].lease, BUDGET_LEASES);
     }
@@ -373,15 +416,42 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_rule_that_changed_lose_their_leases() {
+    fn a_key_asks_again_where_the_data_path_lost_it() {
+        let (mut hot, mut entries) = hot(vec![rule(5, &[0])]);
+        let one = hot.ask(&ask(1, 5), 0, &mut entries).unwrap();
+        hot.begun(&one.key, vec![1], &mut entries);
+        let before = entries.0.insert(key(1), KeyLeases::ASKED).unwrap();
+        assert!(hot.ask(&ask(1, 5), 0, &mut entries).is_none());
+        assert_eq!(entries.0[&key(1)], before);
+        // A key of another table, whose rule had the slot before.
+        let other = TableKey { table: 78, ..key(1) };
+        entries.set_leased(&other, Some(KeyLeases::ASKED));
+        assert!(hot.ask(&Ask { key: other, ..ask(1, 5) }, 0, &mut entries).is_none());
+        assert_eq!((entries.0.contains_key(&other), hot.len()), (false, 1));
+    }
+
+    #[test]
+    fn keys_keep_their_leases_unless_their_rule_is_gone() {
         let (mut hot, mut entries) = hot(vec![rule(5, &[0]), rule(6, &[0])]);
         for (number, (vlan, slot)) in [(1, 5), (2, 6)].into_iter().enumerate() {
             let one = hot.ask(&ask(vlan, slot), 0, &mut entries).unwrap();
             hot.begun(&one.key, vec![number as u64], &mut entries);
         }
-        assert_eq!(hot.set_rules(vec![rule(6, &[0])], &mut entries), [0]);
-        assert_eq!(entries.0.keys().collect::<Vec<_>>(), [&key(2)]);
+        // In another slot, with a quota of 10.
+        let mut new = SharedRule { slot: 9, ..rule(6, &[0]) };
+        let SharedTerms::Window { window, sync } = new.limits[0].terms else { panic!() };
+        let window = Window { quota: 10, ..window };
+        new.limits[0].terms = SharedTerms::Window { window, sync };
+        let (ended, changed) = hot.set_rules(vec![new.clone()], &mut entries);
+        assert_eq!(ended, [Ended { first: BUDGET_LEASES, limits: vec![0] }]);
+        assert_eq!(changed, [(1, new.limits[0].terms)]);
+        assert_eq!(entries.0.get(&key(2)), Some(&KeyLeases::new(Slot::new(9), BUDGET_LEASES + 1)));
+        assert_eq!(entries.0.len(), 1);
+        // With another tag it is another limit.
+        new.limits[0].tag += 1;
+        let (ended, changed) = hot.set_rules(vec![new], &mut entries);
+        assert_eq!((ended.len(), changed.len(), hot.len()), (1, 0, 0));
         hot.end(&mut entries);
-        assert!(entries.0.is_empty() && hot.len() == 0);
+        assert!(entries.0.is_empty());
     }
 }

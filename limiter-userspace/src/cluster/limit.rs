@@ -192,6 +192,6 @@ impl SharedLimit {
         if self.settings.strict || self.settings.always {
             return 0;
         }
-        self.settings.nodes * (burst + rate.units_in(self.period() + trip))
+        self.settings.nodes * (burst + rate.units_in(self.period() + 2 * trip))
     }
 }

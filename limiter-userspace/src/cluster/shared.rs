@@ -101,11 +101,13 @@ impl SharedRule {
         }
     }
 
-    /// The key that the store's name of one is of, if it is of this rule.
-    pub(super) fn key_of(&self, name: &[u8]) -> Option<TableKey> {
-        let (tag, key) = SharedId::read(name)?;
-        let known = self.limits.iter().any(|limit| limit.tag == tag);
-        known.then_some(TableKey { table: self.table, ..key })
+    /// True if keys of `old` may go on with their leases under this rule: the limits are those, but
+    /// for their numbers.
+    pub(super) fn goes_on(&self, old: &Self) -> bool {
+        let same =
+            |(new, old): (&SharedPlace, &SharedPlace)| (new.place, new.tag) == (old.place, old.tag);
+        (self.table, self.limits.len()) == (old.table, old.limits.len())
+            && self.limits.iter().zip(&old.limits).all(same)
     }
 }
 
@@ -142,7 +144,7 @@ impl SharedId {
     }
 
     /// The tag and the key of the store's name of a key.
-    fn read(name: &[u8]) -> Option<(u64, TableKey)> {
+    pub(super) fn read(name: &[u8]) -> Option<(u64, TableKey)> {
         let id: &[u8; KEY_ID] = name.get(2..)?.try_into().ok()?;
         let (tag, key) = id.split_first_chunk()?;
         let mut whole = [0; size_of::<TableKey>()];

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::change::Change;
+use super::node::NodeSettings;
 
 /// News of the node, for the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,4 +156,30 @@ pub struct NodeStatus {
     pub version: String,
     /// Time since it was heard of, when the store was asked last.
     pub silent: Duration,
+}
+
+impl Status {
+    /// State of a node that has not begun.
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        Self {
+            name: settings.name.clone(),
+            contact: Contact::Starting,
+            last_error: None,
+            calls: 0,
+            failed: 0,
+            round_trip: None,
+            worst_round_trip: None,
+            clock_ahead: None,
+            servers: Vec::new(),
+            leases: Vec::new(),
+            without_contact: 0,
+            nodes: Vec::new(),
+            count: settings.nodes.into(),
+            waiting_changes: 0,
+            unknown_changes: 0,
+            dropped_notices: 0,
+            keys: 0,
+            keys_refused: 0,
+        }
+    }
 }

@@ -129,17 +129,22 @@ impl Leases for Arc<LeaseMemory> {
     }
 
     fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
-        // Without an entry the key has its share, and asks again; with an old one its leases end.
-        if let Err(error) = LeaseMemory::set_leased(self, key, leases) {
-            tracing::debug!(%error, "the leases of a key are not changed");
+        match (LeaseMemory::set_leased(self, key, leases), leases) {
+            (Ok(()), _) => {}
+            // Without an entry the key has its share, and asks again.
+            (Err(error), Some(_)) => tracing::debug!(%error, "a key finds no room for its leases"),
+            // With an old one, other leases may be taken for its own.
+            (Err(error), None) => tracing::warn!(%error, "the leases of a key are not taken away"),
         }
     }
 
     fn forget_keys(&mut self) {
-        let keys: Vec<TableKey> = self
-            .with_keys(|keys| keys.leased.keys().filter_map(Result::ok).map(|key| key.0).collect());
+        let keys: Vec<_> = self.with_keys(|keys| keys.leased.keys().collect());
         for key in keys {
-            Leases::set_leased(self, &key, None);
+            match key {
+                Ok(key) => Leases::set_leased(self, &key.0, None),
+                Err(error) => tracing::warn!(%error, "leases of keys before may still be there"),
+            }
         }
         LeaseMemory::take_asks(self);
     }

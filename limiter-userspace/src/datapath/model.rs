@@ -47,7 +47,7 @@ use trail::Steps;
 pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
 pub use lines::ModelSource;
-pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable};
+pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use trail::{Step, Trail};
 
 /// Entries of a model that nobody said a size for.

@@ -1,28 +1,32 @@
-//! Load on nodes while something happens to them, judged at the end: every window against the bound,
-//! and parts of the time against what is expected of them.
+//! Nodes under the load of one source, for tests: every window of a run is held against the bound.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::LIMIT;
 use super::bound::{Bound, Span};
-use super::nodes::Nodes;
+use super::nodes::{CONTACT_WITHIN, Nodes};
 use super::traffic::{Arrivals, Source};
+use super::{LIMIT, SHARES, UNIT_LIVES, rules};
 use crate::clock;
+use crate::limiter::binary;
+use crate::root::require_root;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Packets a second of the source: three times the limit.
-const OVER: u64 = 3000;
+/// Three times the limit.
+pub const OVER: u64 = 3000;
+
+/// A share of one node of three, rounded up.
+pub const SHARE: Bound = Bound { rate: SHARES.rate.div_ceil(3), burst: SHARES.burst.div_ceil(3) };
 
 /// Nodes under load. What is expected of a part of the time is judged at the end.
 #[derive(Debug)]
 pub struct Load {
     /// The nodes.
     pub nodes: Nodes,
-    /// Sender of the packets.
+    /// The source, which sends [`OVER`] at first.
     pub source: Source,
     arrivals: Arrivals,
     spans: Vec<Span>,
@@ -34,7 +38,7 @@ impl Load {
     ///
     /// # Errors
     ///
-    /// When a socket cannot be opened in the namespaces of its ends.
+    /// When a socket cannot be opened.
     pub fn start(nodes: Nodes) -> Result<Self> {
         let arrivals = Arrivals::start(nodes.receiver())?;
         let source = Source::start(nodes.sender())?;
@@ -53,8 +57,8 @@ impl Load {
         self.spans.push(Span { from: now, to: now, rate, burst });
     }
 
-    /// Lets the load go on for so long; at least `least` packets a second, and at most `most`, must
-    /// arrive of it.
+    /// Lets the load go on for so long; at least `least` and at most `most` packets a second, and
+    /// `most_at_once`, must arrive of it.
     pub fn expect(&mut self, what: &'static str, millis: u64, least: u64, most: Bound) {
         let from = clock::now();
         thread::sleep(Duration::from_millis(millis));
@@ -73,11 +77,11 @@ impl Load {
         self.expect(what, millis, LIMIT.rate * 9 / 10, LIMIT);
     }
 
-    /// Judges all windows, and what was expected.
+    /// Judges all windows, and what was expected, and takes the nodes down.
     ///
     /// # Errors
     ///
-    /// Names what does not hold, or what is left of the nodes.
+    /// When a window is over the bound, or something else than expected arrived.
     pub fn finish(mut self) -> Result<()> {
         self.on_top(0, 0);
         self.source.finish()?;
@@ -95,4 +99,40 @@ impl Load {
         ensure!(over <= 0, "a window is {over} packets over the bound");
         self.nodes.close()
     }
+}
+
+/// Three nodes, all of whose daemons run.
+///
+/// # Errors
+///
+/// As [`Nodes::create`].
+pub fn three(tag: &str) -> Result<Nodes> {
+    require_root();
+    let mut nodes = Nodes::create(tag, &binary()?, &rules(""), 3, 3)?;
+    nodes.start()?;
+    Ok(nodes)
+}
+
+/// Waits for so many milliseconds.
+pub fn pause(millis: u64) {
+    thread::sleep(Duration::from_millis(millis));
+}
+
+/// [`UNIT_LIVES`] in milliseconds.
+pub fn unit_lives() -> u64 {
+    u64::try_from(UNIT_LIVES.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Waits until something holds.
+///
+/// # Errors
+///
+/// When it does not within a minute, or cannot be looked at.
+pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + CONTACT_WITHIN;
+    while !holds()? {
+        ensure!(Instant::now() < deadline, "not within {CONTACT_WITHIN:?}: {what}");
+        pause(20);
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ pub mod phase;
 pub mod redis_cluster;
 pub mod redis_server;
 pub mod report;
+pub mod store_path;
 pub mod traffic;
 
 use std::path::PathBuf;
@@ -95,6 +96,13 @@ pub fn rules_by_source() -> String {
 ",
         SYNC.as_millis()
     )
+}
+
+/// Packets by which a window of [`rules_by_source`] may exceed the bound, with calls that take 20 ms
+/// at most: docs/cluster.md, "The bound".
+pub fn excess_by_source() -> u64 {
+    let micros = u64::try_from(SYNC.as_micros()).unwrap_or(u64::MAX) * 9 / 8 + 2 * 20_000;
+    SHARES.burst + (SHARES.rate * micros).div_ceil(1_000_000)
 }
 
 /// Runs it and prints what it showed.

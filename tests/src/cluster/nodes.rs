@@ -2,7 +2,7 @@
 //! packets are spread over them by ECMP: a sender with a way through each node, and a receiver
 //! behind them all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::redis_server::RedisServer;
+use super::store_path::StorePath;
 use super::traffic::{SOURCE, TARGET};
 use crate::bpffs::Bpffs;
 use crate::limiter::Limiter;
@@ -43,6 +44,8 @@ pub struct Node {
     way: String,
     /// Address of the node there.
     next: String,
+    /// Path of the store's socket, as the node knows it: a link to that.
+    store: PathBuf,
     /// True if its rules have budgets.
     has_budgets: bool,
 }
@@ -51,6 +54,15 @@ impl Node {
     /// The node's namespace.
     pub fn netns(&self) -> &Netns {
         &self.netns
+    }
+
+    /// Puts a way between the node and the store that can be cut. The node's daemon must not run yet.
+    ///
+    /// # Errors
+    ///
+    /// When the way cannot be made.
+    pub fn store_path(&self, redis: &RedisServer) -> Result<StorePath> {
+        StorePath::between(&self.store, &redis.socket())
     }
 
     /// True if all its leases decide.
@@ -138,16 +150,16 @@ impl Nodes {
         introduce((&self.receiver, &back), (&netns, OUTSIDE), &format!("10.65.{n}.1"))?;
         netns.ip(["route", "add", &TARGET.to_string(), "via", &behind])?;
         let name = format!("node-{n}");
-        let text = format!(
-            "redis: {{address: {}}}\nnode: {name}\nnodes: {floor}\n",
-            self.redis.socket().display()
-        );
+        let store = self.dir.path().join(format!("{name}.redis"));
+        std::os::unix::fs::symlink(self.redis.socket(), &store)?;
+        let text =
+            format!("redis: {{address: {}}}\nnode: {name}\nnodes: {floor}\n", store.display());
         let cluster = self.dir.write(&format!("{name}.yaml"), text)?;
         let has_budgets = std::fs::read_to_string(rules)?.contains("budgets:");
         let (dir, pins) = (self.dir.path(), self.bpffs.path());
         let mut limiter = Limiter::within(&netns, binary.to_owned(), rules, INSIDE, dir, pins);
         limiter.apart(&name).options(["--cluster", &cluster.display().to_string()]);
-        Ok(Node { name, limiter, netns, way, next, has_budgets })
+        Ok(Node { name, limiter, netns, way, next, store, has_budgets })
     }
 
     /// Spreads what goes to the target over these nodes, and sends nothing to the others.

@@ -157,7 +157,7 @@ impl Rules {
             && FORMS[form].iter().all(|key| *key != INTERFACE && key.0 != "key: generic_key");
         let mut terms = if shared { self.shared_limits() } else { self.limits() };
         if shared {
-            terms.push_str(&self.sharing());
+            terms.push_str(&self.sharing(&["share", "closed"]));
         }
         let action = match self.random.u8(0..12) {
             0 => ", action: {mark: {dscp: cs1}}",
@@ -189,15 +189,15 @@ impl Rules {
             _ => "",
         };
         let (limits, shared) = match self.random.u8(0..3) {
-            0 => (self.shared_limits(), self.sharing()),
+            0 => (self.shared_limits(), self.sharing(&["share", "open", "closed"])),
             _ => (limits, String::new()),
         };
         self.budgets[index] = format!("{{name: {}, {limits}{action}{shared}}}", BUDGETS[index]);
     }
 
-    /// How nodes share a budget.
-    fn sharing(&mut self) -> String {
-        let on_partition = ["share", "open", "closed"][self.random.usize(0..3)];
+    /// How nodes share limits; `open` is not for buckets by key.
+    fn sharing(&mut self, on_partition: &[&str]) -> String {
+        let on_partition = on_partition[self.random.usize(0..on_partition.len())];
         format!(
             ", scope: cluster, cluster: {{sync: 50ms, share: {}%, share_of_burst: {}%, \
              on_partition: {on_partition}}}",

@@ -119,6 +119,8 @@ impl Link for Fake {
             dropped: 9,
             remaining: Some(5),
             full_in_ns: 150_000_000,
+            here: None,
+            remaining_here: None,
             limits: vec![LimitView {
                 text: "100/s burst 20".to_owned(),
                 algorithm: "token_bucket".to_owned(),

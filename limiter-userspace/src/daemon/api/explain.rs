@@ -87,8 +87,8 @@ pub struct ExplainedNow {
     pub rule: Option<String>,
     /// Outcome for the packet, in words.
     pub happens: String,
-    /// Nanoseconds until such a packet would pass; none for one that passes, and where no time
-    /// helps.
+    /// Nanoseconds until such a packet would pass; none for one that passes, where no time helps,
+    /// and where a lease has to come first.
     pub passes_in_ns: Option<u64>,
     /// True if the answer holds whatever was not given, and nothing but other packets can change
     /// it.
@@ -149,14 +149,42 @@ pub struct ExplainLimit {
     pub count: String,
     /// Units that may come at once; none where that is not a number.
     pub size: Option<u64>,
+    /// What decides on this node, of a limit over all nodes; none for one of this node alone. All
+    /// the others are then about that.
+    #[serde(default)]
+    pub here: Option<Here>,
     /// Units that would pass at once now.
     pub remaining: u64,
     /// True if this packet is within it.
     pub conforms: bool,
-    /// Nanoseconds until it is; none for never.
+    /// Nanoseconds until it is; none for never, and where a lease has to come first.
     pub conforms_in_ns: Option<u64>,
-    /// Nanoseconds until nothing of it is used; none for never.
+    /// Nanoseconds until nothing of it is used; none for never, and of a limit over all nodes
+    /// that a lease decides.
     pub full_in_ns: Option<u64>,
+}
+
+/// What decides on this node for a limit over all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Here {
+    /// A lease of units that the node was granted.
+    Lease,
+    /// The node's share, or what holds in its place without contact.
+    Share,
+    /// Nothing: no packet passes before there is a lease.
+    Nothing,
+}
+
+impl Here {
+    /// What decides, in words behind a number of units.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Lease => "leased here",
+            Self::Share => "of this node's share",
+            Self::Nothing => "before there is a lease",
+        }
+    }
 }
 
 pub(super) fn routes() -> Routes<Service> {
@@ -210,8 +238,8 @@ impl Render for ExplainedNow {
         lines.extend(self.rule.clone().map(|rule| ("rule", rule)));
         lines.push(("so", self.happens.clone()));
         if self.verdict == "drop" {
-            let wait = self.passes_in_ns.map_or_else(|| "never".to_owned(), duration);
-            lines.push(("passes in", wait));
+            let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);
+            lines.push(("passes in", time(self.passes_in_ns, waits)));
         }
         if let Some(seconds) = self.trial_seconds_left {
             lines.push(("on trial", format!("these rules, for {seconds} s more")));
@@ -274,15 +302,33 @@ fn row(step: &ExplainStep) -> Vec<String> {
 }
 
 fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
-    let time = |time: Option<u64>| time.map_or_else(|| "never".to_owned(), duration);
+    let text = match limit.here {
+        Some(here) => format!("{}: {}", limit.limit, here.words()),
+        None => limit.limit.clone(),
+    };
+    let leased = limit.here.is_some_and(|here| here != Here::Share);
     vec![
         step.step.clone(),
-        limit.limit.clone(),
+        text,
         number(limit.remaining),
         limit.size.map(number).unwrap_or_default(),
         limit.count.clone(),
         if limit.conforms { "within" } else { "over" }.to_owned(),
-        if limit.conforms { String::new() } else { time(limit.conforms_in_ns) },
-        if limit.full_in_ns == Some(0) { "full".to_owned() } else { time(limit.full_in_ns) },
+        if limit.conforms { String::new() } else { time(limit.conforms_in_ns, leased) },
+        match limit.full_in_ns {
+            Some(0) => "full".to_owned(),
+            None if leased => String::new(),
+            other => time(other, false),
+        },
     ]
+}
+
+/// True if a packet passes no earlier than with the next lease, as far as this node knows.
+pub(in crate::daemon) fn waits_for_lease(limit: &ExplainLimit) -> bool {
+    !limit.conforms && limit.here.is_some_and(|here| here != Here::Share)
+}
+
+fn time(time: Option<u64>, leased: bool) -> String {
+    let without = if leased { "with the next lease" } else { "never" };
+    time.map_or_else(|| without.to_owned(), duration)
 }

@@ -11,6 +11,7 @@ use limiter_common::{engine, gcra};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::explain::Here;
 use super::limits::LimitView;
 use super::lists::ListName;
 use super::{Shared, words};
@@ -52,10 +53,17 @@ pub struct SourceView {
     pub passed: u64,
     /// Packets of it that were dropped since it is tracked.
     pub dropped: u64,
-    /// Packets or bytes that would pass at once now; none without a limit.
+    /// Packets or bytes that would pass at once now; none without a limit, and for one over all
+    /// nodes.
     pub remaining: Option<u64>,
-    /// Nanoseconds until the whole burst is there again.
+    /// Nanoseconds until the whole burst is there again; 0 where `remaining` is none.
     pub full_in_ns: u64,
+    /// What decides on this node, of a limit over all nodes.
+    #[serde(default)]
+    pub here: Option<Here>,
+    /// Packets or bytes that would pass by that at once now.
+    #[serde(default)]
+    pub remaining_here: Option<u64>,
     /// All limits of the rule; `limit`, `burst` and `remaining` are about the first.
     #[serde(default)]
     pub limits: Vec<LimitView>,
@@ -137,6 +145,8 @@ pub(in crate::daemon) fn view(
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,
         full_in_ns: 0,
+        here: None,
+        remaining_here: None,
         limits: Vec::new(),
         action: None,
         budget: None,
@@ -182,14 +192,18 @@ fn keyed_source(
 ) -> Result<SourceView, ServiceError> {
     let looked = why::keyed_source(datapath, address)?;
     let counted = looked.as_ref().and_then(|looked| looked.counted);
-    let held = looked.and_then(|looked| looked.held).filter(|held| held.holder == Holder::Key);
+    let held = looked.and_then(|looked| looked.held);
+    let shared = held.as_ref().is_some_and(|held| held.record.leased & 1 != 0);
+    let held = held.filter(|held| held.holder == Holder::Key);
     let first = held.and_then(|held| held.limits.first().copied()).filter(|_| counted.is_some());
     let left = |burst: u64| first.map_or(burst, |first| first.remaining.min(burst));
     let [passed, dropped] = counted.unwrap_or_default();
+    let view = SourceView { tracked: counted.is_some(), passed, dropped, ..view };
+    if shared {
+        let here = first.and_then(|first| why::here(first.standing));
+        return Ok(SourceView { here, remaining_here: first.map(|first| first.remaining), ..view });
+    }
     Ok(SourceView {
-        tracked: counted.is_some(),
-        passed,
-        dropped,
         remaining: view.burst.map(left),
         full_in_ns: first.and_then(|first| first.full_in).map_or(0, nanos_up),
         ..view
@@ -276,6 +290,10 @@ impl Render for SourceView {
             let count = self.count.as_deref().unwrap_or("packets");
             row("remaining", format!("{} of {} {count}", number(remaining), number(burst)));
             row("full in", duration(self.full_in_ns));
+        }
+        if let (Some(here), Some(left)) = (self.here, self.remaining_here) {
+            let count = self.count.as_deref().unwrap_or("packets");
+            row("over nodes", format!("{} {count} {}", number(left), here.words()));
         }
         if self.tracked {
             row("passed", number(self.passed));

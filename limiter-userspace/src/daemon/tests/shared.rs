@@ -1,7 +1,12 @@
 //! Budgets that nodes share, with a cluster and without one.
 
+use limiter_common::bucket::Slot;
+use limiter_common::wire::{BUDGET_LEASES, KeyLeases};
+
 use super::*;
-use crate::cluster::SharedTerms;
+use crate::cluster::key::Words;
+use crate::cluster::{Leases, SharedTerms};
+use crate::daemon::api::explain::{AskExplain, Here};
 use crate::daemon::api::rules::{ApplyRules, Document};
 use crate::daemon::layers::Layers;
 
@@ -108,4 +113,50 @@ fn leases_go_with_the_rules_in_force() {
     let error = daemon.service.reload().unwrap_err().to_string();
     assert!(error.contains("r.yaml:3:5") && error.contains("give at least 400"), "{error}");
     assert_eq!(daemon.service.effective.shared.budgets, kept);
+}
+
+const BY_SOURCE: &str = "descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 1000}
+    scope: cluster
+    cluster: {sync: 200ms}
+";
+
+/// Of a limit over all nodes, this one knows what it has: never what is left of all.
+#[test]
+fn of_a_source_under_a_shared_rule_is_told_what_holds_here() {
+    let mut daemon = Daemon::among(Some(4));
+    daemon.write(BY_SOURCE);
+    daemon.service.reload().unwrap();
+    daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
+    let told = |daemon: &mut Daemon| {
+        let view = daemon.service.source("192.0.2.1").unwrap();
+        assert_eq!((view.burst, view.remaining, view.full_in_ns), (Some(1000), None, 0));
+        let asked = AskExplain { from: "192.0.2.1".into(), ..AskExplain::default() };
+        let why = daemon.service.explain(&asked).unwrap();
+        let shown = (crate::render::text(&view), crate::render::text(&why));
+        (view.here, view.remaining_here, why, shown)
+    };
+    let (here, left, ..) = told(&mut daemon);
+    assert_eq!((here, left), (None, None), "it has no bucket");
+    daemon.fake.send(Source::V4([192, 0, 2, 1]), 20, 60);
+    // A tenth of the burst, over four nodes.
+    let (here, left, _, (view, why)) = told(&mut daemon);
+    assert_eq!((here, left), (Some(Here::Share), Some(5)));
+    assert!(view.contains("5 packets of this node's share"), "{view}");
+    assert!(why.contains("over all nodes: of this node's share"), "{why}");
+    let ask = daemon.fake.take_asks()[0];
+    let leases = KeyLeases::new(Slot::new(ask.slot), BUDGET_LEASES);
+    daemon.fake.set_leased(&ask.key, Some(leases));
+    Leases::write(&mut daemon.fake, BUDGET_LEASES, Words { granted: 7, expires: 9_000_000 });
+    let (here, left, _, (view, _)) = told(&mut daemon);
+    assert_eq!((here, left), (Some(Here::Lease), Some(7)));
+    assert!(view.contains("7 packets leased here") && !view.contains("remaining"), "{view}");
+    daemon.fake.send(Source::V4([192, 0, 2, 1]), 7, 60);
+    let (_, left, why, (_, shown)) = told(&mut daemon);
+    assert_eq!((left, why.verdict.as_str(), why.passes_in_ns), (Some(0), "drop", None));
+    assert!(shown.contains("with the next lease") && !shown.contains("never"), "{shown}");
+    // The lease has ended.
+    daemon.fake.state().now = Ticks::from_nanos(9_000_000_000);
+    assert_eq!(told(&mut daemon).0, Some(Here::Share));
 }

@@ -17,7 +17,7 @@ use limiter_common::wire::field;
 
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
-use crate::daemon::api::explain::{ExplainStep, ExplainedNow};
+use crate::daemon::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
 use crate::datapath::Datapath;
 use crate::datapath::Framing;
 use crate::datapath::model::{Excerpt, Judged, Looked, LookedTable, Packet};
@@ -26,6 +26,7 @@ use crate::rules::model::Fact;
 use crate::rules::model::key::protocol_text;
 
 pub(super) use question::Question;
+pub(super) use steps::here;
 
 /// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
 /// not there.
@@ -99,9 +100,12 @@ impl InForce<'_> {
         let mut excerpt = Excerpt::new(self.datapath, known::fields(question))?;
         let looked = excerpt.look(&packet, self.now)?;
         let judged = excerpt.judge(&packet, self.now)?;
-        let wait = if judged.passes() { None } else { excerpt.wait(&packet, self.now)? };
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged);
+        // When a lease comes, other nodes and the store decide.
+        let leased = steps.iter().flat_map(|step| &step.told.limits).any(waits_for_lease);
+        let known = !judged.passes() && !leased;
+        let wait = if known { excerpt.wait(&packet, self.now)? } else { None };
         let assumed = known::assumed(self, question, &looked, &judged, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);
         let packet = described(question, length, &name);

@@ -9,9 +9,9 @@ use limiter_common::wire::{Count, Listed, RULE_NONE, field};
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
-use crate::daemon::api::explain::{ExplainLimit, ExplainStep};
+use crate::daemon::api::explain::{ExplainLimit, ExplainStep, Here};
 use crate::datapath::model::{
-    self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Trail,
+    self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
 };
 use crate::rules::Selector;
 use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
@@ -206,14 +206,13 @@ fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit
     let specs = held.record.limits.iter().zip(&held.limits);
     texts
         .zip(specs)
-        .enumerate()
-        .map(|(place, ((text, size), (spec, meter)))| {
+        .map(|((text, size), (spec, meter))| {
             let text = match budget {
                 Some(name) => format!("budget {name}: {text}"),
                 None => text,
             };
             // The rest is this node's, of what all have together.
-            let shared = held.record.leased & (1 << place) != 0;
+            let shared = meter.standing != Standing::Node;
             let (text, size) = if shared { (text + " over all nodes", None) } else { (text, size) };
             line(text, size, spec.counts(), *meter)
         })
@@ -230,16 +229,27 @@ fn class_lines(in_force: &InForce<'_>, class: Option<&Held>) -> Vec<ExplainLimit
 }
 
 fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> ExplainLimit {
-    let LookedLimit { remaining, conforms_in, full_in } = meter;
+    let LookedLimit { standing, remaining, conforms_in, full_in } = meter;
     ExplainLimit {
         limit,
         count: crate::daemon::views::count_name(count).to_owned(),
         size,
         // The compiled tolerance may round to a unit more than the burst; people know the burst.
         remaining: size.map_or(remaining, |size| remaining.min(size)),
+        here: here(standing),
         conforms: conforms_in == Some(Ticks::ZERO),
         conforms_in_ns: conforms_in.map(nanos_up),
         full_in_ns: full_in.map(nanos_up),
+    }
+}
+
+/// What decides on this node for a limit that nodes share; none for one of this node alone.
+pub(in crate::daemon) const fn here(standing: Standing) -> Option<Here> {
+    match standing {
+        Standing::Node => None,
+        Standing::Lease => Some(Here::Lease),
+        Standing::Share => Some(Here::Share),
+        Standing::Nothing => Some(Here::Nothing),
     }
 }
 

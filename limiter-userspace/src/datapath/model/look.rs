@@ -17,8 +17,8 @@ use limiter_common::table::{self, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ActionKind, Algorithm, Ban, Control, Limit, LimitSpec, ListEntry, Listed, MAX_BUDGETS, Record,
-    RuleSetHeader, Table, TableKey,
+    ActionKind, Algorithm, Ban, Control, KeyLeases, Limit, LimitSpec, ListEntry, Listed,
+    MAX_BUDGETS, Record, RuleSetHeader, Table, TableKey, lease_of_budget,
 };
 use limiter_common::world::World;
 
@@ -115,14 +115,31 @@ pub struct Held {
     pub limits: Vec<LookedLimit>,
 }
 
+/// What decides for a limit on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The limit itself: it is this node's alone.
+    Node,
+    /// A lease of what nodes share, which lives.
+    Lease,
+    /// This node's share, or what holds in its place without contact.
+    Share,
+    /// Nothing: no packet passes before there is a lease.
+    Nothing,
+}
+
 /// How full a limit is, in what it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedLimit {
+    /// What decides. All the others are about that, so about this node alone.
+    pub standing: Standing,
     /// Units that would pass at once now.
     pub remaining: u64,
-    /// Time until such a packet conforms; zero if it does, `None` for never.
+    /// Time until such a packet conforms; zero if it does, `None` for never, and where a lease has
+    /// to come first.
     pub conforms_in: Option<Ticks>,
-    /// Time until nothing of the limit is used; `None` for never.
+    /// Time until nothing of the limit is used; `None` for never, and where other nodes have a part
+    /// in it.
     pub full_in: Option<Ticks>,
 }
 
@@ -192,7 +209,8 @@ impl Model {
         }
         let told = scratch.last_reason(index);
         let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
-        let held = self.held(scratch, slot, own);
+        let leases = scratch.leases(index);
+        let held = self.held(scratch, slot, own.map(|own| (own, leases)));
         let action = held.as_ref().map_or(0, |held| held.record.action);
         let class = self.class(scratch, u32::from(action));
         Some(LookedTable {
@@ -208,12 +226,21 @@ impl Model {
     }
 
     /// The limits of the record in a slot, and how full they are.
-    fn held(&self, scratch: &Scratch, slot: Slot, own: Option<ModelKeyed>) -> Option<Held> {
+    fn held(
+        &self,
+        scratch: &Scratch,
+        slot: Slot,
+        own: Option<(ModelKeyed, KeyLeases)>,
+    ) -> Option<Held> {
         let record = *self.record(slot)?;
-        let (bucket, holder) = match (record.budget.checked_sub(1), own) {
-            (Some(budget), _) => (World::budget(self, budget)?, Holder::Budget),
-            (None, Some(own)) => (own, Holder::Key),
-            (None, None) => (World::budget(self, MAX_BUDGETS + record.rule)?, Holder::Strangers),
+        let none = KeyLeases::ASKED;
+        let (bucket, holder, leases) = match (record.budget.checked_sub(1), own) {
+            (Some(budget), _) => (World::budget(self, budget)?, Holder::Budget, none),
+            (None, Some((own, leases))) => (own, Holder::Key, leases),
+            (None, None) => {
+                let strangers = World::budget(self, MAX_BUDGETS + record.rule)?;
+                (strangers, Holder::Strangers, none)
+            }
         };
         if holder != Holder::Key {
             table::update(self, scratch, &bucket, slot, true);
@@ -225,7 +252,15 @@ impl Model {
         let counted = [words.passed, words.dropped];
         let limits = if record.is_unlimited() { 0 } else { usize::from(record.count) };
         let limits = record.limits.iter().take(limits);
-        let limits = limits.map(|spec| self.meter(scratch, spec, &bucket)).collect();
+        let limits = (0..).zip(limits).map(|(place, spec)| {
+            let units = scratch.units(spec.counts());
+            match self.lease_in(&record, slot, place, leases, scratch.now()) {
+                Err(Standing::Nothing) => leased(Standing::Nothing, 0, units),
+                Err(standing) => self.meter(scratch, spec, &bucket, standing),
+                Ok(left) => leased(Standing::Lease, left, units),
+            }
+        });
+        let limits = limits.collect();
         Some(Held { record, holder, counted, limits })
     }
 
@@ -234,7 +269,40 @@ impl Model {
         self.held(scratch, Slot::new(action.target), None)
     }
 
-    fn meter(&self, scratch: &Scratch, spec: &LimitSpec, bucket: &ModelKeyed) -> LookedLimit {
+    /// The lease of a limit, or where it has none, what decides instead.
+    fn lease_in(
+        &self,
+        record: &Record,
+        slot: Slot,
+        place: u32,
+        leases: KeyLeases,
+        now: Ticks,
+    ) -> Result<u64, Standing> {
+        if record.leased >> place & 1 == 0 {
+            return Err(Standing::Node);
+        }
+        let index = match record.budget.checked_sub(1) {
+            Some(budget) => Some(lease_of_budget(budget, place)),
+            None => leases.lease(slot, place),
+        };
+        let lease = index.and_then(|index| World::lease(self, index)).map(|lease| lease.read());
+        let Some(lease) = lease else {
+            let nothing = record.needs_leases(place);
+            return Err(if nothing { Standing::Nothing } else { Standing::Share });
+        };
+        if now < Ticks::new(lease.expires) {
+            return Ok(lease.granted.saturating_sub(lease.used));
+        }
+        Err(if record.closed >> place & 1 == 0 { Standing::Share } else { Standing::Nothing })
+    }
+
+    fn meter(
+        &self,
+        scratch: &Scratch,
+        spec: &LimitSpec,
+        bucket: &ModelKeyed,
+        standing: Standing,
+    ) -> LookedLimit {
         let (now, offset) = (scratch.now(), wall_offset(self));
         let scale = Resolved::from_raw(bucket.bucket().resolved).scale();
         let units = scratch.units(spec.counts());
@@ -267,6 +335,7 @@ impl Model {
             }
         };
         LookedLimit {
+            standing,
             remaining,
             conforms_in: wait_until(now, |at| conforms(units, at)),
             full_in: wait_until(now, drained),
@@ -290,6 +359,7 @@ impl Model {
         let conforms =
             |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
         let meter = (!limit.is_unlimited()).then(|| LookedLimit {
+            standing: Standing::Node,
             remaining: gcra::remaining(&limit, tat, now),
             conforms_in: wait_until(now, conforms),
             full_in: Some(tat.since(now)),
@@ -299,6 +369,17 @@ impl Model {
         // The source table by itself. Last, because the packet is charged there.
         let reason = table::run_tables(self, scratch, 0).unpack().reason;
         Some(LookedSource { slot, limit, reason, counted, meter, class })
+    }
+}
+
+/// A limit that a lease decides, with what is left of that, for a packet of so many units.
+fn leased(standing: Standing, left: u64, units: u64) -> LookedLimit {
+    let conforms = units <= left;
+    LookedLimit {
+        standing,
+        remaining: left,
+        conforms_in: conforms.then_some(Ticks::ZERO),
+        full_in: None,
     }
 }
 

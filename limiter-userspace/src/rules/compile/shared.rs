@@ -26,6 +26,8 @@ struct SharedSpec {
     fallback: LimitSpec,
     /// True if nothing passes without one. The fallback then only says what it is.
     closed: bool,
+    /// True if nothing passes of a key that has no lease at all.
+    keyless: bool,
 }
 
 /// Nodes, and the largest frame of this one.
@@ -66,6 +68,7 @@ pub(super) fn share(
                 first = first.saturating_add(spec.words);
                 own.leased |= 1 << place;
                 own.closed |= u8::from(shared.closed) << place;
+                own.closed |= u8::from(shared.keyless) << place << Record::KEYLESS;
                 terms.push(shared.terms);
             }
             Err(error) => failures.push((place, error)),
@@ -120,7 +123,9 @@ fn share_limit(
     let part = (units >= largest).then(|| with_units(&limit.meter, units));
     let part = part.and_then(|meter| spec(&meter, Role::Hard, among.max_frame).ok());
     let (fallback, closed) = fallback(whole, part, sharing.on_partition);
-    Ok(SharedSpec { terms: SharedTerms::Window { window, sync }, fallback, closed })
+    // The store counts all of the quota: a part that passed beside it would come on top.
+    let keyless = !among.always;
+    Ok(SharedSpec { terms: SharedTerms::Window { window, sync }, fallback, closed, keyless })
 }
 
 /// Limit that holds without a lease: `part` is the share, none where that holds no packet.
@@ -164,6 +169,9 @@ fn bucket(
     settings: impl Fn(u64) -> Result<Settings, LimitError>,
 ) -> Result<SharedSpec, LimitError> {
     let quota = meter.quota();
+    if sharing.on_partition == OnPartition::Open && !among.always {
+        return Err(LimitError::SharedOpenKeys(display_quota(quota)));
+    }
     let settings = match meter {
         Meter::TokenBucket(rate) => settings(rate.burst)?,
         Meter::LeakyBucket { backlog, .. } => {
@@ -181,7 +189,8 @@ fn bucket(
     // Among many nodes one may be too slow to be held, and then is none.
     let part = part(meter, &limit, among.max_frame).and_then(Result::ok);
     let (fallback, closed) = fallback(whole, part, sharing.on_partition);
-    Ok(SharedSpec { terms: SharedTerms::Bucket(limit), fallback, closed })
+    let keyless = closed && !among.always;
+    Ok(SharedSpec { terms: SharedTerms::Bucket(limit), fallback, closed, keyless })
 }
 
 /// A node's share of a bucket; none where that holds no packet.

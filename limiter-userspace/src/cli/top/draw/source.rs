@@ -94,6 +94,10 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
             fact("", text(format!("all of it is there again in {}", duration(view.full_in_ns))));
         }
     }
+    if let (Some(here), Some(left)) = (view.here, view.remaining_here) {
+        let count = clean(view.count.as_deref().unwrap_or("packets"));
+        fact("over nodes", text(format!("{} {count} {}", number(left), here.words())));
+    }
     if view.tracked {
         let counts = format!("{} passed, {} dropped", number(view.passed), number(view.dropped));
         fact("in all", text(counts));

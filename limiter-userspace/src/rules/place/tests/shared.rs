@@ -129,6 +129,30 @@ fn a_partition_is_shared_open_or_closed() {
 }
 
 #[test]
+fn a_key_without_leases_has_a_share_of_a_rate_and_none_of_a_window() {
+    let both = format!("{SECOND}, {{unit: hour, requests_per_unit: 90, algorithm: fixed_window}}");
+    let keyed = |limits: &str, cluster: &str| {
+        parse(&format!(
+            "descriptors: [{{key: vlan, rate_limits: [{limits}], scope: cluster, \
+             cluster: {{{cluster}}}}}]"
+        ))
+    };
+    let of = |limits: &str, cluster: &str| {
+        let (set, mut maps) = (keyed(limits, cluster), Maps::among(3));
+        maps.apply(&set);
+        let record = maps.record(&set, "vlan");
+        (record.leased, record.closed)
+    };
+    assert_eq!(of(&both, ""), (0b11, 0b10_0000));
+    assert_eq!(of(&both, "on_partition: closed"), (0b11, 0b11_0011));
+    assert_eq!(of(&both, "share: 0%"), (0b11, 0b11_0001));
+    let hour = "{unit: hour, requests_per_unit: 90, algorithm: fixed_window}";
+    assert_eq!(of(hour, "on_partition: open"), (0b1, 0b1_0000));
+    let error = Maps::among(3).plan(&keyed(SECOND, "on_partition: open")).unwrap_err().to_string();
+    assert!(error.contains("each node would give every key the whole limit"), "{error}");
+}
+
+#[test]
 fn every_algorithm_that_nodes_share_has_its_numbers() {
     let mut maps = Maps::among(2);
     let limits = "{unit: second, requests_per_unit: 1000000, count: bytes, burst: 500000}, \

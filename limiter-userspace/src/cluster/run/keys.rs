@@ -1,0 +1,96 @@
+//! Keys of rules in the loop: leases for those that ask, and the list of those that other nodes have
+//! leases of.
+
+use super::super::held::Held;
+use super::super::hot::Ended;
+use super::super::leases::Leases;
+use super::super::shared::SharedRule;
+use super::super::store::{HotKey, Store};
+use super::Loop;
+use super::calls::Batches;
+
+impl<S: Store + 'static, L: Leases> Loop<S, L> {
+    /// Gives leases to keys that ask, and takes those away of keys that need none.
+    pub(super) fn promote(&mut self, now: u64) {
+        if !self.hot.has_rules() {
+            return;
+        }
+        for ask in self.leases.take_asks() {
+            let Some(promoted) = self.hot.ask(&ask, now, &mut self.leases) else {
+                continue;
+            };
+            let mut numbers = Vec::with_capacity(promoted.limits.len());
+            for shared in &promoted.limits {
+                let held = Held::new(shared, self.settings.shards, &mut self.leases);
+                self.held.insert(self.next, held);
+                numbers.push(self.next);
+                self.next += 1;
+            }
+            self.hot.begun(&promoted.key, numbers, &mut self.leases);
+        }
+        self.end_idle(now);
+    }
+
+    /// Takes leases away from keys that need none.
+    fn end_idle(&mut self, now: u64) {
+        let held = &self.held;
+        let is_idle = |number| held.get(&number).is_none_or(|held| held.is_idle(now));
+        // Most of the time there is none.
+        if held.values().any(|held| held.is_by_key() && held.is_idle(now)) {
+            let ended = self.hot.end_idle(is_idle, &mut self.leases);
+            self.end(ended);
+        }
+    }
+
+    /// Takes over the rules by key.
+    pub(super) fn set_key_rules(&mut self, rules: Vec<SharedRule>) {
+        let (ended, changed) = self.hot.set_rules(rules, &mut self.leases);
+        // Keys of other nodes are marked anew.
+        self.cursors.clear();
+        for (number, terms) in changed {
+            if let Some(held) = self.held.get_mut(&number) {
+                held.set_terms(&terms);
+            }
+        }
+        self.end(ended);
+    }
+
+    /// Gives up the limits of keys that have leases no more.
+    fn end(&mut self, ended: Vec<Ended>) {
+        for Ended { first, limits } in ended {
+            let limits = limits.iter().filter_map(|number| self.held.remove(number)).collect();
+            self.give_up(limits, Some(first));
+        }
+    }
+
+    /// Asks for the keys that other nodes have leases of, once in a sync period.
+    pub(super) fn list(&mut self, now: u64, batches: &mut Batches) {
+        let Some(sync) = self.hot.sync() else { return };
+        if now < self.next_list {
+            return;
+        }
+        self.next_list = now + sync;
+        self.hot.forget(now, &mut self.leases);
+        self.cursors.resize(usize::from(self.settings.shards), 0);
+        for (shard, cursor) in (0..).zip(&self.cursors) {
+            batches.keys.entry(shard).or_default();
+            batches.lists.insert(shard, *cursor);
+        }
+    }
+
+    /// Takes over the hot keys of a shard, which the store told at `at` of its clock.
+    pub(super) fn listed(&mut self, shard: u16, at: u64, hot: &[HotKey]) {
+        let now = self.leases.now();
+        for key in hot {
+            self.hot.heard(key, now, &mut self.leases);
+        }
+        let Some(cursor) = self.cursors.get_mut(usize::from(shard)) else { return };
+        if at < *cursor {
+            // The clock was set back, or the shard is on another server: the list is read anew.
+            *cursor = 0;
+        } else if let Some(last) = hot.last() {
+            // Those of the last one's time are told again: there may be more.
+            *cursor = last.at.min(at);
+        }
+    }
+}
