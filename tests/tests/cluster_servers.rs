@@ -40,7 +40,8 @@ fn slots_move_and_a_server_dies_under_load() -> Result<()> {
         servers.reshard(*slot, 3 - to, 0)?;
     }
     thread::sleep(Duration::from_secs(1));
-    load.expect_since(from, "while slots move", LIMIT.rate * 85 / 100, LIMIT);
+    // Units that a failed call told of are missing for a while, on each node, with each move.
+    load.expect_since(from, "while slots move", LIMIT.rate * 6 / 10, LIMIT);
 
     // Without the first server the nodes have their shares; the latest grants may be forgotten.
     load.on_top(SHARES.rate, SHARES.burst + LIMIT.burst);

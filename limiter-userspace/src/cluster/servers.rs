@@ -52,22 +52,22 @@ mod tests {
         let lost =
             Notice::ServerLost { address: "a:1".to_owned(), slots: 9, error: "gone".to_owned() };
         let back = Notice::ServerRegained { address: "a:1".to_owned() };
-        let mut look = |servers_now: &[ServerStatus]| servers.look(servers_now);
-        assert_eq!(look(&[good.clone()]), []);
+        let mut look = |server: &ServerStatus| servers.look(std::slice::from_ref(server));
+        assert_eq!(look(&good), []);
         // One moment is no loss.
-        assert_eq!(look(&[bad.clone()]), []);
-        assert_eq!(look(&[good.clone()]), []);
-        assert_eq!(look(&[bad.clone()]), []);
-        assert_eq!(look(&[bad.clone()]), [lost.clone()]);
-        assert_eq!(look(&[bad.clone()]), []);
-        assert_eq!(look(&[good]), [back.clone()]);
+        assert_eq!(look(&bad), []);
+        assert_eq!(look(&good), []);
+        assert_eq!(look(&bad), []);
+        assert_eq!(look(&bad), std::slice::from_ref(&lost));
+        assert_eq!(look(&bad), []);
+        assert_eq!(look(&good), std::slice::from_ref(&back));
         // Another one has its slots.
-        assert_eq!(look(&[bad.clone()]), []);
-        assert_eq!(look(&[bad]), [lost]);
-        assert_eq!(look(&[server("b:1", Some(9), None)]), [back]);
+        assert_eq!(look(&bad), []);
+        assert_eq!(look(&bad), [lost]);
+        assert_eq!(look(&server("b:1", Some(9), None)), [back]);
         // The one server of a store that is none: the contact tells.
         let only = server("c:1", None, Some("gone"));
-        assert_eq!(look(&[only.clone()]), []);
-        assert_eq!(look(&[only]), []);
+        assert_eq!(look(&only), []);
+        assert_eq!(look(&only), []);
     }
 }

@@ -37,7 +37,7 @@ pub enum Notice {
         /// The latest error.
         error: String,
     },
-    /// It answers again, or others have its slots now.
+    /// A server that was lost answers again, or others have its slots now.
     ServerRegained {
         /// Address of the server.
         address: String,

@@ -9,6 +9,7 @@
 mod bound;
 mod clocks;
 mod failover;
+mod far;
 mod faults;
 mod hostile;
 mod live;

@@ -146,6 +146,8 @@ impl Nodes {
         let behind = format!("10.65.{n}.2");
         introduce((&self.sender, &way), (&netns, INSIDE), &next)?;
         introduce((&netns, OUTSIDE), (&self.receiver, &back), &behind)?;
+        // Answers of a store that is at the receiver.
+        introduce((&self.receiver, &back), (&netns, OUTSIDE), &format!("10.65.{n}.1"))?;
         netns.ip(["route", "add", &TARGET.to_string(), "via", &behind])?;
         let name = format!("node-{n}");
         let store = self.dir.path().join(format!("{name}.redis"));

@@ -44,8 +44,9 @@ impl RedisCluster {
             let (address, port) = (ADDRESS.to_string(), port(at).to_string());
             let own = ["--cluster-enabled", "yes", "--bind", &address, "--port", &port];
             let net = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000"];
-            let fast = ["--repl-diskless-sync-delay", "0"];
-            let options = [&own[..], &net, &fast].concat();
+            // The address is no loopback's, and only the run's namespaces have a way to it.
+            let more = ["--repl-diskless-sync-delay", "0", "--protected-mode", "no"];
+            let options = [&own[..], &net, &more].concat();
             let server = RedisServer::start_with(netns, &directory, &options)?;
             cluster.ids.push(server.ask(["CLUSTER", "MYID"])?);
             cluster.servers.push(server);

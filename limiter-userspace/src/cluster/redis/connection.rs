@@ -33,9 +33,13 @@ impl Connection {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let lease = load(&mut link, &settings.scripts.lease).await?;
-        let window = load(&mut link, &settings.scripts.window).await?;
-        let node = load(&mut link, &settings.scripts.node).await?;
+        let Scripts { lease, window, node } = &settings.scripts;
+        // All at once: a server that is far away has to answer within the time of a call.
+        let mut loads = redis::pipe();
+        for text in [lease, window, node] {
+            loads.cmd("SCRIPT").arg("LOAD").arg(text);
+        }
+        let (lease, window, node): (String, String, String) = loads.query_async(&mut link).await?;
         Ok(Self { link, lease: lease.into(), window: window.into(), node: node.into() })
     }
 

@@ -21,8 +21,8 @@ use crate::cluster::random;
 use crate::cluster::status::ServerStatus;
 use crate::cluster::store::StoreError;
 
-/// Most times that one call is sent.
-const SENT_MAX: u32 = 6;
+/// Most times that one call is sent: an answer later than a sync period is of no use.
+const SENT_MAX: u32 = 4;
 /// Pause before a call is sent again that a server could not do yet; twice that before the next.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause, of which half is random, before the slots are asked for again.
@@ -70,7 +70,7 @@ impl Router {
         let slot = request.slot();
         let mut place = None;
         let mut why = String::new();
-        for sent in 0..SENT_MAX {
+        for sent in 1..=SENT_MAX {
             let (server, asking) = match place.take() {
                 Some(place) => place,
                 None => (self.server_of(slot, deadline).await?, false),
@@ -84,8 +84,8 @@ impl Router {
                 Err(Failure::Unsettled { told }) => {
                     why = told;
                     self.ask_slots();
-                    let pause = PAUSE * (1 << sent);
-                    if TokioInstant::now() + pause >= deadline {
+                    let pause = PAUSE * (1 << (sent - 1));
+                    if sent == SENT_MAX || TokioInstant::now() + pause >= deadline {
                         break;
                     }
                     sleep(pause).await;
@@ -200,7 +200,7 @@ impl Inner {
     }
 
     /// All servers that are known: those that are connected, those that the file names, and others.
-    /// Which is the first of its kind is left to chance.
+    /// Chance says which is the first of its kind.
     fn to_ask(&self) -> Result<Vec<Arc<Server>>, StoreError> {
         let mut state = self.state();
         let mut connected: Vec<_> =
