@@ -73,7 +73,8 @@ impl RedisCluster {
         let used = self.slots()?;
         let mut lists = vec![Vec::new(); 3];
         for slot in 0..SLOTS {
-            let at = if used.contains(&slot) { 0 } else { usize::from(slot % 3) };
+            let part = usize::from(slot) * 3 / usize::from(SLOTS);
+            let at = if used.contains(&slot) { 0 } else { part };
             lists[at].push(slot.to_string());
         }
         for ((server, list), epoch) in self.servers.iter().zip(lists).zip(1..) {

@@ -95,9 +95,9 @@ fn absolute(file: Spanned<PathBuf>, field: &'static str) -> Result<PathBuf, Wron
 
 /// Certificates that are trusted.
 enum Authority {
-    /// Those in a file.
+    /// Certificates of a file.
     File(PathBuf),
-    /// Those of the system.
+    /// Certificates of the system.
     System,
 }
 

@@ -21,7 +21,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(5);
 /// Why a server did not answer a call.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It is not known what was done.
+    /// An error: what was done is not known.
     Store(StoreError),
     /// Nothing was done: the keys are at another server. `asking`: for this call only, which is to
     /// be said there.

@@ -77,7 +77,7 @@ pub enum Servers {
 /// How the store is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// Its servers.
+    /// Servers of the store.
     pub servers: Servers,
     /// User of the servers' access lists; `None`: their default user.
     pub user: Option<String>,

@@ -108,7 +108,7 @@ fn server(value: &Value, asked: &Address) -> Option<Address> {
     peer(host, u16::try_from(*port).ok()?, asked)
 }
 
-/// Where a server sends a call: `SLOT HOST:PORT`, by the words of its answer `MOVED` or `ASK`.
+/// Server that `HOST:PORT` of an answer `MOVED` or `ASK` names.
 pub(super) fn redirect(place: &str, asked: &Address) -> Option<Address> {
     let (host, port) = place.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -89,7 +89,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             // The clock was set back, or the shard is on another server: the list is read anew.
             *cursor = 0;
         } else if let Some(last) = hot.last() {
-            // Those of the last one's time are told again: there may be more.
+            // Keys of the last one's time are told again: there may be more.
             *cursor = last.at.min(at);
         }
     }
