@@ -59,6 +59,8 @@ macro_rules! steps {
             judge_aggregate = limiter_common::entries::aggregate::judge_aggregate,
                 (world) (source half word word);
             debt = limiter_common::entries::aggregate::debt, (world) (source half);
+            admit = limiter_common::entries::admission::admit, (world) (half word word);
+            come_back = limiter_common::entries::fingerprint::come_back, (world) (word word);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
             proportion = limiter_common::meter::proportion, () (word word word half);
@@ -150,7 +152,6 @@ macro_rules! line_steps {
         $made! {
             take_lock = limiter_common::line::take_lock, () (line);
             victim = limiter_common::line::victim, () (line half word word);
-            admit = limiter_common::entries::admission::admit, (world) (half word);
             insert_line = limiter_common::line::insert_line, (world) (word half word word word);
             count_insert = limiter_common::line::count_insert, (world) (half half word);
         }

@@ -94,6 +94,10 @@ pub trait World: Sized {
     /// [`crate::wire::AGGREGATES`].
     fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
 
+    /// Two cells of [`crate::entries::fingerprint`], by an index below
+    /// [`crate::wire::FINGERPRINTS`].
+    fn fingerprints(&self, index: u32) -> Option<impl SharedWord>;
+
     /// The settings of a table of entries.
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords>;
 

@@ -159,11 +159,20 @@ pub struct Flood {
     pub now: u64,
     /// Nanoseconds from one to the next.
     pub step: u64,
-    /// The number of the last source before them. Each of 2^32 numbers is another IPv4 address.
+    /// The number of the last packet before them.
     pub number: u64,
+    /// Sources that send in turn, one packet each, and then again. At least 1.
+    pub block: u64,
+    /// Packets of each source, after which others come. At least 1.
+    pub times: u64,
+    /// Bytes of the IPv4 address that all sources have.
+    pub net: [u8; 4],
+    /// Bits of the address in which sources differ. With all of them, each of 2^32 sources has
+    /// another address.
+    pub hosts: [u8; 4],
 }
 
-// SAFETY: four integers of one size, so without padding and valid for every bit pattern.
+// SAFETY: integers and bytes without padding, valid for every bit pattern.
 unsafe impl Pod for Flood {}
 
 /// The floods that the test program makes of one frame.

@@ -159,6 +159,10 @@ impl World for Counting {
         World::aggregate(&self.model, index)
     }
 
+    fn fingerprints(&self, index: u32) -> Option<impl SharedWord> {
+        World::fingerprints(&self.model, index)
+    }
+
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
         World::entry_table(&self.model, kind)
     }

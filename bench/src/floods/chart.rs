@@ -12,7 +12,7 @@ use super::scene::Sample;
 use super::traffic::Class;
 use crate::chart::{self, Axes, COLOURS, Drawn, Series};
 
-const SIZE: (u32, u32) = (960, 1420);
+const SIZE: (u32, u32) = (960, 1770);
 
 /// Floods a second. The logarithm has no place for none, which stands at the left end.
 const FLOODS: std::ops::Range<f64> = 10_000.0..10_000_000.0;
@@ -23,7 +23,7 @@ const SHARES: std::ops::Range<f64> = -4.0..104.0;
 /// A panel: its title, what its shares are of, and the share.
 type Panel = (&'static str, &'static str, fn(&Sample) -> Option<f64>);
 
-const PANELS: [Panel; 4] = [
+const PANELS: [Panel; 5] = [
     ("Conforming, known before the flood, 20 and 1,000 packets a second", "arrived, %", |sample| {
         sample.arrived_share(&[Class::Medium, Class::Fast])
     }),
@@ -32,6 +32,9 @@ const PANELS: [Panel; 4] = [
     }),
     ("Conforming, first seen amid the flood, 20 packets a second", "arrived, %", |sample| {
         sample.arrived_share(&[Class::New])
+    }),
+    ("Conforming, first seen amid the flood, 1 packet a second", "arrived, %", |sample| {
+        sample.arrived_share(&[Class::NewSlow])
     }),
     ("The flood itself: every packet from another source", "passed, %", Sample::passed_share),
 ];
@@ -77,7 +80,7 @@ fn draw(
     let mut tools: Vec<Tool> = results.tools().collect();
     tools.sort_by_key(|tool| *tool == Tool::Limiter);
     let series = tools.into_iter().map(|tool| Series {
-        name: tool.name().to_owned(),
+        name: label(tool).to_owned(),
         colour: colour(tool),
         points: points(results, tool, figure),
     });
@@ -86,6 +89,14 @@ fn draw(
         chart::legend(&mut chart, SeriesLabelPosition::LowerLeft)?;
     }
     Ok(())
+}
+
+/// Name in the picture. A full set of nft has no rule for new sources.
+const fn label(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Nft => "nft dynamic set: full, it limits nobody",
+        _ => tool.name(),
+    }
 }
 
 const fn colour(tool: Tool) -> RGBColor {
@@ -104,5 +115,6 @@ fn points(results: &Results, tool: Tool, figure: fn(&Sample) -> Option<f64>) -> 
         let offered = results.spread(tool, *rate, |sample| Some(sample.offered()))?.median;
         Some((offered.max(FLOODS.start), share))
     };
-    results.rates.iter().filter_map(point).collect()
+    let once = |rate: &&Rate| !matches!(rate, Rate::Again(..));
+    results.rates.iter().filter(once).filter_map(point).collect()
 }

@@ -9,6 +9,8 @@ pub enum Rate {
     None,
     /// Packets a second.
     PerSecond(u32),
+    /// Packets a second, and how often each source sends, a tenth of a second apart.
+    Again(u32, u32),
     /// As fast as the generator can.
     Fastest,
 }
@@ -30,28 +32,31 @@ impl Effort {
         rates: &[
             Rate::None,
             Rate::PerSecond(25_000),
-            Rate::PerSecond(50_000),
             Rate::PerSecond(100_000),
             Rate::PerSecond(200_000),
             Rate::PerSecond(500_000),
             Rate::PerSecond(1_000_000),
+            Rate::Again(100_000, 2),
+            Rate::Again(100_000, 4),
+            Rate::Again(100_000, 16),
             Rate::PerSecond(2_000_000),
             Rate::Fastest,
         ],
         rounds: 3,
-        step: Duration::from_secs(2),
+        step: Duration::from_secs(10),
     };
 
     /// For a quick look.
     pub const QUICK: Self = Self {
         rates: &[
             Rate::None,
-            Rate::PerSecond(50_000),
-            Rate::PerSecond(200_000),
+            Rate::PerSecond(100_000),
             Rate::PerSecond(1_000_000),
-            Rate::Fastest,
+            Rate::Again(100_000, 2),
+            Rate::Again(100_000, 4),
+            Rate::Again(100_000, 16),
         ],
         rounds: 1,
-        step: Duration::from_secs(1),
+        step: Duration::from_secs(10),
     };
 }

@@ -47,6 +47,7 @@ machine.
 fn method(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.ladders.iter().filter(|ladder| ladder.tool == Tool::Nothing).count();
     let (entries, limit) = (thousands(results.entries.into()), thousands(LIMIT.into()));
+    let step = results.step.as_secs();
     let sizes: Vec<String> = Class::ALL
         .iter()
         .map(|class| {
@@ -54,18 +55,20 @@ fn method(page: &mut String, results: &Results) -> std::fmt::Result {
             format!("{count} at {}/s", thousands(each.into()))
         })
         .collect();
-    let [slow, medium, fast, new] = sizes.as_slice() else { return Ok(()) };
+    let [slow, medium, fast, new, new_slow] = sizes.as_slice() else { return Ok(()) };
     writeln!(
         page,
         "Real packets over a veth pair between two network namespaces, 60 bytes, UDP. Every table \
          has room \
          for {entries} sources, and every source may send {limit} packets a second. Known before \
          the flood: \
-         {slow}, {medium}, {fast}. New in every step of the flood: {new}, each in a /24 of its \
-         own. The flood \
+         {slow}, {medium}, {fast}. New in every step of the flood, which takes {step} seconds: \
+         {new}, \
+         {new_slow}, each in a /24 of its own. The flood \
          is over every table's room before the first step, and goes on from step to step, never \
          with a \
-         source twice. *Arrived* and *passed* is what reached the INPUT hook, behind all rules; \
+         source twice, unless it says *each source 2 times* or so: a tenth of a second apart. \
+         *Arrived* and *passed* is what reached the INPUT hook, behind all rules; \
          there it is \
          counted by an nft rule and ends, so what a service would have to do with a flood that \
          passes is not \
@@ -113,7 +116,8 @@ fn known(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, " no room in the queue |\n|---|--:|{}--:|", "--:|".repeat(Class::ALL.len()))?;
     for tool in results.tools() {
         for rate in results.rates {
-            write!(page, "| {} | {} |", tool.name(), offered(results, tool, *rate))?;
+            let (offered, again) = (offered(results, tool, *rate), again(*rate));
+            write!(page, "| {} | {offered}{again} |", tool.name())?;
             for class in Class::ALL {
                 let share = |sample: &Sample| sample.arrived_share(&[class]);
                 write!(page, " {} |", percent(results.spread(tool, *rate, share)))?;
@@ -135,7 +139,9 @@ fn flood(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "\n|--:|{}", "--:|".repeat(columns))?;
     for rate in results.rates.iter().filter(|rate| **rate != Rate::None) {
         match rate {
-            Rate::PerSecond(rate) => write!(page, "| {} |", thousands((*rate).into()))?,
+            Rate::PerSecond(per_second) | Rate::Again(per_second, _) => {
+                write!(page, "| {}{} |", thousands((*per_second).into()), again(*rate))?;
+            }
             Rate::None | Rate::Fastest => write!(page, "| as fast as possible |")?,
         }
         for tool in results.tools() {
@@ -158,6 +164,14 @@ fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// How often each source sends, if more than once.
+fn again(rate: Rate) -> String {
+    match rate {
+        Rate::Again(_, times) => format!(", each source {times} times"),
+        Rate::None | Rate::PerSecond(_) | Rate::Fastest => String::new(),
+    }
 }
 
 fn offered(results: &Results, tool: Tool, rate: Rate) -> String {

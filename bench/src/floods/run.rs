@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -44,6 +45,8 @@ pub struct Results {
     pub quick: bool,
     /// Entries of every table.
     pub entries: u32,
+    /// How long each of them is.
+    pub step: Duration,
     /// The floods, in order.
     pub rates: &'static [Rate],
     /// Every tool in every round.
@@ -96,7 +99,8 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let Options { quick, entries, .. } = *options;
-    let results = Results { machine, load, quick, entries, rates: effort.rates, ladders };
+    let Effort { step, rates, .. } = effort;
+    let results = Results { machine, load, quick, entries, step, rates, ladders };
     let path = options.output.join(PICTURE);
     fs::write(&path, chart::svg(&results)?)
         .with_context(|| format!("cannot write {}", path.display()))?;

@@ -73,7 +73,7 @@ impl Sample {
 
     /// The share of some classes that arrived.
     pub fn arrived_share(&self, classes: &[Class]) -> Option<f64> {
-        let sum = |of: &[u64; 4]| classes.iter().map(|class| of[class.index()]).sum();
+        let sum = |of: &[u64; Class::COUNT]| classes.iter().map(|class| of[class.index()]).sum();
         share(sum(&self.arrived.classes), sum(&self.flood.regular))
     }
 }
@@ -158,12 +158,17 @@ fn step(bed: &Testbed, rate: Rate, first: u32, number: u8, time: Duration) -> Re
     let before = tally::read(&bed.receiver)?;
     let (per_second, all) = match rate {
         Rate::None => (None, 0),
-        Rate::PerSecond(per_second) => (Some(per_second), u64::MAX),
+        Rate::PerSecond(per_second) | Rate::Again(per_second, _) => (Some(per_second), u64::MAX),
         Rate::Fastest => (None, u64::MAX),
     };
     let new = Family::V4.sources() - u64::from(first);
     let regular = Class::ALL.map(|class| class.regular(number)).to_vec();
-    let load = Load { regular, duration: time, frames: new.min(all), ..load(first, per_second) };
+    let sources = match rate {
+        Rate::Again(per_second, times) => Sources::Again { first, block: per_second / 10, times },
+        Rate::None | Rate::PerSecond(_) | Rate::Fastest => Sources::New(first),
+    };
+    let load = load(first, per_second);
+    let load = Load { sources, regular, duration: time, frames: new.min(all), ..load };
     let (flood, link) = measured(bed, || send(bed, &load))?;
     let arrived = tally::read(&bed.receiver)?.since(&before);
     let lost = link.lost;

@@ -17,7 +17,7 @@ const FLOOD_PREFIX: &str = "16.0.0.0/4";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// By [`Class::index`].
-    pub classes: [u64; 4],
+    pub classes: [u64; Class::COUNT],
     /// Of the flood.
     pub flood: u64,
 }

@@ -16,11 +16,17 @@ pub enum Class {
     Fast,
     /// First seen amid the flood, 20 packets a second each.
     New,
+    /// First seen amid the flood, 1 packet a second each.
+    NewSlow,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Slow, Self::Medium, Self::Fast, Self::New];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Slow, Self::Medium, Self::Fast, Self::New, Self::NewSlow];
+
+    /// Number of classes.
+    pub const COUNT: usize = 5;
 
     /// Classes that were there before the flood.
     pub const KNOWN: [Self; 3] = [Self::Slow, Self::Medium, Self::Fast];
@@ -37,6 +43,7 @@ impl Class {
             Self::Medium => "20/s",
             Self::Fast => "1,000/s",
             Self::New => "new, 20/s",
+            Self::NewSlow => "new, 1/s",
         }
     }
 
@@ -47,6 +54,7 @@ impl Class {
             Self::Medium => "medium",
             Self::Fast => "fast",
             Self::New => "new",
+            Self::NewSlow => "new_slow",
         }
     }
 
@@ -57,6 +65,7 @@ impl Class {
             Self::Medium => "10.2.0.0/16",
             Self::Fast => "10.3.0.0/16",
             Self::New => "10.64.0.0/10",
+            Self::NewSlow => "10.128.0.0/10",
         }
     }
 
@@ -67,6 +76,7 @@ impl Class {
             Self::Medium => (10, 20),
             Self::Fast => (1, 1_000),
             Self::New => (20, 20),
+            Self::NewSlow => (100, 1),
         }
     }
 
@@ -79,6 +89,7 @@ impl Class {
             Self::Medium => 2,
             Self::Fast => 3,
             Self::New => 64 + step % 64,
+            Self::NewSlow => 128 + step % 64,
         };
         let first = u32::from_be_bytes([10, second, 0, 1]);
         Regular { first, count, per_second: each * count }

@@ -6,7 +6,7 @@
 
 use crate::bucket::Word;
 use crate::cell::{Cell as _, SourceBucket};
-use crate::entries::admission::{admit, full};
+use crate::entries::admission::full;
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::source::{kind, name, named};
 use crate::entries::{EMPTY, EvictionPolicy};
@@ -41,8 +41,9 @@ impl Register for NewEntry {
 
 answer!(NewEntry, Self { slot: 0, dropped: false });
 
-/// Makes the bucket of a source, only if there is none and there is room. With hash maps in two
-/// steps, one after the other: their callers share 512 bytes of stack with them.
+/// Makes the bucket of a source that was granted an entry
+/// ([`crate::entries::admission::admit`]), only if there is none and there is room. With hash maps
+/// in two steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
 pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
     let kind = kind(source);
@@ -63,13 +64,13 @@ pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) 
     step!(make(maps; source, new, bucket.word, bucket.resolved))
 }
 
-/// Takes a ring slot for one more IPv4 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv4 source, if their table has room.
 #[inline(always)]
 pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
     reserve(maps, EntryKind::V4, now)
 }
 
-/// Takes a ring slot for one more IPv6 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv6 source, if their table has room.
 #[inline(always)]
 pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
     reserve(maps, EntryKind::V6, now)
@@ -77,9 +78,6 @@ pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
 
 #[inline(always)]
 fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
-    if !admit(maps, kind, now) {
-        return None;
-    }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
         let claim = match kind {

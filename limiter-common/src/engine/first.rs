@@ -3,7 +3,9 @@
 use super::entry::insert;
 use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Generation, Resolved, Slot, Word};
-use crate::entries::aggregate::{debt, judge_aggregate};
+use crate::entries::admission::{Admittance, admit};
+use crate::entries::aggregate::{Unplaced, debt, judge_aggregate, over};
+use crate::entries::source::{kind, name};
 use crate::gcra::Charge;
 use crate::outcome::{Insert, Outcome, Packed};
 use crate::source::Source;
@@ -26,13 +28,17 @@ pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
     let Some(slot) = step!(resolve(maps; source, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
-    let reason = step!(judge_aggregate(maps; source, slot, *length, *now));
+    let unplaced = Unplaced { slot, first_seen: false };
+    let reason = step!(judge_aggregate(maps; source, unplaced, *length, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged, and with what
 /// the source may have used up of the bucket that it shared before. No outcome when another CPU was
 /// faster.
+///
+/// Whether it may have an entry is asked before anything is looked up but its rule: most packets of
+/// a flood need no more.
 #[inline(always)]
 pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let SourcePacket { source, generation, length, now, deferred } = packet;
@@ -44,52 +50,63 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let Some(limit) = maps.limit(slot) else {
         return (Some(no_rule), Change::NONE);
     };
-    let debt = step!(debt(maps; source, slot));
-    let mut made = Insert::Refused;
-    let mut stored = Change::NONE;
-    let mut reason = Reason::Conforming;
-    let mut tat = Some(Ticks::ZERO);
-    if limit.is_unlimited() {
-        reason = Reason::Unlimited;
+    let charge = Charge::new(limit, now, limit.units(length));
+    // A frame that no bucket could hold is over its limit whatever the bucket.
+    let reason = if limit.is_unlimited() {
+        Reason::Unlimited
+    } else if charge.apply(Ticks::ZERO).is_some() {
+        Reason::Conforming
     } else {
-        let charge = Charge::new(limit, now, limit.units(length));
-        tat = charge.apply(debt);
-        if tat.is_none() && charge.apply(Ticks::ZERO).is_none() {
-            // A frame that no bucket could hold.
-            (reason, tat) = (limit.over(), Some(debt));
-        }
-    }
+        limit.over()
+    };
     let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-    let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) }.pack();
+    let mut outcome = Outcome { action, ..Outcome::new(reason, limit.rule) }.pack();
     if *deferred && outcome.is_deferred() {
         // The next packet makes the bucket.
         return (Some(outcome), Change::NONE);
     }
-    // `None`: with the debt of the shared bucket the packet is over its limit. It gets no bucket;
-    // the shared one decides.
-    if let Some(tat) = tat {
-        let over = outcome.drops();
+    let admittance = match name(source) {
+        Some(name) => step!(admit(maps; kind(source), name, now)),
+        None => Admittance::OverBudget,
+    };
+    if matches!(admittance, Admittance::Granted) {
+        let debt = step!(debt(maps; source, slot));
+        let tat = match charge.apply(debt) {
+            _ if limit.is_unlimited() => Ticks::ZERO,
+            Some(tat) => tat,
+            None => {
+                // With what its neighbours owe it is over its limit: it gets a bucket that owes as
+                // much, and is not kept out by them any longer.
+                if outcome.is(Reason::Conforming) {
+                    let reason = over(limit, Reason::OverAggregate);
+                    outcome = Outcome::new(reason, limit.rule).pack();
+                }
+                debt
+            }
+        };
+        let dropped = u64::from(outcome.drops());
         let bucket = Bucket {
             word: Word::new(tat, false).raw(),
             resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
-            passed: u64::from(!over),
-            dropped: u64::from(over),
+            passed: 1 - dropped,
+            dropped,
         };
-        made = insert(maps, source, &bucket, now);
-        // Undone, the bucket owes what it did at `now`: in a line, the time of a way never goes
-        // back past that (`crate::line`).
-        let before = if debt > now { debt } else { now };
-        stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
-        if over && matches!(made, Insert::Refused) {
-            return (Some(outcome), Change::NONE);
+        match insert(maps, source, &bucket, now) {
+            Insert::Made => {
+                // Undone, the bucket owes what it did at `now`: in a line, the time of a way never
+                // goes back past that (`crate::line`).
+                let before = if debt > now { debt } else { now };
+                let stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
+                return (Some(outcome), stored);
+            }
+            Insert::Exists => return (None, Change::NONE),
+            Insert::Refused => {}
         }
     }
-    match made {
-        Insert::Made => (Some(outcome), stored),
-        Insert::Exists => (None, Change::NONE),
-        Insert::Refused => {
-            let reason = step!(judge_aggregate(maps; source, slot, length, now));
-            (Some(Outcome::new(reason, limit.rule).pack()), Change::NONE)
-        }
+    if outcome.is(Reason::OverLimit) || outcome.is(Reason::Shadow) {
+        return (Some(outcome), Change::NONE);
     }
+    let unplaced = Unplaced { slot, first_seen: matches!(admittance, Admittance::FirstSeen) };
+    let reason = step!(judge_aggregate(maps; source, unplaced, length, now));
+    (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

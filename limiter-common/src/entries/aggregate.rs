@@ -1,6 +1,7 @@
 //! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
 //! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
-//! there may be new entries.
+//! there may be new entries. Of that, who is first seen has what others leave: a packet whose
+//! source came lately may use all of it, one that was not seen before half of what is there at once.
 //!
 //! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
@@ -10,6 +11,7 @@ use super::{EntryTableWords, SECOND, source};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
 use crate::gcra::Charge;
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
@@ -20,16 +22,42 @@ use crate::world::World;
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
 
+/// A packet without an entry: the slot of its limit, and whether it is the first of its source that
+/// was seen lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// The slot of the limit.
+    pub slot: Slot,
+    /// True if the source did not come lately.
+    pub first_seen: bool,
+}
+
+/// The bit of [`Unplaced::first_seen`] beside a slot.
+const FIRST_SEEN: u32 = 31;
+
+impl Register for Unplaced {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.slot.to_register() | u64::from(self.first_seen) << FIRST_SEEN
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        let slot = Slot::of_register(register & ((1 << FIRST_SEEN) - 1));
+        Self { slot, first_seen: register >> FIRST_SEEN & 1 != 0 }
+    }
+}
+
 /// Judges a packet whose source has no entry and gets none.
 #[inline(always)]
 pub fn judge_aggregate<W: World>(
     maps: &W,
     origin: &Source,
-    slot: Slot,
+    packet: Unplaced,
     length: u64,
     now: Ticks,
 ) -> Reason {
-    let Some(limit) = maps.limit(slot) else {
+    let Some(limit) = maps.limit(packet.slot) else {
         return Reason::NoRule;
     };
     if limit.is_unlimited() {
@@ -38,7 +66,7 @@ pub fn judge_aggregate<W: World>(
     let passes = match limit.when_full() {
         Full::Pass => return Reason::Untracked,
         Full::Drop => return over(limit, Reason::TableFull),
-        Full::Share => share(maps, origin, slot, limit, length, now),
+        Full::Share => share(maps, origin, packet, limit, length, now),
     };
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
@@ -61,7 +89,7 @@ pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
 fn share<W: World>(
     maps: &W,
     origin: &Source,
-    slot: Slot,
+    Unplaced { slot, first_seen }: Unplaced,
     limit: &Limit,
     length: u64,
     now: Ticks,
@@ -72,8 +100,9 @@ fn share<W: World>(
     let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
         return false;
     };
-    let all =
-        Charge::of_parts([now.get(), entry_table.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
+    let all = SECOND >> u64::from(first_seen);
+    let horizon = now.plus(Ticks::new(all));
+    let all = Charge::of_parts([now.get(), entry_table.cost().get(), horizon.get()]);
     let one = Charge::new(limit, now, limit.units(length));
     let total = entry_table.total();
     let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
@@ -97,8 +126,9 @@ fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
     false
 }
 
+/// The reason of a packet without room in a shared bucket: `reason`, but in shadow mode.
 #[inline(always)]
-const fn over(limit: &Limit, reason: Reason) -> Reason {
+pub const fn over(limit: &Limit, reason: Reason) -> Reason {
     match limit.over() {
         Reason::Shadow => Reason::Shadow,
         _ => reason,

@@ -9,13 +9,15 @@
 //! replacement (Corbató 1968). A new entry takes the first slot that is empty or whose entry may
 //! leave ([`ring`]). Nothing scans, and nothing waits for the daemon.
 //!
-//! New entries have a budget of their own on each CPU ([`admission`]). Packets that get none are
-//! judged as their rule says: [`crate::wire::Full`]. By default they share buckets with their
-//! neighbours ([`aggregate`]). What such a bucket owes goes into the entry that one of them gets
-//! later, so nobody gets a second burst.
+//! New entries have a budget of their own on each CPU ([`admission`]). When that is used up, they
+//! go to who comes back ([`fingerprint`]). Packets that get none are judged as their rule says:
+//! [`crate::wire::Full`]. By default they share buckets with their neighbours ([`aggregate`]). What
+//! such a bucket owes goes into the entry that one of them gets later, so nobody gets a second
+//! burst.
 
 pub mod admission;
 pub mod aggregate;
+pub mod fingerprint;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 pub mod ring;
@@ -99,10 +101,14 @@ pub trait EntryTableWords {
 pub struct AdmissionCells {
     /// [`crate::wire::Admission::tat`].
     pub tat: Cell<u64>,
+    /// [`crate::wire::Admission::returned`].
+    pub returned: Cell<u64>,
     /// [`crate::wire::Admission::made`].
     pub made: Cell<u64>,
     /// [`crate::wire::Admission::evicted`].
     pub evicted: Cell<u64>,
+    /// [`crate::wire::Admission::first_seen`].
+    pub first_seen: Cell<u64>,
     /// [`crate::wire::Admission::over_budget`].
     pub over_budget: Cell<u64>,
     /// [`crate::wire::Admission::full`].

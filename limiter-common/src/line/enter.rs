@@ -2,7 +2,7 @@
 //! a budget, and while there are more than may be, those that were used lately stay.
 
 use super::{LineBucket, LineInsert, Place, insert};
-use crate::entries::admission::{admit, full, is_flooded};
+use crate::entries::admission::{full, is_flooded};
 use crate::entries::source::{kind, name};
 use crate::entries::{EntryTableWords as _, EvictionPolicy, bump};
 use crate::outcome::Insert;
@@ -53,8 +53,8 @@ impl Register for FirstPacket {
 
 answer!(FirstPacket, Self { kind: EntryKind::V4, dropped: false });
 
-/// Makes the entry of a source in its line, if its budget and the line have room, and counts the
-/// result. In three steps, one after the other: their callers share 512 bytes of stack with them.
+/// Makes the entry of a source in its line, if that has room, and counts the result. In two steps,
+/// one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
 pub fn enter<W: World>(
     maps: &W,
@@ -63,9 +63,6 @@ pub fn enter<W: World>(
     bucket: &Bucket,
     now: Ticks,
 ) -> Insert {
-    if !step!(admit(maps; kind, now)) {
-        return Insert::Refused;
-    }
     let first = FirstPacket { kind, dropped: bucket.dropped & 1 != 0 };
     let made = step!(insert_line(maps; name, first, bucket.word, bucket.resolved, now));
     step!(count_insert(maps; kind, made, now))

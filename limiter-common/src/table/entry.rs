@@ -14,9 +14,9 @@ use super::result::{NO_RECORD, PLACES};
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
-use crate::entries::admission::{admit, full};
-use crate::entries::ring::{self, Claim, PROBES};
-use crate::entries::{BUSY, EMPTY, EvictionPolicy};
+use crate::entries::admission::{Admittance, admit, full};
+use crate::entries::ring::{self, Claim, PROBES, scatter};
+use crate::entries::{BUSY, EMPTY, EntryTableWords as _, EvictionPolicy};
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 use crate::step::step;
@@ -32,6 +32,10 @@ pub(super) fn insert<W: World>(
     key: &Cell<TableKey>,
     resolved: Resolved,
 ) -> Insert {
+    let name = name(maps, key);
+    if !matches!(step!(admit(maps; EntryKind::Keyed, name, scratch.now())), Admittance::Granted) {
+        return Insert::Refused;
+    }
     let Some(Claim { index, before }) = reserve(maps, scratch) else {
         return Insert::Refused;
     };
@@ -44,13 +48,19 @@ pub(super) fn insert<W: World>(
     ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
-/// Takes a ring slot for one more key, if their budget and their table have room.
+/// A number for a key: two have the same one by chance alone, and nobody outside knows which.
+#[inline(always)]
+fn name<W: World>(maps: &W, key: &Cell<TableKey>) -> u64 {
+    let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
+    let [first, second, third, fourth, fifth, sixth]: [u64; 6] = bytemuck::cast(key.get());
+    let name = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);
+    scatter(scatter(name ^ fourth) ^ fifth) ^ sixth
+}
+
+/// Takes a ring slot for one more key, if their table has room.
 #[inline(always)]
 fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
-    if !admit(maps, EntryKind::Keyed, now) {
-        return None;
-    }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
         let claim = step!(probe_keyed(maps, scratch; number, now));

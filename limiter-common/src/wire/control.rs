@@ -304,6 +304,8 @@ pub mod map {
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";
+    /// Words of fingerprints: [`crate::entries::fingerprint`].
+    pub const FINGERPRINTS: &str = "FINGERPRINTS";
     /// A ring of [`super::super::Event`].
     pub const EVENTS: &str = "EVENTS";
     /// Per-CPU [`super::super::EventBudget`].
@@ -313,7 +315,7 @@ pub mod map {
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 29] = [
+    pub const ALL: [&str; 30] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -339,6 +341,7 @@ pub mod map {
         ADMISSION,
         FRAMES_KEYED,
         AGGREGATES,
+        FINGERPRINTS,
         EVENTS,
         EVENT_BUDGET,
         UNCOUNTED,

@@ -99,24 +99,31 @@ const _: () = assert!(size_of::<EntryTable>() == 64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Admission {
-    /// Theoretical arrival time of the budget of new entries on this CPU.
+    /// Theoretical arrival time of the demand for new entries on this CPU.
     pub tat: u64,
+    /// Theoretical arrival time of the budget of those that came back.
+    pub returned: u64,
     /// Entries made.
     pub made: u64,
     /// Entries that left for others.
     pub evicted: u64,
-    /// Packets that got no entry because the budget of new ones was used up.
+    /// Packets that got no entry because there were more new ones than their budget allows, and
+    /// they were the first of their source or key.
+    pub first_seen: u64,
+    /// Packets that got no entry because there were more new ones than their budget allows, and
+    /// their source or key had not come back often enough.
     pub over_budget: u64,
     /// Packets that got no entry because none that was looked at could leave.
     pub full: u64,
 }
 
 impl Admission {
-    /// Adds another CPU's counts; the theoretical arrival time is of no CPU then.
+    /// Adds another CPU's counts; the theoretical arrival times are of no CPU then.
     pub fn merge(&mut self, other: Self) {
-        self.tat = 0;
+        (self.tat, self.returned) = (0, 0);
         self.made = self.made.wrapping_add(other.made);
         self.evicted = self.evicted.wrapping_add(other.evicted);
+        self.first_seen = self.first_seen.wrapping_add(other.first_seen);
         self.over_budget = self.over_budget.wrapping_add(other.over_budget);
         self.full = self.full.wrapping_add(other.full);
     }
@@ -135,3 +142,6 @@ pub struct KeyedRingSlot {
 
 /// Number of buckets of [`crate::entries::aggregate`]. A power of two.
 pub const AGGREGATES: u32 = 1 << 16;
+
+/// Number of words of [`crate::entries::fingerprint`], of two cells each. A power of two.
+pub const FINGERPRINTS: u32 = 1 << 21;

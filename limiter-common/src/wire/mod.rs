@@ -23,7 +23,9 @@ pub use control::{
     constant, is_daemon_lost, map,
 };
 pub use counters::{RuleCounters, Tally, Uncounted};
-pub use entries::{AGGREGATES, Admission, EntryKind, EntryTable, Full, KeyedRingSlot};
+pub use entries::{
+    AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KeyedRingSlot,
+};
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
 pub use lease::{

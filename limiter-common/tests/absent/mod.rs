@@ -169,6 +169,10 @@ macro_rules! nothing_before {
             None::<$crate::absent::Nothing>
         }
 
+        fn fingerprints(&self, _index: u32) -> Option<impl limiter_common::cell::Cell> {
+            None::<$crate::absent::Nothing>
+        }
+
         fn ring_slot(
             &self,
             _kind: limiter_common::wire::EntryKind,

@@ -78,7 +78,8 @@ static FLOOD: PerCpuArray<Flood, 1> = PerCpuArray::new();
 #[btf_map]
 static NOW: PerCpuArray<u64, 1> = PerCpuArray::new();
 
-/// One system call, many packets: each is from another source, and comes a step later.
+/// One system call, many packets: each comes a step later. `block` sources send one after the
+/// other, and then again, until each has sent `times`; then come others.
 #[repr(C)]
 struct Flood {
     /// Packets left; 0 for none.
@@ -89,6 +90,14 @@ struct Flood {
     step: u64,
     /// The number of the next one.
     number: u64,
+    /// Sources that send in turn.
+    block: u64,
+    /// Packets of each source.
+    times: u64,
+    /// Bytes of the address that all sources have, as they stand in the frame.
+    net: u32,
+    /// The bits in which sources differ.
+    hosts: u32,
 }
 
 /// Odd, so that a product with it is another number for each of 2^32 sources.
@@ -121,7 +130,10 @@ fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     flood.packets -= 1;
     flood.now += flood.step;
     flood.number += 1;
-    let address = ((flood.number & 0xffff_ffff) as u32).wrapping_mul(SPREAD);
+    let Flood { number, block, times, net, hosts, .. } = *flood;
+    let group = number.checked_div(block.wrapping_mul(times)).unwrap_or(0);
+    let source = group.wrapping_mul(block).wrapping_add(number.checked_rem(block).unwrap_or(0));
+    let address = ((source & 0xffff_ffff) as u32).wrapping_mul(SPREAD) & hosts | net;
     let place = ctx.data() + SOURCE_AT;
     if place + size_of::<u32>() <= ctx.data_end() {
         // SAFETY: the comparison is the proof that the verifier asks for.

@@ -26,9 +26,9 @@ use super::bans::{MapBan, begun};
 use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
-    ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED,
-    KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES,
-    SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
+    ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FINGERPRINTS, FLOWS,
+    FRAMES_KEYED, KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS,
+    RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
 
@@ -208,6 +208,11 @@ impl World for Kernel {
     #[inline(always)]
     fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
         AGGREGATES.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
+    }
+
+    #[inline(always)]
+    fn fingerprints(&self, index: u32) -> Option<impl SharedWord> {
+        FINGERPRINTS.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
     }
 
     #[inline(always)]

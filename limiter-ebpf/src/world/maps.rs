@@ -15,9 +15,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
-    KEY_LEASES, KeyedBucket, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS,
-    MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally,
-    Uncounted,
+    FINGERPRINTS as FINGERPRINT_COUNT, KEY_LEASES, KeyedBucket, KeyedRingSlot, Lease, Limit,
+    ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters,
+    Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -145,6 +145,11 @@ pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { EntryKind::COUNT }> =
 /// Buckets that sources without one of their own share. Written and read here.
 #[btf_map]
 pub(super) static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
+
+/// Fingerprints of sources and keys that found no entry: [`limiter_common::entries::fingerprint`].
+/// Written and read here.
+#[btf_map]
+pub(super) static FINGERPRINTS: Array<u64, { FINGERPRINT_COUNT as usize }> = Array::new();
 
 /// Drops that each CPU has not added to a bucket yet. Written here; read by the daemon.
 #[btf_map]

@@ -38,7 +38,8 @@ pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
         .into_iter()
         .map(|kind| {
             let (_, counts) = datapath.entries(kind)?;
-            Ok((kind_name(kind).to_owned(), counts.over_budget.wrapping_add(counts.full)))
+            let refused = [counts.first_seen, counts.over_budget, counts.full];
+            Ok((kind_name(kind).to_owned(), refused.into_iter().fold(0, u64::wrapping_add)))
         })
         .collect()
 }

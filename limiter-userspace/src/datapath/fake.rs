@@ -28,8 +28,8 @@ use super::{
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
 
-/// Sources that the model has room for, per family.
-pub(crate) const SOURCES: u32 = 1 << 17;
+/// Sources that the model has room for, per family: so many that 60,000 at once get entries.
+pub(crate) const SOURCES: u32 = 1 << 18;
 
 /// Keys of tables that the model has room for.
 const KEYS: u32 = 1 << 10;

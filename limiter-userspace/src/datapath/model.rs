@@ -145,7 +145,10 @@ impl Model {
     /// As [`super::Datapath::entries`].
     pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
-        (self.entries.entry_table(kind), Admission { tat: 0, ..self.entries.admission(kind) })
+        (
+            self.entries.entry_table(kind),
+            Admission { tat: 0, returned: 0, ..self.entries.admission(kind) },
+        )
     }
 
     /// As [`super::Kernel::set_daemon_lost`].

@@ -37,6 +37,8 @@ pub trait Reading {
     fn bucket(&self, source: &Source) -> Read<Bucket>;
     /// A word of `AGGREGATES`.
     fn aggregate(&self, index: u32) -> Read<u64>;
+    /// A word of `FINGERPRINTS`.
+    fn fingerprints(&self, index: u32) -> Read<u64>;
     /// The settings of a table of entries.
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError>;
     /// Each CPU's part of it.
@@ -66,6 +68,7 @@ pub trait Reading {
 /// Maps that the program alone changes, and user space only reads to answer questions.
 pub(super) struct ProgramMaps {
     aggregates: Array<MapData, u64>,
+    fingerprints: Array<MapData, u64>,
     flows: HashMap<MapData, Wire<FlowKey>, u64>,
 }
 
@@ -78,8 +81,10 @@ impl ProgramMaps {
         };
         let failed = DatapathError::map(map::AGGREGATES);
         let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;
+        let failed = DatapathError::map(map::FINGERPRINTS);
+        let fingerprints = take(map::FINGERPRINTS)?.try_into().map_err(failed)?;
         let flows = take(map::FLOWS)?.try_into().map_err(DatapathError::map(map::FLOWS))?;
-        Ok(Self { aggregates, flows })
+        Ok(Self { aggregates, fingerprints, flows })
     }
 }
 
@@ -152,6 +157,10 @@ impl Reading for Kernel {
 
     fn aggregate(&self, index: u32) -> Read<u64> {
         found(map::AGGREGATES, self.program_maps.aggregates.get(&index, 0))
+    }
+
+    fn fingerprints(&self, index: u32) -> Read<u64> {
+        found(map::FINGERPRINTS, self.program_maps.fingerprints.get(&index, 0))
     }
 
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {

@@ -15,7 +15,7 @@ use aya_ebpf::{
 limiter_tests_ebpf::licence!();
 
 /// Groups of regular sources at most.
-const GROUPS: usize = 4;
+const GROUPS: usize = 5;
 
 /// A load, and how far it is: `Live` of the harness, which says what each field is. Its times are
 /// in parts of a nanosecond: [`FRACTION`].
@@ -31,6 +31,8 @@ struct Live {
     base: u32,
     sum: u32,
     interface: u32,
+    block: u32,
+    times: u32,
     sent: u64,
     due: u64,
     random: u64,
@@ -158,6 +160,12 @@ fn number(live: &mut Live) -> u32 {
             (part.wrapping_shl(octave) >> 32) as u32 + 1_u32.wrapping_shl(octave) - 1
         }
         3 => live.of.wrapping_add(live.sent as u32),
+        4 => {
+            let (block, times) = (u64::from(live.block), u64::from(live.times));
+            let round = live.sent.checked_div(block * times).unwrap_or(0);
+            let number = round * block + live.sent.checked_rem(block).unwrap_or(0);
+            live.of.wrapping_add(number as u32)
+        }
         _ => 0,
     }
 }

@@ -115,6 +115,13 @@ impl LiveFrames {
             let last = u64::from(first).checked_add(frames).context("too many frames")?;
             ensure!(last <= family.sources(), "only {} sources are new", family.sources());
         }
+        if let Sources::Again { first, block, times } = sources {
+            ensure!(block > 0 && times > 0, "no block of sources, or no packet of each");
+            let rounds = frames.div_ceil(u64::from(block) * u64::from(times));
+            let last = rounds.checked_mul(block.into()).context("too many frames")?;
+            let last = last.checked_add(first.into()).context("too many frames")?;
+            ensure!(last <= family.sources(), "only {} sources are new", family.sources());
+        }
         if let Sources::Zipf(octaves) = sources {
             ensure!((1..=28).contains(&octaves), "1 to 28 octaves, not {octaves}");
         }

@@ -16,7 +16,7 @@ use super::sources::{Family, SPREAD, Sources};
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/live_frames"));
 
 /// Groups of regular sources at most.
-pub(super) const GROUPS: usize = 4;
+pub(super) const GROUPS: usize = 5;
 
 /// Times are in 1/256 ns, so that the period of ten million frames a second is exact to 0.3 %.
 const FRACTION: u32 = 8;
@@ -29,7 +29,7 @@ pub(super) struct Live {
     frames: u64,
     /// Time between two frames; 0 for as fast as possible.
     period: u64,
-    /// How sources are chosen: 0 for one, 1 uniform, 2 Zipf, 3 new ones.
+    /// How sources are chosen: 0 for one, 1 uniform, 2 Zipf, 3 new ones, 4 new ones that send again.
     choice: u32,
     /// Of how many sources or octaves, or the number of the first new one.
     of: u32,
@@ -45,6 +45,9 @@ pub(super) struct Live {
     sum: u32,
     /// Out of which interface, by its index.
     interface: u32,
+    /// New sources that send in turn, and how often each sends.
+    block: u32,
+    times: u32,
     /// Frames sent.
     pub(super) sent: u64,
     /// When the next one is due.
@@ -97,6 +100,11 @@ impl Live {
             Sources::Uniform(count) => (1, count),
             Sources::Zipf(octaves) => (2, octaves),
             Sources::New(first) => (3, first),
+            Sources::Again { first, .. } => (4, first),
+        };
+        let (block, times) = match sources {
+            Sources::Again { block, times, .. } => (block, times),
+            _ => (0, 0),
         };
         Ok(Self {
             frames,
@@ -109,6 +117,8 @@ impl Live {
             base: family.base(),
             sum,
             interface,
+            block,
+            times,
             groups,
             ..Self::default()
         })

@@ -22,6 +22,16 @@ pub enum Sources {
     Zipf(u32),
     /// Every packet is from a source that sent none before; the first has this number.
     New(u32),
+    /// As [`Sources::New`], but `block` sources send in turn, until each has sent `times`; then
+    /// come others.
+    Again {
+        /// Number of the first source.
+        first: u32,
+        /// Sources that send in turn, at least 1.
+        block: u32,
+        /// Packets of each, at least 1.
+        times: u32,
+    },
 }
 
 /// Version of IP.

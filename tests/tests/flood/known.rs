@@ -2,10 +2,11 @@
 
 use limiter_common::entries::{KEEP, SECOND};
 use limiter_common::verdict::Reason;
+use limiter_common::wire::EntryKind;
 use limiter_tests::program::SOURCE_STORES;
 use limiter_userspace::datapath::SourceTable;
 
-use crate::scene::{Known, NANOS, START, Scene};
+use crate::scene::{Known, NANOS, START, Scene, Spoofed};
 
 const HASH: SourceTable = SourceTable::Hash;
 const LINES: SourceTable = SourceTable::Lines;
@@ -36,28 +37,36 @@ fn everyone_known_keeps_every_packet(
     let before = scene.packets(Reason::Conforming) + scene.packets(Reason::Aggregate);
     let sent: u64 = known.iter().map(|source| source.sent).sum();
     assert_eq!(before, sent, "{entries} entries: everybody passes before the flood");
-    let seconds = 26;
-    scene.flood(rate, seconds, &mut known);
-    for source in &known {
-        assert_eq!(
-            source.passed, source.sent,
-            "{entries} entries, {cpus} CPUs: {:?} every {} ns",
-            source.address, source.period
-        );
-        assert!(scene.is_tracked(source.address), "{:?}", source.address);
-    }
-    let (entry_table, admission) =
-        scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
+    let mut passed = 0;
+    let mut flood = |scene: &mut Scene, seconds, budget: u64| {
+        scene.flood(rate, seconds, &mut known);
+        for source in &known {
+            assert_eq!(
+                source.passed, source.sent,
+                "{entries} entries, {cpus} CPUs: {:?} every {} ns",
+                source.address, source.period
+            );
+            assert!(scene.is_tracked(source.address), "{:?}", source.address);
+        }
+        let all = scene.packets(Reason::Conforming) + scene.packets(Reason::Aggregate);
+        let sent_now: u64 = known.iter().map(|source| source.sent).sum();
+        let new = all - sent_now - passed;
+        passed += new;
+        assert!(new <= budget, "{entries} entries: the flood passed {new} of {budget}");
+        // A budget is no wall: what it says may pass does, but for what known sources took.
+        assert!(new * 10 >= budget * 8, "{entries} entries: the flood passed {new} of {budget}");
+        scene.program.entries(EntryKind::V4).unwrap()
+    };
+    let budget = scene.first_budget(rate, 10);
+    let (entry_table, admission) = flood(&mut scene, 10, budget);
     assert!(entry_table.flood_until > START << 5, "the flood was noticed");
+    assert!(admission.first_seen > 0, "{admission:?}: the flood was over its budget");
+    // The table turns over only if they come back.
+    scene.spoof(&[Spoofed::often(2)]);
+    let budget = scene.budget(10, 2);
+    let (_, admission) = flood(&mut scene, 10, budget);
     assert!(admission.over_budget > 0, "{admission:?}: the flood was over its budget");
     assert!(admission.made > u64::from(entries), "{admission:?}: the table turned over");
-    let all = scene.packets(Reason::Conforming) + scene.packets(Reason::Aggregate);
-    let sent_now: u64 = known.iter().map(|source| source.sent).sum();
-    let passed = all - sent_now;
-    let budget = scene.budget(seconds);
-    assert!(passed <= budget, "{entries} entries: the flood passed {passed} of {budget}");
-    // A budget is no wall: what it says may pass does, but for what known sources took.
-    assert!(passed * 10 >= budget * 8, "{entries} entries: the flood passed {passed} of {budget}");
 }
 
 #[test]
@@ -105,11 +114,12 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     let mut known: Vec<Known> =
         (0..20).map(|host| Known::new([10, 0, 1, host], 5 * NANOS)).collect();
     scene.flood(0, 11, &mut known);
+    scene.spoof(&[Spoofed::often(8)]);
     scene.flood(200_000, 40, &mut known);
     for source in &known {
         assert_eq!(source.passed, source.sent, "{:?}", source.address);
     }
-    let (_, admission) = scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert!(admission.full > 0, "{admission:?}: the table was full of entries that owe");
 }
 
@@ -133,6 +143,7 @@ fn who_stays_tracked(source_store: SourceTable) {
     }
     // Two packets of everybody, in a table that has room.
     scene.flood(0, 2 * keep, &mut known);
+    scene.spoof(&[Spoofed::often(3)]);
     scene.flood(20_000, 60, &mut known);
     for source in &known {
         assert_eq!(source.passed, source.sent);

@@ -5,5 +5,6 @@
 
 mod known;
 mod mixed;
+mod newcomers;
 mod quotas;
 mod scene;

@@ -76,6 +76,11 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     }
 }
 
+/// An IPv6 address in a /64 of its own for each IPv4 address.
+fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
+    [0x20, 1, 0xd, 0xb8, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 1]
+}
+
 fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
     let mut set = CpuSet::new();
     set.set(0);
@@ -104,9 +109,13 @@ fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
         let host = if random.bool() { random.u8(..8) } else { random.u8(..) };
         let source = [10, random.u8(..3), random.u8(..2), host];
         let destination = [198, 51, 100, random.u8(..100)];
-        let frame = Frame::ipv4(source, destination)
-            .transport(Transport::Udp { source: 5, destination: random.u16(..20) })
-            .build();
+        let frame = if random.u8(..4) == 0 {
+            Frame::ipv6(mapped(source), mapped(destination))
+        } else {
+            Frame::ipv4(source, destination)
+        };
+        let frame =
+            frame.transport(Transport::Udp { source: 5, destination: random.u16(..20) }).build();
         let ticks = Ticks::from_nanos(now);
         program.set_time(ticks).unwrap();
         let verdict = program.run(&frame, 1).unwrap();
@@ -128,12 +137,15 @@ fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
             "{source_store:?} {kind:?}"
         );
     }
-    let (_, v4) = model.entries(EntryKind::V4);
-    let (_, keyed) = model.entries(EntryKind::Keyed);
-    for counts in [v4, keyed] {
+    for kind in EntryKind::ALL {
+        let (_, counts) = model.entries(kind);
         assert!(
             counts.evicted > 100 && counts.full > 100,
-            "{source_store:?} {counts:?}: it was full"
+            "{source_store:?} {kind:?} {counts:?}: it was full"
+        );
+        assert!(
+            counts.first_seen > 100 && counts.over_budget > 100,
+            "{source_store:?} {kind:?} {counts:?}: there was pressure"
         );
     }
     let reasons = [Reason::Aggregate, Reason::OverAggregate, Reason::TableFull, Reason::Untracked];

@@ -4,7 +4,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::EntryKind;
 use limiter_userspace::datapath::SourceTable;
 
-use crate::scene::Scene;
+use crate::scene::{Scene, Spoofed};
 
 /// Quotas by the week for some, a rate for the flood.
 const RULES: &str = "descriptors:
@@ -25,6 +25,7 @@ fn a_quota_by_the_week_survives_a_flood() {
     }
     // An hour later nobody has one back: 5 a week is one in 33 hours.
     scene.silence(3600);
+    scene.spoof(&[Spoofed::often(3)]);
     scene.flood(50_000, 30, &mut []);
     let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert!(admission.evicted > 1024, "{admission:?}: the table turned over");
@@ -42,6 +43,7 @@ fn full(policy: &str) -> Scene {
          requests_per_unit: 5}}}}]"
     );
     let mut scene = Scene::new(SourceTable::Hash, 256, 1, &rules);
+    scene.spoof(&[Spoofed::often(3)]);
     scene.flood(2000, 20, &mut []);
     let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert_eq!(admission.evicted, 0, "{policy}: all of them owe");

@@ -81,7 +81,15 @@ fn the_metrics_are_the_statistics() {
         for reason in [Reason::Shadow, Reason::Shadow, Reason::Marked] {
             counters.add(reason, 77);
         }
-        let admission = Admission { tat: 9, made: 8, evicted: 3, over_budget: 2, full: 1 };
+        let admission = Admission {
+            tat: 9,
+            returned: 9,
+            made: 8,
+            evicted: 3,
+            first_seen: 4,
+            over_budget: 2,
+            full: 1,
+        };
         state.admission.insert(EntryKind::V6, admission);
     }
     let samples = scrape(&daemon);

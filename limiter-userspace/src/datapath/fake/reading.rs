@@ -60,6 +60,10 @@ impl Reading for Opened {
         self.read(|model| Reading::aggregate(model, index))
     }
 
+    fn fingerprints(&self, index: u32) -> Read<u64> {
+        self.read(|model| Reading::fingerprints(model, index))
+    }
+
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
         self.read(|model| Reading::entry_table(model, kind))
     }
@@ -69,9 +73,9 @@ impl Reading for Opened {
         let of_model = |model: &Model| {
             let mut admissions = model.admissions(kind)?;
             for admission in &mut admissions {
-                let tat = admission.tat;
+                let Admission { tat, returned, .. } = *admission;
                 admission.merge(added);
-                admission.tat = tat;
+                (admission.tat, admission.returned) = (tat, returned);
             }
             Ok(admissions)
         };

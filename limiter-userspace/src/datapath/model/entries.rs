@@ -18,7 +18,26 @@ pub(super) struct ModelEntries {
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
     /// Aggregates that were asked for, by index.
-    aggregates: RwLock<BTreeMap<u32, WordRef>>,
+    aggregates: Words,
+    /// Words of fingerprints that were asked for, by index.
+    fingerprints: Words,
+}
+
+/// Words of a map that were asked for, by index.
+#[derive(Debug, Default)]
+struct Words(RwLock<BTreeMap<u32, WordRef>>);
+
+impl Words {
+    fn at(&self, index: u32) -> WordRef {
+        let mut words = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        words.entry(index).or_default().clone()
+    }
+
+    fn copy(&self) -> Self {
+        let words = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let copies = words.iter().map(|(index, word)| (*index, WordRef::new(word.load())));
+        Self(RwLock::new(copies.collect()))
+    }
 }
 
 /// A word of a map that packets change in place.
@@ -54,7 +73,8 @@ impl ModelEntries {
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: [words(sources), words(sources)],
             keyed: (0..keys).map(|_| (AtomicU64::new(0), Cell::new(TableKey::EMPTY))).collect(),
-            aggregates: RwLock::default(),
+            aggregates: Words::default(),
+            fingerprints: Words::default(),
         }
     }
 
@@ -66,7 +86,7 @@ impl ModelEntries {
         let slot = |(state, key): &(AtomicU64, Cell<TableKey>)| {
             (AtomicU64::new(state.load(Ordering::Acquire)), key.clone())
         };
-        let copy = Self {
+        Self {
             entry_tables: self
                 .entry_tables
                 .each_ref()
@@ -74,11 +94,9 @@ impl ModelEntries {
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: self.sources.each_ref().map(words),
             keyed: self.keyed.iter().map(slot).collect(),
-            aggregates: RwLock::default(),
-        };
-        let aggregates = self.aggregates.read().unwrap_or_else(PoisonError::into_inner);
-        aggregates.iter().for_each(|(index, of)| copy.aggregate(*index).set(of.load()));
-        copy
+            aggregates: self.aggregates.copy(),
+            fingerprints: self.fingerprints.copy(),
+        }
     }
 
     /// Puts the settings of a table in place of those that there are.
@@ -88,10 +106,12 @@ impl ModelEntries {
         }
     }
 
-    /// Until when the budget of new entries is used: [`Admission::tat`].
-    pub(super) fn set_budget(&self, kind: EntryKind, tat: u64) {
+    /// Until when both budgets of new entries are used: [`Admission::tat`] and
+    /// [`Admission::returned`].
+    pub(super) fn set_budgets(&self, kind: EntryKind, budgets: Admission) {
         if let Some(cells) = self.admission.get(kind.index() as usize) {
-            cells.tat.set(tat);
+            cells.tat.set(budgets.tat);
+            cells.returned.set(budgets.returned);
         }
     }
 
@@ -109,8 +129,10 @@ impl ModelEntries {
         };
         Admission {
             tat: cells.tat.get(),
+            returned: cells.returned.get(),
             made: cells.made.get(),
             evicted: cells.evicted.get(),
+            first_seen: cells.first_seen.get(),
             over_budget: cells.over_budget.get(),
             full: cells.full.get(),
         }
@@ -135,7 +157,10 @@ impl ModelEntries {
     }
 
     pub(super) fn aggregate(&self, index: u32) -> WordRef {
-        let mut aggregates = self.aggregates.write().unwrap_or_else(PoisonError::into_inner);
-        aggregates.entry(index).or_default().clone()
+        self.aggregates.at(index)
+    }
+
+    pub(super) fn fingerprints(&self, index: u32) -> WordRef {
+        self.fingerprints.at(index)
     }
 }

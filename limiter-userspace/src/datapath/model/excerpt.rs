@@ -208,6 +208,11 @@ impl<'m> Excerpt<'m> {
                     model.entries.aggregate(index).set(word);
                 }
             }
+            Entry::Fingerprints(index) => {
+                if let Some(word) = maps.fingerprints(index)? {
+                    model.entries.fingerprints(index).set(word);
+                }
+            }
             Entry::Table(generation, index) => self.read_table(generation, index)?,
             Entry::TableRule(generation, key) => {
                 let value = maps.table_rule(generation, &key)?;

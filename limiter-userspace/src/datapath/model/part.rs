@@ -22,6 +22,7 @@ pub(super) enum Entry {
     Limit(Slot),
     Bucket(Source),
     Aggregate(u32),
+    Fingerprints(u32),
     /// Table with its shapes.
     Table(Generation, u32),
     TableRule(Generation, TableKey),
@@ -123,19 +124,21 @@ impl Model {
             return;
         };
         if let Some(table) = part.entry_tables.get_mut(kind.index() as usize) {
-            let admits = |cpu: &&Admission| {
-                self.entries.set_budget(kind, cpu.tat);
-                admission::admit(self, kind, now)
+            let is_open = |cpu: &&Admission| {
+                let entry_table = self.entries.host(kind);
+                entry_table.is_some_and(|of| admission::is_open(&of, Ticks::new(cpu.tat), now))
             };
-            let admitting: Vec<_> = table.cpus.iter().filter(admits).collect();
-            let best = admitting.iter().map(|cpu| cpu.tat).min();
+            let open = table.cpus.iter().filter(is_open).count();
+            // One that is open has the least demand; of those under pressure, the one that takes
+            // least of who comes back.
+            let pressure = |cpu: &&Admission| (!is_open(cpu), cpu.returned, cpu.tat);
+            let best = table.cpus.iter().min_by_key(pressure);
             let mut sum = Admission::default();
             table.cpus.iter().for_each(|cpu| sum.merge(*cpu));
             let entries = sum.made.saturating_sub(sum.evicted);
             let crowded = sum.full != 0 && entries.saturating_mul(2) >= table.entries;
-            table.doubtful = admitting.len() < table.cpus.len() || crowded;
-            let none = || table.cpus.first().map_or(0, |cpu| cpu.tat);
-            self.entries.set_budget(kind, best.unwrap_or_else(none));
+            table.doubtful = open < table.cpus.len() || crowded;
+            self.entries.set_budgets(kind, best.copied().unwrap_or_default());
         }
         self.part = Some(part);
     }

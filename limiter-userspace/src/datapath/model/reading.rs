@@ -54,6 +54,10 @@ impl Reading for Model {
         Ok(Some(self.entries.aggregate(index).load()))
     }
 
+    fn fingerprints(&self, index: u32) -> Read<u64> {
+        Ok(Some(self.entries.fingerprints(index).load()))
+    }
+
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
         Ok(self.entries.entry_table(kind))
     }

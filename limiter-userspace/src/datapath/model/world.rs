@@ -158,6 +158,11 @@ impl World for Model {
         Some(self.entries.aggregate(index))
     }
 
+    fn fingerprints(&self, index: u32) -> Option<impl SharedWord> {
+        self.asks(Entry::Fingerprints(index));
+        Some(self.entries.fingerprints(index))
+    }
+
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
         self.entries.host(kind)
     }
