@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod datapath;
 pub mod explain;
 mod fnv;
+pub mod import;
 #[cfg(test)]
 mod json_schema;
 mod render;
