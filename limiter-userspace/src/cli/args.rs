@@ -307,7 +307,8 @@ pub(super) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
     #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
     pub(super) sources: Vec<String>,
-    /// A file with one address or prefix a line; `#` begins a comment
+    /// A file with one address or prefix a line, and behind it, if it is to be listed for a time, that
+    /// time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
     /// Do it even if that limits or drops this SSH session
@@ -320,6 +321,9 @@ pub(super) struct Whom {
 pub(super) struct Listing {
     #[command(flatten)]
     pub(super) whom: Whom,
+    /// Take off the list, afterwards, all that the file does not name
+    #[arg(long, requires = "file")]
+    pub(super) replace: bool,
     /// For how long, as in 10m, 2h or 1d [default: for ever]
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) time: Option<Duration>,

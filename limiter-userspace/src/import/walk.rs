@@ -101,6 +101,9 @@ impl<'a> Walk<'a> {
                     }
                     continue;
                 }
+                if let Verdict::Jump(to) | Verdict::Goto(to) = &case.verdict {
+                    self.stands_for(here.table, to, 0, judge);
+                }
                 let over =
                     |packets: &Packets| self.over(here, (position, number), context, packets);
                 let step = Step {
