@@ -34,8 +34,8 @@ pub(super) struct Ask {
 
 /// Translates a text. Nothing is applied.
 pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
-    let named = Format::NAMED.into_iter().find(|(name, _)| *name == ask.first);
-    let (format, file) = match (named, &ask.file) {
+    let known = Format::NAMED.into_iter().find(|(name, _)| *name == ask.first);
+    let (format, file) = match (known, &ask.file) {
         (Some((_, format)), file) => {
             (Some(format), file.clone().unwrap_or_else(|| PathBuf::from("-")))
         }

@@ -57,7 +57,7 @@ pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
     if begin.starts_with('{') {
         return Ok(Format::Nft);
     }
-    if begin.starts_with('[') && !begin.starts_with("[0") && !counters(begin) {
+    if begin.starts_with('[') && !counters(begin) {
         // fail2ban writes as Python does; tc writes JSON.
         let jails =
             begin.starts_with("[{'") || begin.starts_with("[{\"") && !text.contains("\"kind\"");
@@ -97,5 +97,8 @@ pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
 
 /// True for a line of `iptables-save -c`.
 fn counters(begin: &str) -> bool {
-    begin.split_once(']').is_some_and(|(counters, _)| counters.contains(':') && counters.len() < 50)
+    let inner = begin.strip_prefix('[').and_then(|begin| begin.split_once(']'));
+    inner.is_some_and(|(inner, _)| {
+        inner.contains(':') && inner.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
+    })
 }

@@ -117,7 +117,7 @@ impl fmt::Display for Difference {
                 "every message is counted here; there, not the later ones of a ping that is answered",
             ),
             Self::Syn => f.write_str("SYN with FIN or RST set is counted here, too"),
-            Self::Hook(what) => f.write_str(what),
+            Self::Hook(what) | Self::Recent(what) | Self::Policed(what) => f.write_str(what),
             Self::DroppedBefore(places) => write!(
                 f,
                 "packets that {places} drops before are not counted there; here they are"
@@ -140,7 +140,6 @@ impl fmt::Display for Difference {
             Self::Rejected => f.write_str(
                 "`replies` bounds the answers here, and the kind of answer is limiter's own",
             ),
-            Self::Recent(what) => f.write_str(what),
             Self::Several => f.write_str(
                 "with the limits beside it: a packet that one drops is charged to none here; there, to \
                  those before",
@@ -148,7 +147,6 @@ impl fmt::Display for Difference {
             Self::DeniesOpen => f.write_str(
                 "packets of open connections are accepted before; here they are dropped as well",
             ),
-            Self::Policed(what) => f.write_str(what),
         }
     }
 }

@@ -61,11 +61,11 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, Im
             _ => return Err(refused("it neither makes a set nor adds to one")),
         }
     }
-    chosen(order, sets, wanted)
+    chosen(&order, sets, wanted)
 }
 
 fn chosen(
-    order: Vec<String>,
+    order: &[String],
     mut sets: BTreeMap<String, Made>,
     wanted: Option<&str>,
 ) -> Result<Vec<Elements>, ImportError> {

@@ -1,9 +1,11 @@
 //! The fate of each rule: translated, with the differences; not translated, with the reason; or left
 //! to the firewall, because limiter has nothing to do with it.
 
+mod before;
+mod deny;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipnet::IpNet;
 use limiter_common::wire::Count;
 use serde::Serialize;
 
@@ -15,11 +17,12 @@ use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
 use super::walk::{self, Barrier, Gone};
-use crate::rules::model::{Meter, Over, RateLimit, RuleLimit};
+use crate::rules::model::{Meter, Over, RESERVED, RateLimit, RuleLimit};
+use crate::rules::plain::{clean, is_plain};
 use crate::rules::rate_text::MIN_FULL_FRAME;
 
 /// Most comparisons of what rules are for.
-const MOST_EFFORT: usize = 50_000_000;
+const MOST_EFFORT: usize = 10_000_000;
 
 /// Most sources that are exempt from one limit.
 const MOST_EXEMPT: usize = 256;
@@ -50,6 +53,9 @@ impl Fate {
     }
 }
 
+/// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
+pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
+
 /// What is known of a rule when its turn comes.
 pub(super) struct Step<'a> {
     pub(super) rule: usize,
@@ -65,7 +71,7 @@ pub(super) struct Step<'a> {
     pub(super) base: bool,
     pub(super) barriers: &'a [Barrier],
     /// Looks for the rule that drops what is over.
-    pub(super) over: &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>,
+    pub(super) over: Dropping<'a>,
 }
 
 /// Fates of all rules, and what was made of them.
@@ -133,8 +139,8 @@ impl<'a> Judge<'a> {
     /// The walk was ended.
     pub(super) fn cut_short(&mut self) {
         let why = "there are more rules, or jumps to them, than are followed";
+        self.tables = Tables::default();
         for rule in 0..self.fates.len() {
-            self.tables.remove(rule);
             self.fate(rule, Fate::Not(why.to_owned()));
         }
         self.denied.clear();
@@ -200,54 +206,6 @@ impl<'a> Judge<'a> {
             }
             Err(reason) => Fate::Not(reason),
         }
-    }
-
-    fn deny(&mut self, step: &Step<'_>) -> Result<(Denied, Vec<Difference>), String> {
-        let packets = step.packets;
-        if let Some(reason) = packets.reasons() {
-            return Err(reason);
-        }
-        let only = Packets {
-            family: packets.family,
-            sources: packets.sources.clone(),
-            ..Packets::default()
-        };
-        let Some(sources) = packets.sources.as_ref().filter(|_| *packets == only) else {
-            return Err("drops whatever the rate, and not by source alone: limiter denies sources"
-                .to_owned());
-        };
-        if sources.iter().any(|net| net.prefix_len() == 0) {
-            return Err("drops a whole address family: leave that to the firewall".to_owned());
-        }
-        let mut differences = of_hook(step.hook);
-        for barrier in step.barriers {
-            self.spend(packets.weight().saturating_mul(barrier.packets.weight()))?;
-            if barrier.gone == Gone::Dropped || barrier.packets.is_apart(packets) {
-                continue;
-            }
-            if is_loopback(&barrier.packets) {
-                differences.push(Difference::Loopback);
-            } else if only_established(&barrier.packets, packets) && barrier.gone == Gone::Accepted
-            {
-                differences.push(Difference::DeniesOpen);
-            } else {
-                return Err(format!(
-                    "{} lets some of its packets pass before",
-                    self.place(barrier.rule)
-                ));
-            }
-        }
-        if step.case.verdict == Verdict::Reject || *step.verdict == Verdict::Reject {
-            differences.push(Difference::Rejected);
-        }
-        if sources.iter().any(|net| matches!(net, IpNet::V6(v6) if v6.prefix_len() > 64)) {
-            differences.push(Difference::Prefix64);
-        }
-        let times = step.case.times.clone();
-        if !times.is_empty() && times.len() != sources.len() {
-            return Err("its sources have times, and it is for some of them only".to_owned());
-        }
-        Ok((Denied { rule: step.rule, sources: sources.clone(), times }, differences))
     }
 
     fn limit(&mut self, step: &Step<'_>, limit: &Limit) -> Option<Gone> {
@@ -329,6 +287,9 @@ impl<'a> Judge<'a> {
         if step.packets.interfaces.as_ref().is_some_and(|names| names.iter().any(is_lo)) {
             return Err("limits lo, which limiter is not attached to".to_owned());
         }
+        if step.packets.interfaces.iter().flatten().any(|name| !is_interface(name)) {
+            return Err("no interface has such a name".to_owned());
+        }
         let before = self.before(step, limit)?;
         let mut differences = limit.differences.clone();
         differences.extend(of_hook(step.hook));
@@ -355,7 +316,8 @@ impl<'a> Judge<'a> {
             differences.push(Difference::Rejected);
         }
         let name = self.name(step.rule);
-        let budget = shared.then(|| limit.shared.clone().unwrap_or_else(|| name.clone()));
+        let common = limit.shared.as_ref().map(|name| clean(name));
+        let budget = shared.then(|| common.unwrap_or_else(|| name.clone()));
         let over = if rejects { Over::Reject } else { Over::Drop };
         let limit = RuleLimit::hard(meter);
         let (rule, hook) = (step.rule, step.hook);
@@ -377,18 +339,20 @@ impl<'a> Judge<'a> {
         rule.is_some_and(|rule| rule.cases.iter().any(|case| case.verdict == Verdict::Reject))
     }
 
-    /// Name of a rule in the rule file: its comment, or its place.
+    /// Name of a rule in the rule file: its comment, and its place.
     fn name(&self, rule: usize) -> String {
         let found = self.firewall.rules.get(rule);
         let place = found.map_or_else(String::new, |rule| rule.place.clone());
         let comment = found.and_then(|rule| rule.name.as_ref()).map(|name| name.trim());
-        match comment {
+        let name = match comment {
             Some(comment) if !comment.is_empty() => {
                 let comment: String = comment.chars().take(60).collect();
                 format!("{comment} ({place})")
             }
             _ => place,
-        }
+        };
+        let name = clean(&name);
+        if name.starts_with(RESERVED) { format!("there: {name}") } else { name }
     }
 
     fn place(&self, rule: usize) -> String {
@@ -402,115 +366,16 @@ impl<'a> Judge<'a> {
         }
         Ok(())
     }
-
-    /// Looks at what was taken away before a limit.
-    fn before(&mut self, step: &Step<'_>, limit: &Limit) -> Result<Before, String> {
-        let packets = step.packets;
-        let mut before = Before::default();
-        let mut dropped = Vec::new();
-        for barrier in step.barriers {
-            let other = &barrier.packets;
-            self.spend(packets.weight().saturating_mul(other.weight()))?;
-            if other.is_apart(packets) {
-                continue;
-            }
-            let place = self.place(barrier.rule);
-            if !barrier.partly && other.has_all_of(packets) {
-                return Err(format!("no packet comes as far: {place} takes all of its packets"));
-            }
-            match barrier.gone {
-                Gone::Dropped => {
-                    let denied = self.denied.iter().any(|denied| denied.rule == barrier.rule);
-                    // By source, each packet would be charged to a bucket that nothing else uses.
-                    let own = limit.key.iter().any(|key| matches!(key, Key::Source(32 | 128)))
-                        && Packets { sources: None, family: None, ..other.clone() }
-                            == Packets::default();
-                    if !denied && !own {
-                        dropped.push(place);
-                    }
-                }
-                Gone::Maybe => {
-                    return Err(format!("it is not known what {place} does to its packets before"));
-                }
-                Gone::Accepted | Gone::Returned => {
-                    if barrier.partly {
-                        return Err(format!("{place} takes some of its packets away before"));
-                    }
-                    if is_loopback(other) {
-                        before.differences.push(Difference::Loopback);
-                    } else if only_established(other, packets) {
-                        before.established = true;
-                        before.differences.push(Difference::Established(place));
-                    } else if only_related(other, packets) {
-                        before.differences.push(Difference::Related(place));
-                    } else if let Some(sources) = only_sources(other, packets) {
-                        before.exempt.extend(sources);
-                        if before.exempt.len() > MOST_EXEMPT {
-                            return Err(format!(
-                                "more than {MOST_EXEMPT} sources are exempt from it"
-                            ));
-                        }
-                    } else {
-                        return Err(format!("{place} takes some of its packets away before"));
-                    }
-                }
-            }
-        }
-        if !dropped.is_empty() {
-            let more = dropped.len().saturating_sub(3);
-            dropped.truncate(3);
-            let mut places = dropped.join(", ");
-            if more > 0 {
-                places.push_str(", ...");
-            }
-            before.differences.push(Difference::DroppedBefore(places));
-        }
-        Ok(before)
-    }
 }
 
-/// Consequences of what was taken away before.
-#[derive(Default)]
-struct Before {
-    established: bool,
-    exempt: Vec<IpNet>,
-    differences: Vec<Difference>,
+/// True for what the kernel takes as the name of an interface, and a rule file as well.
+fn is_interface(name: &str) -> bool {
+    let bad = |c: char| c == '/' || c.is_whitespace() || !is_plain(c);
+    !name.is_empty() && name.len() < 16 && !name.contains(bad)
 }
 
 fn place(firewall: &Firewall, rule: usize) -> String {
     firewall.rules.get(rule).map_or_else(String::new, |rule| rule.place.clone())
-}
-
-/// True if only packets of loopback are meant.
-fn is_loopback(packets: &Packets) -> bool {
-    packets.interfaces.as_ref().is_some_and(|names| names.iter().all(|name| name == "lo"))
-}
-
-/// True if of `from` those of known connections are taken, all of them, and no others.
-fn only_established(taken: &Packets, from: &Packets) -> bool {
-    let states = taken.states.unwrap_or(state::ALL);
-    let rest = Packets { states: None, ..taken.clone() };
-    states & state::ESTABLISHED != 0
-        && states & (state::NEW | state::INVALID) == 0
-        && rest.has_all_of(from)
-}
-
-/// True if of `from` those are taken that begin a connection which belongs to a known one.
-fn only_related(taken: &Packets, from: &Packets) -> bool {
-    let rest = Packets { states: None, ..taken.clone() };
-    taken.states == Some(state::RELATED) && rest.has_all_of(from)
-}
-
-/// The sources that are taken away from `from`, if nothing but the source decides on it.
-fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>> {
-    let sources = taken.sources.as_ref()?;
-    let rest = Packets {
-        sources: None,
-        family: taken.family.filter(|family| from.family == Some(*family)),
-        ..taken.clone()
-    };
-    // Of packets of both families only these sources are taken, whichever they are of.
-    rest.has_all_of(from).then(|| sources.clone())
 }
 
 fn of_hook(hook: Hook) -> Vec<Difference> {

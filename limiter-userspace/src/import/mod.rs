@@ -128,10 +128,9 @@ pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> 
         }
         _ if wanted.is_some() => return Err(ImportError::SetElsewhere),
         Format::Nft => read_nft(text)?,
-        // As named: the heads of both say which of the two it is.
-        Format::Iptables => iptables::read(text, None)?,
+        // The heads of saved rules say of which family they are; ufw's chains do.
+        Format::Iptables | Format::Ufw => iptables::read(text, None)?,
         Format::Ip6tables => iptables::read(text, Some(Family::V6))?,
-        Format::Ufw => iptables::read(text, None)?,
         Format::Tc if text.trim_start().starts_with('[') => tc::read_json(text)?,
         Format::Tc => tc::read_text(text)?,
     };

@@ -114,7 +114,7 @@ impl Packets {
             protocols: common(self.protocols.as_ref(), other.protocols.as_ref(), number)?,
             icmp: common(self.icmp.as_ref(), other.icmp.as_ref(), number)?,
             destinations: common(self.destinations.as_ref(), other.destinations.as_ref(), inner)?,
-            ports: common(self.ports.as_ref(), other.ports.as_ref(), overlap)?,
+            ports: common(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(*a, *b))?,
             sources: common(self.sources.as_ref(), other.sources.as_ref(), inner)?,
             not_sources: self.not_sources.iter().chain(&other.not_sources).copied().collect(),
             states,
@@ -162,7 +162,7 @@ impl Packets {
             || none(self.interfaces.as_ref(), other.interfaces.as_ref(), |a, b| a != b)
             || none(self.protocols.as_ref(), other.protocols.as_ref(), |a, b| a != b)
             || none(self.icmp.as_ref(), other.icmp.as_ref(), |a, b| a != b)
-            || none(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(a, b).is_none())
+            || none(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(*a, *b).is_none())
             || apart(self.sources.as_ref(), other.sources.as_ref())
             || apart(self.destinations.as_ref(), other.destinations.as_ref())
             || covered(other.sources.as_ref(), &self.not_sources)
@@ -218,7 +218,7 @@ pub(super) fn inner(one: &IpNet, other: &IpNet) -> Option<IpNet> {
     if one.contains(other) { Some(*other) } else { other.contains(one).then_some(*one) }
 }
 
-fn overlap(one: &(u16, u16), other: &(u16, u16)) -> Option<(u16, u16)> {
+fn overlap(one: (u16, u16), other: (u16, u16)) -> Option<(u16, u16)> {
     let (low, high) = (one.0.max(other.0), one.1.min(other.1));
     (low <= high).then_some((low, high))
 }

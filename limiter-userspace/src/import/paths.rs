@@ -53,16 +53,13 @@ pub(super) fn paths(
         _ => None,
     });
     let many = levels.iter().flatten().any(|values| values.together);
-    let (sources, prefix64, shared) = match source_key {
-        Some(bits) => {
-            let (parts, prefix64) = keyed_sources(packets, bits)?;
-            (Some(Values { parts, together: false }), prefix64, many)
-        }
-        None => {
-            let together = together || many || !exempt.is_empty();
-            let (values, shared) = other_sources(packets, key, together)?;
-            (values, false, shared || many)
-        }
+    let (sources, prefix64, shared) = if let Some(bits) = source_key {
+        let (parts, prefix64) = keyed_sources(packets, bits)?;
+        (Some(Values { parts, together: false }), prefix64, many)
+    } else {
+        let together = together || many || !exempt.is_empty();
+        let (values, shared) = other_sources(packets, key, together)?;
+        (values, false, shared || many)
     };
     if shared && !key.is_empty() {
         return Err(
@@ -231,7 +228,7 @@ fn other_sources(
 ) -> Result<(Option<Values>, bool), String> {
     let implied = packets.destinations.is_some()
         || key.contains(&Key::Destination)
-        || packets.protocols.as_deref().is_some_and(|protocols| matches!(protocols, [1] | [58]));
+        || packets.protocols.as_deref().is_some_and(|protocols| matches!(protocols, [1 | 58]));
     let families = match packets.family {
         Some(family) => vec![family],
         None => vec![Family::V4, Family::V6],

@@ -2,7 +2,7 @@
 //! wins. Rules of one table whose packets overlap are made to say the same: a rule inside of another
 //! one has the limits of both.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::firewall::Hook;
@@ -18,7 +18,7 @@ const MOST_LIMITS: usize = 4;
 const MOST_PATHS: usize = 8192;
 
 /// Most comparisons of paths.
-const MOST_EFFORT: usize = 20_000_000;
+const MOST_EFFORT: usize = 10_000_000;
 
 /// A limit of another program, as paths of a rule file.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ enum Relation {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pieces: Vec<Piece>,
+    /// Pieces with paths that overlap those of each, itself among them.
+    near: Vec<Vec<usize>>,
     paths: usize,
     effort: usize,
 }
@@ -61,7 +63,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// The reason why it cannot stand beside the others; `name` tells how they are called.
+    /// The reason why it cannot stand beside the others; `place` tells where a rule is.
     pub(super) fn add(
         &mut self,
         piece: Piece,
@@ -71,25 +73,34 @@ impl Tables {
         if self.paths + paths > MOST_PATHS {
             return Err(format!("there are more than {MOST_PATHS} rules before it"));
         }
-        for other in &self.pieces {
+        let own = self.pieces.len();
+        let mut near = vec![own];
+        for (index, other) in self.pieces.iter().enumerate() {
             self.effort += paths * (other.limited.len() + other.exempt.len());
             if self.effort > MOST_EFFORT {
                 return Err("there are too many rules before it to compare it with".to_owned());
             }
-            fits(&piece, other).map_err(|why| format!("{}: {why}", place(other.rule)))?;
+            let overlap = fits(&piece, other);
+            if overlap.map_err(|why| format!("{}: {why}", place(other.rule)))? {
+                near.push(index);
+            }
         }
+        for index in &near {
+            if let Some(others) = self.near.get_mut(*index) {
+                others.push(own);
+            }
+        }
+        self.near.push(near.clone());
         self.paths += paths;
         self.pieces.push(piece);
         // Enough room for the limits where rules are inside of others.
-        let piece = self.pieces.last();
-        let crowded = piece.is_some_and(|piece| {
-            self.all_paths().into_iter().any(|path| {
-                let among = piece.limited.iter().any(|own| inside(path, own));
-                among && self.applying(path).len() > MOST_LIMITS
-            })
-        });
+        let among = near.iter().filter_map(|index| self.pieces.get(*index));
+        let crowded = near.len() > MOST_LIMITS
+            && among
+                .flat_map(|piece| piece.limited.iter().chain(&piece.exempt))
+                .any(|path| self.applying(path, own).len() > MOST_LIMITS);
         if crowded {
-            self.pieces.pop();
+            self.remove_at(own);
             return Err(format!("more than {MOST_LIMITS} limits would be for the same packets"));
         }
         Ok(())
@@ -97,61 +108,84 @@ impl Tables {
 
     /// Takes the limits of a rule away.
     pub(super) fn remove(&mut self, rule: usize) {
-        self.pieces.retain(|piece| piece.rule != rule);
+        for index in 0..self.pieces.len() {
+            if self.pieces.get(index).is_some_and(|piece| piece.rule == rule) {
+                self.remove_at(index);
+            }
+        }
+    }
+
+    /// Without paths, a piece is for nothing.
+    fn remove_at(&mut self, index: usize) {
+        if let Some(piece) = self.pieces.get_mut(index) {
+            self.paths -= piece.limited.len() + piece.exempt.len();
+            piece.limited.clear();
+            piece.exempt.clear();
+        }
     }
 
     /// The rules that have a path or a budget, by what an error is about.
     pub(super) fn rules_of(&self, path: Option<&Path>, budget: Option<&str>) -> Vec<usize> {
         let of = |piece: &&Piece| {
-            path.is_some_and(|path| piece.limited.contains(path) || piece.exempt.contains(path))
-                || (budget.is_some() && piece.budget.as_deref() == budget)
+            !piece.limited.is_empty()
+                && (path.is_some_and(|path| {
+                    piece.limited.contains(path) || piece.exempt.contains(path)
+                }) || (budget.is_some() && piece.budget.as_deref() == budget))
         };
         self.pieces.iter().filter(of).map(|piece| piece.rule).collect()
     }
 
-    fn all_paths(&self) -> Vec<&Path> {
-        let mut seen = BTreeMap::new();
-        let paths = self.pieces.iter().flat_map(|piece| piece.limited.iter().chain(&piece.exempt));
-        for (index, path) in paths.enumerate() {
-            seen.entry(path).or_insert(index);
+    /// Paths in the order in which they come, each with a piece that has it.
+    fn all_paths(&self) -> Vec<(&Path, usize)> {
+        let mut seen = BTreeSet::new();
+        let mut paths = Vec::new();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            for path in piece.limited.iter().chain(&piece.exempt) {
+                if seen.insert(path) {
+                    paths.push((path, index));
+                }
+            }
         }
-        let mut paths: Vec<(&Path, usize)> = seen.into_iter().collect();
-        paths.sort_by_key(|(_, index)| *index);
-        paths.into_iter().map(|(path, _)| path).collect()
+        paths
     }
 
-    /// Pieces whose limits are for a path.
-    fn applying(&self, path: &Path) -> Vec<&Piece> {
+    fn near(&self, piece: usize) -> impl Iterator<Item = &Piece> {
+        let mut near = self.near.get(piece).cloned().unwrap_or_default();
+        near.sort_unstable();
+        near.into_iter().filter_map(|index| self.pieces.get(index))
+    }
+
+    /// Pieces whose limits are for a path of a piece.
+    fn applying(&self, path: &Path, of: usize) -> Vec<&Piece> {
         let applies = |piece: &&Piece| {
             piece.limited.iter().any(|own| inside(path, own))
                 && !piece.exempt.iter().any(|own| inside(path, own))
         };
-        self.pieces.iter().filter(applies).collect()
+        self.near(of).filter(applies).collect()
     }
 
-    /// True if a rule's limit stands beside another one.
-    pub(super) fn is_beside(&self, rule: usize) -> bool {
-        self.pieces.iter().filter(|piece| piece.rule == rule).any(|piece| {
-            piece.limited.iter().chain(&piece.exempt).any(|path| {
-                let applying = self.applying(path);
-                applying.len() > 1 && applying.iter().any(|other| other.rule == rule)
-            })
-        })
+    /// Rules whose limits stand beside another one.
+    pub(super) fn beside(&self) -> BTreeSet<usize> {
+        let several = self.all_paths().into_iter().flat_map(|(path, of)| {
+            let applying = self.applying(path, of);
+            if applying.len() > 1 { applying } else { Vec::new() }
+        });
+        several.map(|piece| piece.rule).collect()
     }
 
     /// The rule set, and beside each of its rules those that it came from.
     pub(super) fn set(&self, shadow: bool) -> (RuleSet, Vec<Vec<usize>>) {
         let mut set = RuleSet::default();
         let mut origins = Vec::new();
-        for path in self.all_paths() {
-            let applying = self.applying(path);
+        for (path, of) in self.all_paths() {
+            let applying = self.applying(path, of);
             let from = |piece: &&Piece| {
                 piece.limited.contains(path)
                     || piece.exempt.contains(path)
                     || applying.iter().any(|applies| applies.rule == piece.rule)
             };
             let mut rules: Vec<usize> =
-                self.pieces.iter().filter(from).map(|piece| piece.rule).collect();
+                self.near(of).filter(from).map(|piece| piece.rule).collect();
             rules.dedup();
             let names: Vec<&str> = applying.iter().map(|piece| piece.name.as_str()).collect();
             let terms = terms(&applying, shadow);
@@ -165,14 +199,16 @@ impl Tables {
             set.rules.push(Arc::new(rule));
             origins.push(rules);
         }
-        for piece in &self.pieces {
+        let mut named = BTreeSet::new();
+        let held = || self.pieces.iter().filter(|piece| !piece.limited.is_empty());
+        for piece in held() {
             let Some(name) = &piece.budget else { continue };
-            if set.budgets.iter().all(|budget| budget.name != *name) {
+            if named.insert(name) {
                 let limits = limits(vec![piece.limit], piece.over.clone(), shadow);
                 set.budgets.push(Budget { name: name.clone(), limits });
             }
         }
-        if self.pieces.iter().any(|piece| piece.over == Over::Reject) {
+        if held().any(|piece| piece.over == Over::Reject) {
             set.replies = Some(REPLIES);
         }
         (set, origins)
@@ -205,27 +241,30 @@ fn terms(applying: &[&Piece], shadow: bool) -> Terms {
     Terms::Limits(limits(list, first.over.clone(), shadow))
 }
 
-/// Checks that the most specific rule can say what both say.
-fn fits(piece: &Piece, other: &Piece) -> Result<(), &'static str> {
-    let both =
-        || piece.limited.iter().flat_map(|path| other.limited.iter().map(move |o| (path, o)));
-    let limits_overlap = both().any(|(one, other)| relation(one, other) != Relation::Apart);
-    let own = piece.limited.iter().chain(&piece.exempt);
-    for path in own {
-        for of_other in other.limited.iter().chain(&other.exempt) {
-            if relation(path, of_other) == Relation::Partial {
-                return Err(
-                    "both are for some of the same packets, and neither is for all of the \
-                     other's: only one of them would be asked here",
-                );
+/// Checks that the most specific rule can say what both say; true if their paths overlap.
+fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
+    let (mut overlap, mut limits_overlap) = (false, false);
+    let own = piece.limited.iter().map(|path| (path, true));
+    for (path, limited) in own.chain(piece.exempt.iter().map(|path| (path, false))) {
+        let others = other.limited.iter().map(|path| (path, true));
+        for (of_other, limits) in others.chain(other.exempt.iter().map(|path| (path, false))) {
+            match relation(path, of_other) {
+                Relation::Apart => {}
+                Relation::Partial => {
+                    return Err(
+                        "both are for some of the same packets, and neither is for all of the \
+                         other's: only one of them would be asked here",
+                    );
+                }
+                Relation::Same | Relation::Inside | Relation::Around => {
+                    overlap = true;
+                    limits_overlap |= limited && limits;
+                }
             }
         }
     }
-    if !limits_overlap {
-        return Ok(());
-    }
-    if piece.budget.is_some() && piece.budget == other.budget {
-        return Ok(());
+    if !limits_overlap || (piece.budget.is_some() && piece.budget == other.budget) {
+        return Ok(overlap);
     }
     if piece.budget.is_some() || other.budget.is_some() {
         return Err(
@@ -242,7 +281,7 @@ fn fits(piece: &Piece, other: &Piece) -> Result<(), &'static str> {
     if piece.over != other.over {
         return Err("both are for some of the same packets, and one drops where the other rejects");
     }
-    Ok(())
+    Ok(overlap)
 }
 
 fn inside(inner: &Path, outer: &Path) -> bool {
@@ -278,14 +317,6 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
         (Some(one), Some(other)) if other.contains(one) => Relation::Inside,
         _ => Relation::Apart,
     };
-    fn values<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Relation {
-        match (one, other) {
-            (None, Some(_)) => Relation::Around,
-            (Some(_), None) => Relation::Inside,
-            (one, other) if one == other => Relation::Same,
-            _ => Relation::Apart,
-        }
-    }
     match (one, other) {
         (Part::Source(masks, one), Part::Source(others, other)) if masks == others => {
             nets(one, other)
@@ -296,6 +327,15 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
         }
         (Part::Interface(one), Part::Interface(other)) => values(one.as_ref(), other.as_ref()),
         // Another table.
+        _ => Relation::Apart,
+    }
+}
+
+fn values<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Relation {
+    match (one, other) {
+        (None, Some(_)) => Relation::Around,
+        (Some(_), None) => Relation::Inside,
+        (one, other) if one == other => Relation::Same,
         _ => Relation::Apart,
     }
 }

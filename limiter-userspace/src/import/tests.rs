@@ -4,9 +4,12 @@ mod chains;
 mod hostile;
 mod meters;
 mod spellings;
+mod spellings_nft;
 mod texts;
 
 use super::{Format, Imported, Options, Outcome, import};
+use crate::rules::model::limits_text;
+use crate::rules::{Rule, RuleFile, Terms};
 
 /// Imports a text of a format.
 fn imported(format: Format, text: &str) -> Imported {
@@ -40,7 +43,7 @@ fn nft(rules: &[&str]) -> Imported {
 /// The text without comments.
 fn bare(imported: &Imported) -> String {
     let lines = imported.text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
+    lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The reason why the last rule was not translated.
@@ -48,4 +51,34 @@ fn refusal(imported: &Imported) -> String {
     let last = imported.rules.last().expect("a rule");
     assert_eq!(last.outcome, Outcome::NotTranslated, "{}", imported.text);
     last.reason.clone().expect("a reason")
+}
+
+/// Rules in one line each.
+fn rules(imported: &Imported) -> Vec<String> {
+    let file = RuleFile::parse("x", imported.text.as_bytes(), 1522)
+        .unwrap_or_else(|error| panic!("{error}\n{}", imported.text));
+    let budgets = &file.rules.budgets;
+    let one = |rule: &Rule| {
+        let terms = match &rule.terms {
+            Terms::Unlimited => "unlimited".to_owned(),
+            Terms::Limits(limits) => limits_text(limits),
+            Terms::Budget(name) => {
+                let budget = budgets.iter().find(|budget| budget.name == *name).unwrap();
+                format!("together {}", limits_text(&budget.limits))
+            }
+        };
+        format!("{}: {terms}", rule.path)
+    };
+    file.rules.rules.iter().map(|rule| one(rule)).collect()
+}
+
+/// Checks what is made of the last of some rules.
+fn assert_made(imported: &Imported, expected: Result<&[&str], &str>, of: &str) {
+    match expected {
+        Ok(expected) => assert_eq!(rules(imported), expected, "{of}\n{}", imported.text),
+        Err(expected) => {
+            let reason = refusal(imported);
+            assert!(reason.contains(expected), "{of}: {reason}");
+        }
+    }
 }

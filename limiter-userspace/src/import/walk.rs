@@ -13,6 +13,9 @@ const DEEPEST: usize = 16;
 /// The most rules that are walked, those of a chain counted at each jump to it.
 const MOST_STEPS: usize = 400_000;
 
+/// Most comparisons with what returned from a chain.
+const MOST_EFFORT: usize = 10_000_000;
+
 /// What became of packets before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
@@ -49,7 +52,12 @@ pub(super) struct Walk<'a> {
     firewall: &'a Firewall,
     jumps: BTreeMap<ChainName, usize>,
     barriers: Vec<Barrier>,
+    /// Number of barriers that returned.
+    returned: usize,
+    /// Chains on the way.
+    way: Vec<ChainName>,
     steps: usize,
+    effort: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -65,14 +73,25 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let mut walk = Walk { firewall, jumps, barriers: Vec::new(), steps: 0 };
-        for ((table, _), chain) in &firewall.chains {
+        let mut walk = Walk {
+            firewall,
+            jumps,
+            barriers: Vec::new(),
+            returned: 0,
+            way: Vec::new(),
+            steps: 0,
+            effort: 0,
+        };
+        for (name, chain) in &firewall.chains {
             let Some(hook) = chain.hook else { continue };
             walk.barriers.clear();
+            walk.returned = 0;
+            walk.way = vec![name.clone()];
+            let (table, _) = name;
             let here = Here { chain, table, hook, depth: 0, shared: false };
             walk.chain(here, &chain.packets, judge);
         }
-        if walk.steps > MOST_STEPS {
+        if walk.steps > MOST_STEPS || walk.effort > MOST_EFFORT {
             judge.cut_short();
         }
     }
@@ -83,7 +102,7 @@ impl<'a> Walk<'a> {
             let Some(rule) = firewall.rules.get(*at) else { continue };
             for (number, case) in rule.cases.iter().enumerate() {
                 self.steps += 1;
-                if self.steps > MOST_STEPS {
+                if self.steps > MOST_STEPS || self.effort > MOST_EFFORT {
                     return;
                 }
                 let Ok(packets) = context.and(&case.packets) else {
@@ -126,8 +145,14 @@ impl<'a> Walk<'a> {
 
     /// Packets that are gone from here, but for those that returned from a chain before.
     fn bar(&mut self, packets: Packets, gone: Gone, partly: bool, rule: usize) {
-        let mut returned = self.barriers.iter().filter(|barrier| barrier.gone == Gone::Returned);
-        let partly = partly || returned.any(|barrier| !barrier.packets.is_apart(&packets));
+        let mut partly = partly;
+        if self.returned > 0 && !partly {
+            self.effort += self.barriers.len();
+            partly = self.barriers.iter().any(|barrier| {
+                barrier.gone == Gone::Returned && !barrier.packets.is_apart(&packets)
+            });
+        }
+        self.returned += usize::from(gone == Gone::Returned);
         self.barriers.push(Barrier { packets, gone, partly, rule });
     }
 
@@ -140,21 +165,27 @@ impl<'a> Walk<'a> {
         judge: &mut Judge<'a>,
     ) {
         let name = (here.table.to_owned(), to.to_owned());
-        let Some(chain) = self.firewall.chains.get(&name).filter(|_| here.depth < DEEPEST) else {
-            judge.fate(rule, Fate::Not(format!("{to} is no chain or target that is known")));
+        let known = self.firewall.chains.get(&name);
+        let follows = here.depth < DEEPEST && !self.way.contains(&name);
+        let Some(chain) = known.filter(|_| follows) else {
+            judge.fate(rule, Fate::Not(format!("{to} is no chain or target that can be followed")));
             self.bar(packets.clone(), Gone::Maybe, false, rule);
             return;
         };
         let shared = here.shared || self.jumps.get(&name).is_some_and(|jumps| *jumps > 1);
         let before = self.barriers.len();
+        self.effort += before;
         let there = Here { chain, depth: here.depth + 1, shared, ..here };
+        self.way.push(name);
         self.chain(there, packets, judge);
+        self.way.pop();
         // Who returned comes on here.
         let mut at = 0;
         self.barriers.retain(|barrier| {
             at += 1;
             at <= before || barrier.gone != Gone::Returned
         });
+        self.returned = self.barriers.iter().filter(|b| b.gone == Gone::Returned).count();
     }
 
     /// Marks the rules of a chain to which only what is over a limit comes, or what is within.

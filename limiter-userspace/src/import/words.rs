@@ -11,7 +11,7 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, OpenQuote> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
     loop {
-        while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        while chars.next_if(char::is_ascii_whitespace).is_some() {}
         let Some(first) = chars.peek().copied() else { return Ok(words) };
         let mut word = String::new();
         if first == '"' || first == '\'' {

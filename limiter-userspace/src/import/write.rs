@@ -100,6 +100,7 @@ fn unheld(set: &RuleSet) -> Option<CompileErrors> {
 
 /// Rules with their fates, each with its index.
 fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
+    let beside = judge.tables.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
         // What a program has besides the text.
@@ -124,7 +125,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
             judge.differences.get(&index).cloned().unwrap_or_default();
         if outcome != Outcome::Translated {
             differences.clear();
-        } else if judge.tables.is_beside(index) {
+        } else if beside.contains(&index) {
             differences.insert(super::difference::Difference::Several);
         }
         let shown: String = rule.text.chars().take(LONGEST).collect();

@@ -242,13 +242,11 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
 pub(in crate::import) fn state_bits(names: &[&str], packets: &mut Packets) -> Option<u8> {
     let mut bits = 0;
     for name in names {
-        match state::of(name) {
-            Some(bit) => bits |= bit,
-            None => {
-                packets.lacks(format!("the state {name} of connections is not known"));
-                return None;
-            }
-        }
+        let Some(bit) = state::of(name) else {
+            packets.lacks(format!("the state {name} of connections is not known"));
+            return None;
+        };
+        bits |= bit;
     }
     Some(bits)
 }

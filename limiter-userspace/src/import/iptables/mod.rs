@@ -123,16 +123,15 @@ impl Reading {
         let mut parts = found.iter().map(String::as_str);
         match (parts.next(), parts.next()) {
             (Some("-P" | "--policy"), Some(chain)) => {
-                let policy = parts.next().unwrap_or("-").to_owned();
-                self.declare(&chain.to_owned(), &policy);
+                let policy = parts.next().unwrap_or("-");
+                self.declare(chain, policy);
                 Ok(())
             }
             (Some("-N" | "--new-chain"), Some(chain)) => {
-                self.declare(&chain.to_owned(), "-");
+                self.declare(chain, "-");
                 Ok(())
             }
             (Some("-A" | "--append"), Some(chain)) => {
-                let chain = chain.to_owned();
                 self.rule(number, line, chain, found.get(2..).unwrap_or_default());
                 Ok(())
             }
@@ -182,8 +181,8 @@ impl Reading {
         }
     }
 
-    fn rule(&mut self, number: usize, line: &str, chain: String, words: &[String]) {
-        let name = self.chain(&chain);
+    fn rule(&mut self, number: usize, line: &str, chain: &str, words: &[String]) {
+        let name = self.chain(chain);
         let family = if name.0.starts_with('6') { Family::V6 } else { Family::V4 };
         let rule::Read { case, comment, recent } = rule::read(words, family);
         let at = self.firewall.rules.len();

@@ -93,8 +93,7 @@ fn body(kind: &str, words: &[&str], filter: &mut Filter) {
             | "used_hw_stats" | "cookie" | "no_percpu" | "bind",
             ..,
         ] => {}
-        [flag] if FLAGS.contains(flag) => {}
-        ["in_hw", "in_hw_count", _] => {}
+        [flag] | ["in_hw", flag, _] if FLAGS.contains(flag) => {}
         ["match", what, "at", place] if kind == "u32" => matched(what, place, &mut filter.packets),
         [key, value] if kind == "flower" => flower(key, value, &mut filter.packets),
         [name, ..] if OTHER.contains(name) => {

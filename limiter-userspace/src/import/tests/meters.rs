@@ -51,7 +51,7 @@ struct Credits {
 }
 
 /// Credits of a tick: the power of two below what a day of ticks may have.
-const PER_JIFFY: u64 = 1 << (63 - (u64::MAX / (HZ * 60 * 60 * 24)).leading_zeros());
+const PER_JIFFY: u64 = 1 << (u64::MAX / (HZ * 60 * 60 * 24)).ilog2();
 
 impl Credits {
     /// `seconds` for `rate` packets.
@@ -81,7 +81,7 @@ impl Credits {
 
 /// `nft_limit`: tokens are nanoseconds.
 struct Tokens {
-    tokens: u64,
+    left: u64,
     most: u64,
     last: u64,
     rate: u64,
@@ -92,23 +92,23 @@ impl Tokens {
     fn packets(rate: u64, seconds: u64, burst: u64) -> Self {
         let nanos = seconds * 1_000_000_000;
         let most = nanos / rate * burst;
-        Self { tokens: most, most, last: 0, rate, nanos }
+        Self { left: most, most, last: 0, rate, nanos }
     }
 
     fn bytes(rate: u64, seconds: u64, burst: u64) -> Self {
         let nanos = seconds * 1_000_000_000;
         let most =
             u64::try_from(u128::from(nanos) * u128::from(rate + burst) / u128::from(rate)).unwrap();
-        Self { tokens: most, most, last: 0, rate, nanos }
+        Self { left: most, most, last: 0, rate, nanos }
     }
 
     fn passes(&mut self, units: u64, now: u64) -> bool {
         let cost = self.nanos * units / self.rate;
-        self.tokens = (self.tokens + now - self.last).min(self.most);
+        self.left = (self.left + now - self.last).min(self.most);
         self.last = now;
-        let passes = self.tokens >= cost;
+        let passes = self.left >= cost;
         if passes {
-            self.tokens -= cost;
+            self.left -= cost;
         }
         passes
     }
@@ -146,19 +146,19 @@ fn hashlimit_passes_what_its_rule_here_passes_but_for_the_ticks() {
                  --hashlimit-mode srcip --hashlimit-name a -j DROP"
             ));
             let (mut here, mut there) = (Here::of(&imported), Credits::new(rate, seconds, burst));
-            let (mut passed_here, mut passed_there) = (0u64, 0u64);
+            let (mut passed_here, mut kernel_passed) = (0u64, 0u64);
             // Faster than in life where a rate is by the hour.
             let squeeze = seconds;
             for at in arrivals(&mut random, rate * load, 3_000) {
                 passed_here += u64::from(here.passes(60, at * squeeze));
-                passed_there += u64::from(there.passes(at * squeeze));
+                kernel_passed += u64::from(there.passes(at * squeeze));
             }
             // A tick later, and the rounding of a millionth of a second for each packet.
             let ticks = rate / seconds / HZ + 1;
             let slack = 1 + ticks + passed_here / 500;
             assert!(
-                passed_here.abs_diff(passed_there) <= slack,
-                "{rate}/{unit} burst {burst}, {load} times: {passed_here} here, {passed_there} there"
+                passed_here.abs_diff(kernel_passed) <= slack,
+                "{rate}/{unit} burst {burst}, {load} times: {passed_here} here, {kernel_passed} there"
             );
             assert!(passed_here > burst, "{passed_here}");
         }
@@ -204,19 +204,19 @@ fn bytes_of_nft_are_those_of_the_frame_here() {
         "burst_unit": "kbytes", "inv": true}}, {"drop": null}]"#;
     let imported = nft(&[rule]);
     let (mut here, mut there) = (Here::of(&imported), Tokens::bytes(100 << 10, 1, 10 << 10));
-    let (mut passed_here, mut passed_there, mut sent) = (0u64, 0u64, 0u64);
+    let (mut passed_here, mut kernel_passed, mut sent) = (0u64, 0u64, 0u64);
     for at in arrivals(&mut random, 400, 5_000) {
         let length = random.usize(60..1500);
         let bytes = u64::try_from(length).unwrap();
         sent += bytes;
         // Each counts its own: here the header of Ethernet belongs to it.
         passed_here += u64::from(here.passes(length, at)) * bytes;
-        passed_there += u64::from(there.passes(bytes, at)) * bytes;
+        kernel_passed += u64::from(there.passes(bytes, at)) * bytes;
     }
     let slack = 3_000 + passed_here / 200;
     assert!(
-        passed_here.abs_diff(passed_there) <= slack,
-        "{passed_here} here, {passed_there} there"
+        passed_here.abs_diff(kernel_passed) <= slack,
+        "{passed_here} here, {kernel_passed} there"
     );
     assert!(passed_here * 2 < sent, "{passed_here} of {sent}");
 }

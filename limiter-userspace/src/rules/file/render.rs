@@ -96,7 +96,7 @@ pub fn blocks(set: &RuleSet) -> Result<Blocks, serde_saphyr::SerializeError> {
 /// YAML with each line indented.
 fn yaml(value: &impl Serialize, indent: &str) -> Result<String, serde_saphyr::SerializeError> {
     let text = serde_saphyr::to_string(value)?;
-    Ok(text.lines().map(|line| format!("{indent}{line}\n")).collect())
+    Ok(text.lines().flat_map(|line| [indent, line, "\n"]).collect())
 }
 
 const EXACT: Writer = Writer { max_frame: None };
