@@ -43,7 +43,8 @@ impl Elements {
 /// The file of several lists.
 pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
     let mut text = format!(
-        "# Made by `limiter import` from {from}. Nothing was applied. `limiter deny --file FILE` denies \
+        "# Made by `limiter import` from {from}. Nothing was applied. `limiter deny --file \
+         FILE` denies \
          them.\n# P: a list here is for all ports and protocols, and for open connections.\n"
     );
     if lists.iter().any(|list| list.prefix64) {

@@ -72,7 +72,8 @@ fn status(text: &str) -> Vec<Elements> {
     jails
 }
 
-/// Addresses; or of `--with-time`, `192.0.2.1 <tab>2026-11-23 10:00:00 + 600 = 2026-11-23 10:10:00`.
+/// Addresses; or of `--with-time`, `192.0.2.1 <tab>2026-11-23 10:00:00 + 600 = 2026-11-23
+/// 10:10:00`.
 fn addresses(text: &str) -> Elements {
     let mut jail = Elements::named("banned addresses");
     for (index, line) in text.lines().enumerate() {

@@ -24,7 +24,7 @@ pub(super) enum Hook {
     Other,
 }
 
-/// What becomes of a packet that a rule matches.
+/// Fate of a packet that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accept,
@@ -93,7 +93,7 @@ pub(super) struct Rule {
     pub(super) place: String,
     /// The rule as it was read.
     pub(super) text: String,
-    /// Its comment.
+    /// The comment that it has.
     pub(super) name: Option<String>,
     pub(super) cases: Vec<Case>,
 }

@@ -1,5 +1,5 @@
-//! The fate of each rule: translated, with the differences; not translated, with the reason; or left
-//! to the firewall, because limiter has nothing to do with it.
+//! The fate of each rule: translated, with the differences; not translated, with the reason; or
+//! left to the firewall, because limiter has nothing to do with it.
 
 mod before;
 mod deny;
@@ -56,7 +56,7 @@ impl Fate {
 /// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
 pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
 
-/// What is known of a rule when its turn comes.
+/// A rule when its turn comes, with all that is known of it.
 pub(super) struct Step<'a> {
     pub(super) rule: usize,
     pub(super) case: &'a Case,

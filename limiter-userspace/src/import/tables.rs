@@ -1,6 +1,6 @@
 //! Limits of rules that are asked one after the other, as tables in which the most specific rule
-//! wins. Rules of one table whose packets overlap are made to say the same: a rule inside of another
-//! one has the limits of both.
+//! wins. Rules of one table whose packets overlap are made to say the same: a rule inside of
+//! another one has the limits of both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

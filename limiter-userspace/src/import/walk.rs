@@ -1,5 +1,5 @@
-//! The way of a packet through the chains: for each rule, which packets come as far, and what became
-//! of the others before.
+//! The way of a packet through the chains: for each rule, which packets come as far, and what
+//! became of the others before.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const MOST_STEPS: usize = 400_000;
 /// Most comparisons with what returned from a chain.
 const MOST_EFFORT: usize = 10_000_000;
 
-/// What became of packets before.
+/// Fate of packets before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
     Accepted,
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         self.way.push(name);
         self.chain(there, packets, judge);
         self.way.pop();
-        // Who returned comes on here.
+        // Packets that returned come on here.
         let mut at = 0;
         self.barriers.retain(|barrier| {
             at += 1;
@@ -232,8 +232,8 @@ impl<'a> Walk<'a> {
         Verdict::Continue
     }
 
-    /// The rule that drops what is over a limit whose rule accepts what is within it; none where the
-    /// chain drops what no rule decides. True beside it if it drops nothing else.
+    /// The rule that drops what is over a limit whose rule accepts what is within it; none where
+    /// the chain drops what no rule decides. True beside it if it drops nothing else.
     fn over(
         &self,
         here: Here<'_>,

@@ -1,6 +1,6 @@
 //! The words of a line of iptables-save. Its quotes are not those of a shell: a word begins with a
-//! double quote, and inside a backslash keeps the next character. Single quotes are taken as those of
-//! a shell, for files that people and ufw write.
+//! double quote, and inside a backslash keeps the next character. Single quotes are taken as
+//! those of a shell, for files that people and ufw write.
 
 /// Why a line has no words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

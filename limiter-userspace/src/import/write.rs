@@ -36,7 +36,8 @@ pub(super) fn write(
     let count = |outcome| entries.iter().filter(|entry| entry.1.outcome == outcome).count();
     let translated = count(Outcome::Translated);
     let mut text = format!(
-        "# Made by `limiter import` from {}. Nothing was applied: read it, then `limiter check` and\n\
+        "# Made by `limiter import` from {}. Nothing was applied: read it, then `limiter check` \
+         and\n\
          # `limiter apply --confirm 5m`. docs/import.md has the letters of the differences.\n\
          # {translated} translated, {} not, {} left to the firewall.\n\
          # Of all rules: limiter comes before the firewall, conntrack and the translation of addresses,\n\
@@ -103,7 +104,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
     let beside = judge.tables.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
-        // What a program has besides the text.
+        // Rules that a program has besides the text.
         if rule.text.is_empty() {
             continue;
         }

@@ -28,7 +28,7 @@ fn a_format_or_a_file_comes_first() {
     );
     let named = answer(format!("limiter import iptables {} --shadow", at("saved")));
     assert!(named.text.contains("shadow_mode: true\n"), "{}", named.text);
-    // What is not translated is told, and by the exit code as well.
+    // Rules that are not translated are told of, and by the exit code as well.
     fs::write(
         at("half"),
         RULES.replace("COMMIT", "-A INPUT -m connlimit --connlimit-above 5 -j DROP\nCOMMIT"),

@@ -103,7 +103,8 @@ impl HashLimit {
             let burst = amount.zip(extra).and_then(|(amount, extra)| amount.checked_add(extra));
             differences.push(Difference::Bytes("of IP packets, merged by GRO, in pieces of 16"));
             differences.push(Difference::ByteBurst(
-                "there one second of the rate, and --hashlimit-burst once in whole seconds; here both, \
+                "there one second of the rate, and --hashlimit-burst once in whole seconds; \
+                 here both, \
                  filled at the rate",
             ));
             amount.zip(burst).map(|(amount, burst)| {

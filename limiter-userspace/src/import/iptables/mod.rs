@@ -1,5 +1,5 @@
-//! The texts of iptables-save, ip6tables-save and `iptables -S`, and the rule files of ufw, which have
-//! the same form.
+//! The texts of iptables-save, ip6tables-save and `iptables -S`, and the rule files of ufw, which
+//! have the same form.
 
 mod hashlimit;
 mod matches;

@@ -25,7 +25,7 @@ pub(super) struct Recent {
     hits: Option<u64>,
 }
 
-/// What a rule does with its list.
+/// Ways in which a rule uses its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Set,
@@ -219,7 +219,8 @@ fn limit(
     }
     if !alone {
         differences.push(Difference::Recent(
-            "there its list is shared with other rules, and tries at those count here, too; here not",
+            "there its list is shared with other rules, and tries at those count here, too; \
+             here not",
         ));
     }
     differences.push(Difference::Full("the oldest sources are forgotten"));

@@ -193,7 +193,8 @@ impl Reading<'_> {
             self.packets.lacks_limit(format!("{name}: {why}"));
         } else if name == "set" {
             self.packets.lacks(
-                "the elements of its set are not in this text: `ipset save | limiter import ipset -`",
+                "the elements of its set are not in this text: `ipset save | limiter import \
+                 ipset -`",
             );
         } else if self.foreign {
             self.packets.lacks(format!("limiter has no condition as `-m {name}`"));
@@ -282,7 +283,8 @@ impl Reading<'_> {
         for (name, behind) in std::mem::take(&mut self.loaded) {
             if behind && !never_matters.contains(&name.as_str()) {
                 self.packets.lacks_limit(format!(
-                    "`-m {name}` stands behind the limit, which is charged by what it does not match"
+                    "`-m {name}` stands behind the limit, which is charged by what it does not \
+                     match"
                 ));
             }
         }

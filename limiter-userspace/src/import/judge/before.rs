@@ -1,4 +1,4 @@
-//! What other rules take away of a limit's packets before they come to it.
+//! Packets of a limit that other rules take away before.
 
 use ipnet::IpNet;
 
@@ -30,7 +30,7 @@ impl Judge<'_> {
                     // By source, each packet would be charged to a bucket that nothing else uses.
                     let own = limit.key.iter().any(|key| matches!(key, Key::Source(32 | 128)))
                         && Packets { sources: None, family: None, ..other.clone() }
-                            == Packets::default();
+                            .has_all_of(packets);
                     if !denied && !own {
                         dropped.push(place);
                     }

@@ -15,7 +15,8 @@ pub(super) enum Field {
     Destination(Family),
     /// The destination port, of a protocol if one is named.
     Port(Option<u8>),
-    Protocol,
+    /// The protocol, of packets of a family if one is named.
+    Protocol(Option<Family>),
     /// The address family.
     Family,
     Interface,
@@ -33,7 +34,8 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             ("ip6", "saddr") => Field::Source(Family::V6),
             ("ip", "daddr") => Field::Destination(Family::V4),
             ("ip6", "daddr") => Field::Destination(Family::V6),
-            ("ip", "protocol") | ("ip6", "nexthdr") => Field::Protocol,
+            // The first header of IPv6 need not be the last, so `ip6 nexthdr` is not known.
+            ("ip", "protocol") => Field::Protocol(Some(Family::V4)),
             ("th", "dport") => Field::Port(None),
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "dport") => {
                 Field::Port(protocol_number(protocol))
@@ -45,7 +47,7 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
     }
     if let Some(meta) = expression.get("meta") {
         return Some(match meta.get("key")?.as_str()? {
-            "l4proto" => Field::Protocol,
+            "l4proto" => Field::Protocol(None),
             "nfproto" | "protocol" => Field::Family,
             "iifname" | "iif" => Field::Interface,
             _ => return None,
@@ -58,15 +60,18 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
 /// Condition that a field brings with it, whatever its value.
 pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
     let protocol = match field {
-        Field::Source(family) | Field::Destination(family) => {
+        Field::Source(family) | Field::Destination(family) | Field::Protocol(Some(family)) => {
             return of_family(packets, family);
         }
         Field::Port(Some(protocol)) => protocol,
+        Field::Icmp(family) if !of_family(packets, family) => return false,
         Field::Icmp(Family::V4) => 1,
         Field::Icmp(Family::V6) => 58,
-        Field::Port(None) | Field::Protocol | Field::Family | Field::Interface | Field::State => {
-            return true;
-        }
+        Field::Port(None)
+        | Field::Protocol(None)
+        | Field::Family
+        | Field::Interface
+        | Field::State => return true,
     };
     of_protocols(packets, vec![protocol])
 }
@@ -207,7 +212,7 @@ pub(super) fn apply(
             }
             packets.ports = Some(found.ok_or_else(unread)?);
         }
-        Field::Protocol => {
+        Field::Protocol(_) => {
             let number = |value: &&Value| match value {
                 Value::String(name) => protocol_number(name).filter(|number| *number > 0),
                 value => value.as_u64().and_then(|number| u8::try_from(number).ok()),

@@ -124,7 +124,7 @@ pub(super) fn of_elements(
             (_, Some(_)) => return Err("limiter masks sources only".to_owned()),
             (Field::Destination(_), None) => Key::Destination,
             (Field::Port(_), None) => Key::Port,
-            (Field::Protocol, None) => Key::Protocol,
+            (Field::Protocol(_), None) => Key::Protocol,
             (Field::Interface, None) => Key::Interface,
             (Field::Family | Field::State | Field::Icmp(_), None) => {
                 return Err(format!("limiter has no buckets by {expression}"));

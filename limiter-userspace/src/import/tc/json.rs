@@ -30,7 +30,8 @@ pub(in crate::import) fn read(text: &str) -> Result<Firewall, ImportError> {
         for action in filters.iter_mut().flat_map(|filter| &mut filter.actions) {
             if let Action::Police(police) = action {
                 police.refused = Some(
-                    "tc writes both of its verdicts under one name: give `tc filter show` without -j"
+                    "tc writes both of its verdicts under one name: give `tc filter show` \
+                     without -j"
                         .to_owned(),
                 );
             }
@@ -60,7 +61,7 @@ fn filter(index: usize, object: &Value, options: &Value) -> Filter {
                 flower(key, &value, &mut filter.packets);
             }
         }
-        // Its matches have one name, and a reader of JSON sees the last of them.
+        // The matches of it have one name, and a reader of JSON sees the last of them.
         "u32" => filter.packets.lacks_limit("u32 in JSON: give `tc filter show` without -j"),
         kind => filter.packets.lacks(format!("the filter {kind} is not known")),
     }

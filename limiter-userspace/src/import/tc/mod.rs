@@ -12,7 +12,7 @@ use super::firewall::{Case, Chain, Firewall, Hook, Limit, Rule, Verdict};
 use super::packets::{Family, Packets};
 use police::Police;
 
-/// What a filter does with its packets.
+/// An action of a filter.
 #[derive(Debug)]
 enum Action {
     Police(Police),

@@ -47,7 +47,8 @@ impl Police {
                 let differences = vec![
                     Difference::Bytes("of IP packets, merged by GRO"),
                     Difference::Policed(
-                        "burst and rate are as tc prints them, rounded; packets longer than its mtu are \
+                        "burst and rate are as tc prints them, rounded; packets longer than its \
+                         mtu are \
                          dropped there",
                     ),
                 ];

@@ -87,7 +87,7 @@ fn body(kind: &str, words: &[&str], filter: &mut Filter) {
             "pass" | "ok" => Action::Pass,
             other => Action::Other(other.to_owned()),
         }),
-        // What follows an action, and counters.
+        // Details of an action, and counters.
         [
             "index" | "ref" | "random" | "Action" | "Sent" | "backlog" | "installed"
             | "used_hw_stats" | "cookie" | "no_percpu" | "bind",

@@ -92,6 +92,45 @@ fn limits_of_nft_are_read_in_every_spelling() {
 }
 
 #[test]
+fn conditions_name_the_family_that_they_imply() {
+    let over =
+        r#"{"limit": {"rate": 10, "per": "second", "burst": 9, "inv": true}}, {"drop": null}"#;
+    let payload = |protocol: &str, field: &str, right: &str| {
+        format!(
+            r#"[{{"match": {{"op": "==", "left": {{"payload": {{"protocol": "{protocol}",
+                "field": "{field}"}}}}, "right": {right}}}}}, {over}]"#
+        )
+    };
+    let limit = "together 10/s burst 9";
+    for (rule, expected) in [
+        (
+            payload("ip", "protocol", "\"tcp\""),
+            Ok(vec![format!("protocol=tcp remote_address=0.0.0.0/0: {limit}")]),
+        ),
+        (payload("ip", "protocol", "\"icmp\""), Ok(vec!["protocol=icmp: 10/s burst 9".to_owned()])),
+        (
+            payload("icmpv6", "type", "\"echo-request\""),
+            Ok(vec!["protocol=icmpv6 icmp_type=echo-request: 10/s burst 9".to_owned()]),
+        ),
+        (
+            payload("icmpv6", "type", "\"nd-neighbor-solicit\""),
+            Ok(vec!["protocol=icmpv6 icmp_type=neighbour-solicitation: 10/s burst 9".to_owned()]),
+        ),
+        (payload("ip6", "nexthdr", "\"tcp\""), Err("no condition as")),
+        (payload("icmp", "code", "0"), Err("no condition as")),
+        (payload("tcp", "dport", "\"@nosuch\""), Err("is not in the text")),
+        (payload("tcp", "dport", "70000"), Err("its values are not read")),
+        (payload("ip", "saddr", "\"2001:db8::1\""), Err("its values are not read")),
+    ] {
+        let imported = nft(&[&rule]);
+        match expected {
+            Ok(made) => assert_eq!(rules(&imported), made, "{rule}\n{}", imported.text),
+            Err(reason) => assert_made(&imported, Err(reason), &rule),
+        }
+    }
+}
+
+#[test]
 fn a_verdict_map_of_states_is_understood() {
     let vmap = r#"[{"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [
         ["invalid", {"drop": null}], ["established", {"accept": null}], ["related", {"accept": null}]]}}}]"#;
