@@ -88,6 +88,42 @@ fn what_a_file_listed_a_file_takes_off() -> Result<()> {
 }
 
 #[test]
+fn a_file_takes_the_place_of_the_list_before() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("replace")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let list = |text: &str| -> Result<String> {
+        Ok(bed.dir.write("list.txt", text.to_owned())?.display().to_string())
+    };
+    limiter.ok(["allow", "192.0.2.1"])?;
+    limiter.ok(["deny", "192.0.2.2", "198.51.100.0/24"])?;
+    let file = list("203.0.113.0/24\n198.51.100.0/24 2h # known\n192.0.2.9 1h\n")?;
+    let said = limiter.ok(["deny", "--file", &file, "--for", "30m", "--replace"])?;
+    ensure!(said == "1 allowed, 3 denied\n", "{said}");
+    ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
+    let lists = limiter.json(&["lists"])?;
+    let left = |source: &str| {
+        let entries = lists["entries"].as_array().into_iter().flatten();
+        let mut found = entries.filter(|entry| entry["source"] == source);
+        found.next().map(|entry| entry["expires_in_seconds"].as_u64())
+    };
+    let about = |left: Option<Option<u64>>, seconds: u64| {
+        left.flatten().is_some_and(|left| left <= seconds && left + 60 > seconds)
+    };
+    ensure!(about(left("203.0.113.0/24"), 1800), "{lists}");
+    ensure!(about(left("198.51.100.0/24"), 7200) && about(left("192.0.2.9"), 3600), "{lists}");
+    ensure!(left("192.0.2.1") == Some(None), "the other list changed: {lists}");
+    ensure!(left("192.0.2.2").is_none(), "{lists}");
+    // Nothing in the file is a mistake, and changes nothing.
+    let empty = limiter.cli(["deny", "--file", &list("# none\n")?, "--replace"])?;
+    ensure!(empty.status.code() == Some(2), "an empty file takes the place of a list");
+    ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
 fn an_entry_ends_in_the_program_without_a_daemon() -> Result<()> {
     require_root();
     let bed = Testbed::create("expiry")?;

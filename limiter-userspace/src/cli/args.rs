@@ -13,6 +13,7 @@ use self::run::Run;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
+use super::import::Ask as AskImport;
 use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
@@ -235,6 +236,17 @@ pub(super) enum Command {
     Check(Check),
     /// Look at this machine: what keeps limits from holding here, and what to do. Needs no daemon
     Doctor(AskDoctor),
+    /// Translate rules of nft, iptables, ufw and tc into a rule file, and lists of ipset and fail2ban
+    /// into a list. Needs no daemon and no privilege
+    #[command(
+        after_help = "Nothing is applied. Each rule is translated, and every difference stands \
+        beside it, or stands in the output as a comment with the reason.\n\
+        nft: nft -j list ruleset; iptables, ip6tables: iptables-save; ufw: /etc/ufw/user.rules; tc: \
+        tc filter show dev IFACE ingress; ipset: ipset save; fail2ban: fail2ban-client banned.\n\
+        A list is for `limiter deny --file`.\n\
+        Exit code: 0 if everything was translated or left to the firewall, 2 if something was not."
+    )]
+    Import(AskImport),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema,
     /// Print the completions of a shell. Needs no daemon and no privilege
@@ -295,7 +307,8 @@ pub(super) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
     #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
     pub(super) sources: Vec<String>,
-    /// A file with one address or prefix a line; `#` begins a comment
+    /// A file with one address or prefix a line, and behind it, if it is to be listed for a time, that
+    /// time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
     /// Do it even if that limits or drops this SSH session
@@ -308,6 +321,9 @@ pub(super) struct Whom {
 pub(super) struct Listing {
     #[command(flatten)]
     pub(super) whom: Whom,
+    /// Take off the list, afterwards, all that the file does not name
+    #[arg(long, requires = "file")]
+    pub(super) replace: bool,
     /// For how long, as in 10m, 2h or 1d [default: for ever]
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) time: Option<Duration>,

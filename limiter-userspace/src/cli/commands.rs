@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, doctor, events, explain, explain_now, export, hand, lists, pinned, rule_sets,
-    shells, sources, top,
+    Answer, check, doctor, events, explain, explain_now, export, hand, import, lists, pinned,
+    rule_sets, shells, sources, top,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -111,6 +111,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(dir.as_deref()),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
+        Command::Import(ask) => import::import(ask, args.output),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.

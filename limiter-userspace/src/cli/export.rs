@@ -35,7 +35,19 @@ pub(super) struct Written {
 /// Writes the rules into a file. Without an answer of the daemon, or without room, the file stays as it is.
 pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Written, Failure> {
     let Exported { generation, text } = ask(client, edits)?;
-    let directory = replace(file, text.as_bytes()).map_err(|error| {
+    put(file, text.as_bytes())?;
+    Ok(Written { generation, file: file.display().to_string() })
+}
+
+/// Writes a rule file of other origin; tells so.
+pub(super) fn written(file: &Path, contents: &[u8]) -> Result<String, Failure> {
+    put(file, contents)?;
+    Ok(format!("written: {}\n", file.display()))
+}
+
+/// Puts contents into a file, as a whole and for good, or not at all.
+fn put(file: &Path, contents: &[u8]) -> Result<(), Failure> {
+    let directory = replace(file, contents).map_err(|error| {
         let remedy = "nothing is changed; name a file in a directory that can be written to";
         Failure::Export(format!("cannot write {}: {error}: {remedy}", file.display()))
     })?;
@@ -43,8 +55,7 @@ pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Writt
         let remedy = "check the disk, and do it again";
         let what = "is written, but may be the one before after a power cut";
         Failure::Export(format!("{} {what}: {error}: {remedy}", file.display()))
-    })?;
-    Ok(Written { generation, file: file.display().to_string() })
+    })
 }
 
 /// Puts new contents in the place of a file in one step. Its owner and permissions stay. The directory is given back,

@@ -40,6 +40,14 @@ pub enum Failure {
     /// The file that rules were to be written into.
     #[error("{0}")]
     Export(String),
+    /// A text of another program that cannot be translated.
+    #[error("{file} {why}")]
+    Import {
+        /// Name of the text.
+        file: String,
+        /// The reason, and the remedy.
+        why: String,
+    },
     /// A capture that cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
@@ -108,6 +116,7 @@ impl Failure {
             | Self::PinDir(_)
             | Self::ListFile(_)
             | Self::Export(_)
+            | Self::Import { .. }
             | Self::Man(_)
             | Self::NoTerminal
             | Self::Capture(_)

@@ -13,6 +13,7 @@ mod export;
 mod failure;
 mod hand;
 mod hangup;
+mod import;
 mod lists;
 mod output;
 mod pinned;

@@ -2,6 +2,7 @@
 
 mod check;
 mod faces;
+mod import;
 mod names;
 mod rule_sets;
 mod service;

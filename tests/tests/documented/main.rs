@@ -27,13 +27,14 @@ const HELD: [(&str, &[&str]); 4] = [
 ];
 
 /// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 12] = [
+const FOR_USERS: [&str; 13] = [
     "README.md",
     "docs/algorithms.md",
     "docs/api.md",
     "docs/comparison.md",
     "docs/floods.md",
     "docs/glossary.md",
+    "docs/import.md",
     "docs/operations.md",
     "docs/packages.md",
     "docs/packets.md",

@@ -25,9 +25,10 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Folders of the checkout, their files' extension, and their places.
-const FOLDERS: [(&str, &str, &str); 3] = [
+const FOLDERS: [(&str, &str, &str); 4] = [
     ("docs", "md", "usr/share/doc/limiter/docs"),
     ("examples", "yaml", "usr/share/doc/limiter/examples"),
+    ("dist/fail2ban", "conf", "usr/share/doc/limiter/examples/fail2ban"),
     ("dist/systemd/limiter.service.d", "conf", "usr/share/doc/limiter/examples/limiter.service.d"),
 ];
 

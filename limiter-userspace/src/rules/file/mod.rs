@@ -17,7 +17,7 @@ mod union;
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::{ExactFile, render};
+pub use render::{Blocks, ExactFile, blocks, render};
 pub use schema::schema;
 pub use union::{FilePlace, RuleFiles};
 

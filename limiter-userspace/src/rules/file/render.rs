@@ -1,8 +1,11 @@
 //! Rules as a rule file again: JSON, which is YAML.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
+
+use serde::Serialize;
 
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed};
@@ -59,6 +62,41 @@ impl ExactFile {
         self.text.push_str(if self.some { "\n  ]\n}\n" } else { NO_RULES });
         self.text
     }
+}
+
+/// A rule file in the form that people write, in parts.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    /// All before `descriptors`.
+    pub head: String,
+    /// Rules in their order: items of the list `descriptors`, indented.
+    pub rules: Vec<String>,
+}
+
+/// Writes a rule set in parts, for somebody who puts words between them. It means the same beside any interface.
+///
+/// # Errors
+///
+/// When it cannot be written as YAML.
+pub fn blocks(set: &RuleSet) -> Result<Blocks, serde_saphyr::SerializeError> {
+    let head = File {
+        replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
+        bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
+        martians: set.martians.map(|martians| text(martians.name())),
+        budgets: Some(set.budgets.iter().map(|budget| EXACT.budget(budget).into()).collect())
+            .filter(|budgets: &Vec<_>| !budgets.is_empty()),
+        ..File::default()
+    };
+    let says = head.replies.is_some() || head.bans.is_some() || head.martians.is_some();
+    let head = if says || head.budgets.is_some() { yaml(&head, "")? } else { String::new() };
+    let item = |rule: &Arc<Rule>| yaml(&[EXACT.rule(rule)], "  ");
+    Ok(Blocks { head, rules: set.rules.iter().map(item).collect::<Result<_, _>>()? })
+}
+
+/// YAML with each line indented.
+fn yaml(value: &impl Serialize, indent: &str) -> Result<String, serde_saphyr::SerializeError> {
+    let text = serde_saphyr::to_string(value)?;
+    Ok(text.lines().flat_map(|line| [indent, line, "\n"]).collect())
 }
 
 const EXACT: Writer = Writer { max_frame: None };

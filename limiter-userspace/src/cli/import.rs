@@ -1,0 +1,104 @@
+//! `limiter import`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::Answer;
+use super::args::Output;
+use super::export;
+use super::failure::Failure;
+use crate::import::{self, Format, Imported, MAX_BYTES, Options, Outcome};
+use crate::rules::plain::clean;
+
+/// Arguments of `import`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Ask {
+    /// Format of the text: nft, iptables, ip6tables, ufw, tc, ipset or fail2ban; or the file, whose
+    /// format is then looked for
+    #[arg(value_name = "FORMAT|FILE")]
+    first: String,
+    /// The file; `-` for standard input, which is the default behind a format
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Make rules that only count what is over the limits
+    #[arg(long)]
+    shadow: bool,
+    /// Of several sets of ipset, or jails of fail2ban, the one that is meant
+    #[arg(long, value_name = "NAME")]
+    set: Option<String>,
+    /// Write it there, as a whole or not at all, and print nothing of it
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+/// Translates a text. Nothing is applied.
+pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
+    let known = Format::NAMED.into_iter().find(|(name, _)| *name == ask.first);
+    let (format, file) = match (known, &ask.file) {
+        (Some((_, format)), file) => {
+            (Some(format), file.clone().unwrap_or_else(|| PathBuf::from("-")))
+        }
+        (None, None) => (None, PathBuf::from(&ask.first)),
+        (None, Some(_)) => {
+            let names = Format::NAMED.map(|(name, _)| name).join(", ");
+            return Err(Failure::Import {
+                file: clean(&ask.first),
+                why: format!("is no format: use one of {names}"),
+            });
+        }
+    };
+    let name = if file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        clean(&file.display().to_string())
+    };
+    let failed = |why: String| Failure::Import { file: name.clone(), why };
+    let text = read(&file)
+        .map_err(|error| failed(format!("cannot be read: {error}: name a text file, or -")))?;
+    let options = Options { format, shadow: ask.shadow, set: ask.set.clone() };
+    let imported = import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
+    let refused = imported.count(Outcome::NotTranslated);
+    let errors = summary(&imported, refused);
+    let text = match (&ask.to, output.document(&imported)?) {
+        (Some(to), document) => {
+            let written = export::written(to, imported.text.as_bytes())?;
+            document.unwrap_or(written)
+        }
+        (None, document) => document.unwrap_or(imported.text),
+    };
+    Ok(Answer { text, errors, code: if refused > 0 { 2 } else { 0 } })
+}
+
+/// One byte more than is imported, so that more is noticed.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    if file == Path::new("-") {
+        io::stdin().lock().take(most).read_to_end(&mut text)?;
+    } else {
+        File::open(file)?.take(most).read_to_end(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// Lines for standard error.
+fn summary(imported: &Imported, refused: usize) -> Vec<String> {
+    let mut lines = imported.remarks.clone();
+    let (what, left) = if imported.is_list {
+        ("sources", String::new())
+    } else {
+        let left = imported.count(Outcome::Left);
+        ("rules", format!(", {left} left to the firewall: no limits"))
+    };
+    lines.push(format!(
+        "{} {what} translated, {refused} not{left}; nothing was applied",
+        imported.translated
+    ));
+    if refused > 0 {
+        lines.push(
+            "what is not translated stands in the output as comments, with the reason".into(),
+        );
+    }
+    lines
+}

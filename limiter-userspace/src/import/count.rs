@@ -1,0 +1,62 @@
+//! The unit that a limit counts: packets, or only those that begin something.
+
+use limiter_common::packet::TCP;
+use limiter_common::wire::Count;
+
+use super::difference::Difference;
+use super::packets::{Packets, state};
+use crate::rules::model::{Meter, Quota, RateLimit};
+
+/// ICMP and `ICMPv6`.
+const ICMP: [u8; 2] = [1, 58];
+
+/// The meter with the unit that packets and chain ask for; the conditions that it stands for are
+/// taken out of `packets`.
+pub(super) fn counted(
+    packets: &mut Packets,
+    meter: Meter,
+    established: bool,
+    differences: &mut Vec<Difference>,
+) -> Result<Meter, String> {
+    let states = packets.states.take().unwrap_or(state::ALL);
+    let all = states & state::ALL == state::ALL;
+    let opens = std::mem::take(&mut packets.opens);
+    if !all && states & state::NEW == 0 {
+        return Err("counts by a state of connections that limiter does not see".to_owned());
+    }
+    let known = states & (state::ESTABLISHED | state::RELATED) != 0 && !established;
+    if !all && known {
+        return Err("counts by a mix of states of connections".to_owned());
+    }
+    let new = !all || established;
+    if !new && !opens {
+        return Ok(meter);
+    }
+    let protocols = packets.protocols.as_deref();
+    let tcp = protocols == Some(&[TCP]);
+    let icmp = protocols.is_some_and(|protocols| protocols.iter().all(|one| ICMP.contains(one)));
+    let count = if tcp {
+        // All that opens a connection is new, but for what is found open.
+        differences.push(if opens { Difference::Syn } else { Difference::NewSyn });
+        Count::Syns
+    } else if opens {
+        return Err("asks for flags of TCP without naming it".to_owned());
+    } else if icmp {
+        differences.push(Difference::NewIcmp);
+        return Ok(meter);
+    } else {
+        differences.push(Difference::NewFlow);
+        Count::Flows
+    };
+    if meter.quota().count != Count::Packets {
+        return Err(
+            "counts bytes where only packets that begin a connection come as far".to_owned()
+        );
+    }
+    let quota = |quota: Quota| Quota { count, ..quota };
+    Ok(match meter {
+        Meter::TokenBucket(rate) => Meter::TokenBucket(RateLimit { count, ..rate }),
+        Meter::SlidingLog(own) => Meter::SlidingLog(quota(own)),
+        other => other,
+    })
+}

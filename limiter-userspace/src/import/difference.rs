@@ -1,0 +1,159 @@
+//! Differences between a rule of another program and its translation. Each has a letter, under
+//! which docs/import.md explains it.
+
+use std::fmt;
+
+/// A difference, and what is said of it beside the rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Difference {
+    /// The burst is the default of the other program.
+    DefaultBurst,
+    /// Rates there are held in ticks of the kernel's clock.
+    Ticks,
+    /// Bytes are counted otherwise.
+    Bytes(&'static str),
+    /// The burst of bytes, which is written otherwise.
+    ByteBurst(&'static str),
+    /// A burst below one frame was raised.
+    Frame,
+    /// IPv6 sources are /64s here.
+    Prefix64,
+    /// Established connections were accepted before.
+    Established(String),
+    /// Related connections were accepted before.
+    Related(String),
+    /// `NEW` of TCP is SYN.
+    NewSyn,
+    /// `NEW` of others is a new flow.
+    NewFlow,
+    /// `NEW` of ICMP is every message.
+    NewIcmp,
+    /// SYN with FIN or RST counts as well.
+    Syn,
+    /// The hook sees other packets.
+    Hook(&'static str),
+    /// Packets that another rule drops are charged.
+    DroppedBefore(String),
+    /// Names of interfaces.
+    Interface,
+    /// Loopback is not limited by either.
+    Loopback,
+    /// Packets within the limit need a rule that accepts them.
+    Accepted,
+    /// Elements are forgotten after a time.
+    Forgotten(String),
+    /// A full table.
+    Full(&'static str),
+    /// The sender is told.
+    Rejected,
+    /// `recent`, and what counts there.
+    Recent(&'static str),
+    /// Several limits in one rule.
+    Several,
+    /// Open connections are dropped as well.
+    DeniesOpen,
+    /// A rule of `tc`.
+    Policed(&'static str),
+}
+
+impl Difference {
+    /// The letter in docs/import.md.
+    const fn letter(&self) -> char {
+        match self {
+            Self::DefaultBurst => 'A',
+            Self::Ticks => 'B',
+            Self::Bytes(_) | Self::ByteBurst(_) | Self::Frame => 'C',
+            Self::Prefix64 => 'D',
+            Self::Established(_) | Self::Related(_) => 'E',
+            Self::NewSyn | Self::NewFlow | Self::NewIcmp | Self::Syn => 'F',
+            Self::Hook(_) => 'G',
+            Self::DroppedBefore(_) => 'H',
+            Self::Interface | Self::Loopback => 'I',
+            Self::Accepted => 'J',
+            Self::Forgotten(_) => 'K',
+            Self::Full(_) => 'L',
+            Self::Rejected => 'M',
+            Self::Recent(_) => 'N',
+            Self::Several => 'O',
+            Self::DeniesOpen => 'P',
+            Self::Policed(_) => 'Q',
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.letter())?;
+        match self {
+            Self::DefaultBurst => f.write_str(
+                "burst 5 is the default there, and rarely meant: raise it if clients send more \
+                 at once",
+            ),
+            Self::Ticks => f.write_str(
+                "there the rate is held in ticks of the kernel's clock, and less passes; here \
+                 it is exact",
+            ),
+            Self::Bytes(what) => {
+                write!(
+                    f,
+                    "bytes there are {what}; here those of each frame with its Ethernet \
+                 header"
+                )
+            }
+            Self::ByteBurst(what) => write!(f, "burst: {what}"),
+            Self::Frame => f.write_str("the burst was raised to one whole frame"),
+            Self::Prefix64 => {
+                f.write_str("an IPv6 address there is a /64 here: hosts in one /64 are one source")
+            }
+            Self::Established(place) => write!(
+                f,
+                "packets of open connections are accepted before, by {place}: here they are not \
+                 counted"
+            ),
+            Self::Related(place) => write!(
+                f,
+                "{place} accepts RELATED before, as data of FTP and ICMP errors: here they are \
+                 counted"
+            ),
+            Self::NewSyn => f.write_str(
+                "new connections are those whose SYN is seen here; there also those found open",
+            ),
+            Self::NewFlow => f.write_str(
+                "a new flow here is one not seen for a minute; there, of connection tracking",
+            ),
+            Self::NewIcmp => f.write_str(
+                "every message is counted here; there, not the later ones of a ping that is \
+                 answered",
+            ),
+            Self::Syn => f.write_str("SYN with FIN or RST set is counted here, too"),
+            Self::Hook(what) | Self::Recent(what) | Self::Policed(what) => f.write_str(what),
+            Self::DroppedBefore(places) => {
+                write!(f, "packets that {places} drops before are not counted there; here they are")
+            }
+            Self::Interface => f.write_str(
+                "the interface is the one that limiter is attached to: of a bridge, bond or \
+                 VLAN, the \
+                 device under it",
+            ),
+            Self::Loopback => f.write_str("lo is accepted before: do not attach limiter to lo"),
+            Self::Accepted => f.write_str(
+                "leave a rule in the firewall that accepts these packets without a limit",
+            ),
+            Self::Forgotten(time) => {
+                write!(f, "there a bucket is full again {time}; here it fills at its rate alone")
+            }
+            Self::Full(what) => write!(f, "a full table: there {what}; here see `on_full`"),
+            Self::Rejected => f.write_str(
+                "`replies` bounds the answers here, and the kind of answer is limiter's own",
+            ),
+            Self::Several => f.write_str(
+                "with the limits beside it: a packet that one drops is charged to none here; \
+                 there, to \
+                 those before",
+            ),
+            Self::DeniesOpen => f.write_str(
+                "packets of open connections are accepted before; here they are dropped as well",
+            ),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Lists of addresses: of `ipset save`, and of fail2ban. What is made of them is a file for
+//! `limiter deny --file`, or `allow`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::lists::listed;
+use super::{Entry, Imported, Outcome};
+use crate::rules::Selector;
+use crate::rules::plain::clean;
+
+/// A list of another program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Elements {
+    pub(super) name: String,
+    /// Sources, and the seconds for which each is listed.
+    pub(super) sources: BTreeMap<Selector, Option<u64>>,
+    /// True if an IPv6 address became its /64.
+    pub(super) prefix64: bool,
+    /// Entries that were not translated: place, text and reason.
+    pub(super) not: Vec<(String, String, String)>,
+}
+
+impl Elements {
+    /// An empty list.
+    pub(super) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Adds a source; the longer time counts.
+    pub(super) fn add(&mut self, net: ipnet::IpNet, seconds: Option<u64>) {
+        self.prefix64 |= matches!(net, ipnet::IpNet::V6(v6) if v6.prefix_len() > 64);
+        let longer = |held: Option<u64>| held.zip(seconds).map(|(held, new)| held.max(new));
+        self.sources.entry(listed(net)).and_modify(|held| *held = longer(*held)).or_insert(seconds);
+    }
+
+    /// Notes an entry that cannot be translated.
+    pub(super) fn refuse(&mut self, place: String, text: &str, reason: impl Into<String>) {
+        self.not.push((place, text.to_owned(), reason.into()));
+    }
+}
+
+/// The file of several lists.
+pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
+    let mut text = format!(
+        "# Made by `limiter import` from {from}. Nothing was applied. `limiter deny --file \
+         FILE` denies \
+         them.\n# P: a list here is for all ports and protocols, and for open connections.\n"
+    );
+    if lists.iter().any(|list| list.prefix64) {
+        text.push_str("# D: an IPv6 address there is a /64 here.\n");
+    }
+    let mut rules = Vec::new();
+    for list in lists {
+        let name = clean(&list.name);
+        // A string takes everything.
+        let _: std::fmt::Result = writeln!(text, "\n# {name}: {} sources", list.sources.len());
+        for (source, time) in &list.sources {
+            let _: std::fmt::Result = match time {
+                Some(seconds) => writeln!(text, "{source} {seconds}s"),
+                None => writeln!(text, "{source}"),
+            };
+        }
+        for (place, entry, reason) in &list.not {
+            let (entry, reason) = (clean(entry), clean(reason));
+            let _: std::fmt::Result =
+                writeln!(text, "# Not translated, {place}: {entry}\n#   {reason}");
+            rules.push(Entry {
+                place: place.clone(),
+                rule: entry,
+                outcome: Outcome::NotTranslated,
+                differences: Vec::new(),
+                reason: Some(reason),
+            });
+        }
+    }
+    let translated = lists.iter().map(|list| list.sources.len()).sum();
+    Imported {
+        text,
+        format: from.to_owned(),
+        translated,
+        remarks: Vec::new(),
+        rules,
+        is_list: true,
+    }
+}

@@ -1,0 +1,55 @@
+//! Why nothing could be imported.
+
+/// Error of a whole text. Anything wrong with one rule is told of that rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// Longer than is read.
+    #[error("is longer than {} MiB: give less at once", super::MAX_BYTES >> 20)]
+    TooLong,
+    /// Not text.
+    #[error("byte {0} is not UTF-8: give the text that the program printed")]
+    NotUtf8(usize),
+    /// Nothing in it.
+    #[error("is empty: give the text that the program printed")]
+    Empty,
+    /// No format fits.
+    #[error(
+        "is of no format that is known: name it, as in `limiter import nft FILE`: nft (JSON), \
+         iptables, ip6tables, ufw, tc, ipset or fail2ban"
+    )]
+    Unknown,
+    /// The text of `nft list ruleset`.
+    #[error("is nft's own language, which is not read: give the output of `nft -j list ruleset`")]
+    NftText,
+    /// Not JSON.
+    #[error("is no JSON: {0}: give the whole output of {1}")]
+    Json(String, &'static str),
+    /// JSON of something else.
+    #[error("is JSON, but {0}: give the output of {1}")]
+    Shape(&'static str, &'static str),
+    /// A line that cannot be understood, so that nothing after it can.
+    #[error("line {line}: {what}: {remedy}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// The fault.
+        what: String,
+        /// Advice.
+        remedy: &'static str,
+    },
+    /// A text that was cut off.
+    #[error("{0}: it was cut off: give all of it")]
+    CutOff(&'static str),
+    /// Several sets, of which some may be for sources that are let in.
+    #[error("has several sets of addresses: {0}: name one with --set")]
+    Sets(String),
+    /// No such set.
+    #[error("has no set of addresses {0:?}: there are {1}")]
+    NoSet(String, String),
+    /// `--set` with another format.
+    #[error("has no sets of its own to choose from: leave --set out")]
+    SetElsewhere,
+    /// A rule file that we refuse ourselves.
+    #[error("the rule file that was made of it is refused: {0}: report this as a bug")]
+    Own(String),
+}

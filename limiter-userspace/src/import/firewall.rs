@@ -1,0 +1,132 @@
+//! A rule set of another program in one form, whatever the program: chains of rules, each with the
+//! packets that it is for, a limit if it has one, and a verdict.
+
+use std::collections::BTreeMap;
+
+use super::difference::Difference;
+use super::packets::Packets;
+use crate::rules::model::Meter;
+
+/// Place in the kernel where a chain begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    /// Every packet that comes in, before routing.
+    Prerouting,
+    /// Packets to this host.
+    Input,
+    /// Packets that go through this host.
+    Forward,
+    /// Packets that leave it.
+    Outgoing,
+    /// Packets of the address translation: only the first of each connection.
+    Nat,
+    /// Frames of a bridge, ARP, and whatever else is not meant by rules on IP.
+    Other,
+}
+
+/// Fate of a packet that a rule matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accept,
+    Drop,
+    Reject,
+    /// Back to the chain that jumped here.
+    Return,
+    /// On to the next rule: the rule logs, counts or marks.
+    Continue,
+    Jump(String),
+    /// As [`Verdict::Jump`], and never back here.
+    Goto(String),
+    /// Something else; the text names it.
+    Unknown(String),
+}
+
+/// Part of the key of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// So many bits of the source; of IPv6, 128 means the address.
+    Source(u8),
+    Destination,
+    Port,
+    /// The protocol.
+    Protocol,
+    Interface,
+}
+
+/// Limit of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) meter: Meter,
+    /// True if packets over the limit match, and not those within it.
+    pub(super) over: bool,
+    /// Key of a bucket; empty for one bucket.
+    pub(super) key: Vec<Key>,
+    /// Name of the memory that holds the buckets. Two rules with one memory share it.
+    pub(super) memory: Option<String>,
+    /// Name of a limit that several rules charge.
+    pub(super) shared: Option<String>,
+    /// Differences that are the limit's own.
+    pub(super) differences: Vec<Difference>,
+}
+
+/// One case of a rule: a verdict map has several, any other rule one or two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Case {
+    pub(super) packets: Packets,
+    pub(super) limit: Option<Limit>,
+    pub(super) verdict: Verdict,
+    /// Seconds for which each source is listed, where `packets` are sources of a set with times.
+    pub(super) times: Vec<Option<u64>>,
+}
+
+impl Case {
+    /// A case without a limit.
+    pub(super) const fn new(packets: Packets, verdict: Verdict) -> Self {
+        Self { packets, limit: None, verdict, times: Vec::new() }
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Place of it: a line, or a handle.
+    pub(super) place: String,
+    /// The rule as it was read.
+    pub(super) text: String,
+    /// The comment that it has.
+    pub(super) name: Option<String>,
+    pub(super) cases: Vec<Case>,
+}
+
+/// A chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chain {
+    /// Place where it begins; none for one that rules jump to.
+    pub(super) hook: Option<Hook>,
+    /// True if what no rule decided is dropped.
+    pub(super) drops: bool,
+    /// Packets that it is for, where it has a hook.
+    pub(super) packets: Packets,
+    /// Indices of its rules.
+    pub(super) rules: Vec<usize>,
+}
+
+/// Chains by the name of their table, and their own.
+pub(super) type ChainName = (String, String);
+
+/// A whole rule set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Firewall {
+    pub(super) rules: Vec<Rule>,
+    pub(super) chains: BTreeMap<ChainName, Chain>,
+    /// Things to say of the whole.
+    pub(super) remarks: Vec<String>,
+}
+
+impl Firewall {
+    /// Adds a rule to a chain.
+    pub(super) fn push(&mut self, chain: ChainName, rule: Rule) {
+        self.chains.entry(chain).or_default().rules.push(self.rules.len());
+        self.rules.push(rule);
+    }
+}

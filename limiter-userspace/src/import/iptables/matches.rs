@@ -1,0 +1,252 @@
+//! Conditions of iptables.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use limiter_common::packet::{Icmp, TCP, Version};
+
+use super::rule::Reading;
+use crate::import::packets::{Family, Packets, state};
+use crate::rules::model::Fact;
+
+/// Reads an option of a condition; false if it is none that is known.
+pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
+    match word {
+        "-p" | "--protocol" | "--proto" => protocol(reading, word),
+        "-s" | "--source" | "--src" => addresses(reading, word, true),
+        "-d" | "--destination" | "--dst" => addresses(reading, word, false),
+        "-i" | "--in-interface" => interface(reading, word),
+        "-o" | "--out-interface" => {
+            reading.negated();
+            reading.value(word);
+            reading
+                .packets
+                .lacks("the interface that packets leave by is not known before routing");
+        }
+        "-f" | "--fragment" => {
+            reading.negated();
+            reading.packets.lacks("`-f`: write a rule with the key `fragment` by hand");
+        }
+        "--dport" | "--destination-port" | "--dports" | "--destination-ports" => {
+            ports(reading, word);
+        }
+        "--sport" | "--source-port" | "--sports" | "--source-ports" | "--ports" => {
+            reading.negated();
+            reading.value(word);
+            reading.packets.lacks(format!("{word}: limiter has no source ports"));
+        }
+        "--syn" => {
+            load_transport(reading);
+            reading.plain(word);
+            reading.packets.opens = true;
+        }
+        "--tcp-flags" => flags(reading, word),
+        "--icmp-type" | "--icmpv6-type" => icmp(reading, word),
+        "--ctstate" => states(reading, word, "conntrack"),
+        "--state" => states(reading, word, "state"),
+        _ => return false,
+    }
+    true
+}
+
+/// Options of the transport protocol load its module where they stand.
+fn load_transport(reading: &mut Reading<'_>) {
+    let name = match reading.packets.protocols.as_deref() {
+        Some([TCP]) => "tcp",
+        Some([17]) => "udp",
+        Some([1 | 58]) => "icmp",
+        _ => "transport",
+    };
+    reading.load(name);
+}
+
+fn protocol(reading: &mut Reading<'_>, word: &str) {
+    reading.plain(word);
+    let Some(name) = reading.value(word) else { return };
+    match protocol_number(&name) {
+        Some(0) => {}
+        Some(number) if reading.packets.protocols.is_none() => {
+            reading.packets.protocols = Some(vec![number]);
+        }
+        _ => reading.packets.lacks(format!("the protocol {name} is not known")),
+    }
+}
+
+/// Number of a protocol; 0 is every one.
+pub(in crate::import) fn protocol_number(name: &str) -> Option<u8> {
+    let name = name.to_ascii_lowercase();
+    match name.as_str() {
+        "all" | "0" => return Some(0),
+        "ipv6-icmp" | "icmp6" => return Some(58),
+        "ipencap" => return Some(4),
+        "ipv6-auth" => return Some(51),
+        "ipv6-crypt" => return Some(50),
+        _ => {}
+    }
+    Fact::Protocol.read(&name).ok().and_then(|number| u8::try_from(number).ok())
+}
+
+fn addresses(reading: &mut Reading<'_>, word: &str, source: bool) {
+    let not = reading.negated();
+    let Some(text) = reading.value(word) else { return };
+    let nets: Option<Vec<IpNet>> = text.split(',').map(net).collect();
+    let Some(mut nets) = nets else {
+        return reading.packets.lacks(format!("{text} is no address or prefix"));
+    };
+    let family = reading.family;
+    if nets.iter().any(|net| Family::of(net) != family) {
+        return reading.packets.lacks(format!("{text} is of another family than its rule set"));
+    }
+    let all = nets.iter().any(|net| net.prefix_len() == 0);
+    let packets = &mut reading.packets;
+    match (not, source) {
+        _ if all && not => packets.lacks("it is for no address at all"),
+        _ if all => {}
+        (true, true) => packets.not_sources.append(&mut nets),
+        (true, false) => packets.lacks("`! -d`: limiter has no rules for all but some"),
+        (false, true) => packets.sources = Some(nets),
+        (false, false) => packets.destinations = Some(nets),
+    }
+}
+
+/// An address, a prefix, or an address with a mask.
+pub(in crate::import) fn net(text: &str) -> Option<IpNet> {
+    let Some((address, mask)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().ok().map(IpNet::from);
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let net = match mask.parse::<u8>() {
+        Ok(length) => IpNet::new(address, length).ok()?,
+        Err(_) => IpNet::with_netmask(address, mask.parse().ok()?).ok()?,
+    };
+    Some(net.trunc())
+}
+
+fn interface(reading: &mut Reading<'_>, word: &str) {
+    let not = reading.negated();
+    let Some(name) = reading.value(word) else { return };
+    match name.as_str() {
+        "lo" if not => reading.not_loopback(),
+        "+" if !not => {}
+        name if not || name.contains('+') => {
+            let which = if not { "all but one" } else { "a pattern" };
+            reading.packets.lacks(format!("its interfaces are {which}: limiter has their names"));
+        }
+        name => reading.packets.interfaces = Some(vec![name.to_owned()]),
+    }
+}
+
+fn ports(reading: &mut Reading<'_>, word: &str) {
+    if word.ends_with("ports") {
+        reading.load("multiport");
+    } else {
+        load_transport(reading);
+    }
+    let not = reading.negated();
+    let Some(text) = reading.value(word) else { return };
+    if not {
+        return reading.packets.lacks(format!("`! {word}`: limiter has no rules for all but some"));
+    }
+    let ports: Option<Vec<(u16, u16)>> = text.split(',').map(range).collect();
+    match ports {
+        Some(ports) if reading.packets.ports.is_none() => reading.packets.ports = Some(ports),
+        Some(_) => reading.packets.lacks("it names ports twice"),
+        None => reading.packets.lacks(format!("the ports {text} cannot be read")),
+    }
+}
+
+/// `80`, `1000:2000`, `:1023`, `1024:`; names as in `/etc/services` are not known.
+fn range(text: &str) -> Option<(u16, u16)> {
+    let number = |text: &str, open: u16| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        if text.is_empty() { Some(open) } else { text.parse().ok().filter(|_| digits) }
+    };
+    let (low, high) = match text.split_once(':') {
+        None => (number(text, 0).filter(|_| !text.is_empty())?, None),
+        Some((low, high)) => (number(low, 0)?, Some(number(high, u16::MAX)?)),
+    };
+    let high = high.unwrap_or(low);
+    (low <= high).then_some((low, high))
+}
+
+/// Flags that are looked at and those that are to be set, where that means a SYN without ACK.
+fn flags(reading: &mut Reading<'_>, word: &str) {
+    load_transport(reading);
+    reading.plain(word);
+    let (mask, set) = (reading.value(word), reading.value(word));
+    let (Some(mask), Some(set)) = (mask, set) else { return };
+    let sorted = |text: &str| {
+        let mut flags: Vec<String> = text.split(',').map(str::to_ascii_uppercase).collect();
+        flags.sort_unstable();
+        flags.join(",")
+    };
+    if is_opening(&sorted(&mask), &sorted(&set)) {
+        reading.packets.opens = true;
+    } else {
+        reading
+            .packets
+            .lacks(format!("{word} {mask} {set}: write a rule with `tcp_flags` by hand"));
+    }
+}
+
+/// True for the flags of an attempt to open a connection, both in the order of the alphabet.
+pub(in crate::import) fn is_opening(mask: &str, set: &str) -> bool {
+    set == "SYN" && matches!(mask, "ACK,FIN,RST,SYN" | "ACK,SYN" | "ACK,RST,SYN" | "ACK,FIN,SYN")
+}
+
+fn icmp(reading: &mut Reading<'_>, word: &str) {
+    load_transport(reading);
+    reading.plain(word);
+    let Some(text) = reading.value(word) else { return };
+    if text == "any" || (text == "255" && word == "--icmp-type") {
+        return;
+    }
+    match icmp_message(&text, reading.family) {
+        Some(message) => reading.packets.icmp = Some(vec![message]),
+        None => reading.packets.lacks(format!("{word} {text}: limiter has types without codes")),
+    }
+}
+
+/// A message by its type: a name, a number, or a number with the one code that it has.
+pub(in crate::import) fn icmp_message(text: &str, family: Family) -> Option<u8> {
+    let (version, echoes) = match family {
+        Family::V4 => (Version::V4, [0, 8]),
+        Family::V6 => (Version::V6, [128, 129]),
+    };
+    let (kind, code) = match text.split_once('/') {
+        Some((kind, code)) => (kind, Some(code)),
+        None => (text, None),
+    };
+    if let Ok(kind) = kind.parse::<u8>() {
+        let only = code.is_none_or(|code| code == "0" && echoes.contains(&kind));
+        return only.then(|| Icmp { kind, code: 0 }.message(version));
+    }
+    if code.is_some() {
+        return None;
+    }
+    Fact::IcmpType.read(text).ok().and_then(|number| u8::try_from(number).ok())
+}
+
+fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
+    reading.load(module);
+    let not = reading.negated();
+    let Some(text) = reading.value(word) else { return };
+    match state_bits(&text.split(',').collect::<Vec<_>>(), &mut reading.packets) {
+        Some(bits) if not => reading.packets.states = Some(state::ALL & !bits),
+        Some(bits) => reading.packets.states = Some(bits),
+        None => {}
+    }
+}
+
+/// Bits of several states; what is none is a condition that limiter lacks.
+pub(in crate::import) fn state_bits(names: &[&str], packets: &mut Packets) -> Option<u8> {
+    let mut bits = 0;
+    for name in names {
+        let Some(bit) = state::of(name) else {
+            packets.lacks(format!("the state {name} of connections is not known"));
+            return None;
+        };
+        bits |= bit;
+    }
+    Some(bits)
+}

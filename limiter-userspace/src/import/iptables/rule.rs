@@ -1,0 +1,338 @@
+//! One rule of iptables: from words to packets, limit and verdict.
+
+use super::hashlimit::HashLimit;
+use super::matches;
+use super::recent::{Recent, Use};
+use super::target;
+use crate::import::difference::Difference;
+use crate::import::firewall::{Case, Limit, Verdict};
+use crate::import::packets::{Family, Packets};
+use crate::import::rate;
+use crate::rules::model::Period;
+
+/// A rule that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) case: Case,
+    pub(super) comment: Option<String>,
+    pub(super) recent: Vec<Use>,
+}
+
+/// Modules whose options are read one by one.
+const KNOWN: [&str; 19] = [
+    "tcp",
+    "udp",
+    "sctp",
+    "dccp",
+    "udplite",
+    "icmp",
+    "icmp6",
+    "icmpv6",
+    "ipv6-icmp",
+    "multiport",
+    "conntrack",
+    "state",
+    "comment",
+    "limit",
+    "hashlimit",
+    "recent",
+    "connlimit",
+    "standard",
+    "all",
+];
+
+/// Modules that limit something in a way of their own, and why they are not translated.
+const LIMITING: [(&str, &str); 5] = [
+    ("connbytes", "bytes of a connection are not counted"),
+    ("quota", "there are no quotas of all packets together"),
+    ("quota2", "there are no quotas of all packets together"),
+    ("rateest", "rates are not estimated"),
+    ("statistic", "no packets are picked at random or by turns"),
+];
+
+/// Reading under way.
+pub(super) struct Reading<'a> {
+    words: &'a [String],
+    at: usize,
+    pub(super) family: Family,
+    pub(super) packets: Packets,
+    /// True if the next option is negated.
+    not: bool,
+    verdict: Option<Verdict>,
+    comment: Option<String>,
+    /// Modules by the order in which they were loaded, and whether that was behind a limit.
+    loaded: Vec<(String, bool)>,
+    limit: Option<PlainLimit>,
+    hash: Option<HashLimit>,
+    recent: Option<Recent>,
+    /// True if a module was named whose options are unknown.
+    foreign: bool,
+    loopback: bool,
+}
+
+/// `-m limit`.
+#[derive(Debug)]
+struct PlainLimit {
+    rate: String,
+    burst: Option<String>,
+}
+
+/// Reads the words behind the name of the chain.
+pub(super) fn read(words: &[String], family: Family) -> Read {
+    let mut reading = Reading {
+        words,
+        at: 0,
+        family,
+        packets: Packets::default(),
+        not: false,
+        verdict: None,
+        comment: None,
+        loaded: Vec::new(),
+        limit: None,
+        hash: None,
+        recent: None,
+        foreign: false,
+        loopback: false,
+    };
+    while let Some(word) = reading.next() {
+        reading.option(&word);
+    }
+    reading.finish()
+}
+
+impl Reading<'_> {
+    fn next(&mut self) -> Option<String> {
+        let word = self.words.get(self.at)?.clone();
+        self.at += 1;
+        Some(word)
+    }
+
+    /// The value of an option.
+    pub(super) fn value(&mut self, option: &str) -> Option<String> {
+        let value = self.next();
+        if value.is_none() {
+            self.packets.lacks_limit(format!("{option} has no value"));
+        }
+        value
+    }
+
+    /// True if the option was negated; it is no more then.
+    pub(super) fn negated(&mut self) -> bool {
+        std::mem::take(&mut self.not)
+    }
+
+    /// Refuses a negated option.
+    pub(super) fn plain(&mut self, option: &str) {
+        if self.negated() {
+            self.packets.lacks(format!("`! {option}`: limiter has no rules for all but some"));
+        }
+    }
+
+    fn option(&mut self, word: &str) {
+        match word {
+            "!" => {
+                if self.not {
+                    self.packets.lacks_limit("two `!` in a row");
+                }
+                self.not = true;
+                return;
+            }
+            "-m" | "--match" => {
+                if let Some(name) = self.value(word) {
+                    self.module(&name);
+                }
+            }
+            "-j" | "--jump" => {
+                if let Some(name) = self.value(word) {
+                    self.decide(target::verdict(&name));
+                }
+            }
+            "-g" | "--goto" => {
+                if let Some(name) = self.value(word) {
+                    self.decide(Verdict::Goto(name));
+                }
+            }
+            "-c" | "--set-counters" => {
+                for _ in 0..2 {
+                    self.value(word);
+                }
+            }
+            "--comment" => self.comment = self.value(word),
+            _ if self.is_of_limit(word) || matches::option(self, word) => {}
+            // Options of targets and of modules that are not known.
+            _ if word.starts_with("--") && (self.verdict.is_some() || self.foreign) => {
+                self.skip_values();
+            }
+            _ => {
+                self.packets.lacks_limit(format!("`{word}` is not known"));
+                self.skip_values();
+            }
+        }
+        if word != "!" && self.negated() {
+            self.packets.lacks(format!("`! {word}` is not known"));
+        }
+    }
+
+    fn skip_values(&mut self) {
+        while self.words.get(self.at).is_some_and(|word| !word.starts_with('-') && word != "!") {
+            self.at += 1;
+        }
+    }
+
+    fn decide(&mut self, verdict: Verdict) {
+        if self.verdict.replace(verdict).is_some() {
+            self.packets.lacks_limit("two targets in one rule");
+        }
+    }
+
+    fn module(&mut self, name: &str) {
+        self.foreign = !KNOWN.contains(&name);
+        if name == "connlimit" {
+            self.packets.lacks_limit("connlimit: connections that are open are not counted");
+        } else if let Some((_, why)) = LIMITING.iter().find(|(module, _)| *module == name) {
+            self.packets.lacks_limit(format!("{name}: {why}"));
+        } else if name == "set" {
+            self.packets.lacks(
+                "the elements of its set are not in this text: `ipset save | limiter import \
+                 ipset -`",
+            );
+        } else if self.foreign {
+            self.packets.lacks(format!("limiter has no condition as `-m {name}`"));
+        }
+        let again = self.loaded.iter().any(|(loaded, _)| loaded == name);
+        if again && matches!(name, "limit" | "hashlimit" | "recent") {
+            self.packets.lacks_limit(format!("`-m {name}` twice in one rule"));
+        }
+        self.load(name);
+        match name {
+            "limit" => {
+                let rate = "3/hour".to_owned();
+                self.limit.get_or_insert(PlainLimit { rate, burst: None });
+            }
+            "hashlimit" => {
+                self.hash.get_or_insert_with(HashLimit::default);
+            }
+            "recent" => {
+                self.recent.get_or_insert_with(Recent::default);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a module is asked now.
+    pub(super) fn load(&mut self, name: &str) {
+        if self.loaded.iter().all(|(loaded, _)| loaded != name) {
+            let behind = self.limit.is_some() || self.hash.is_some() || self.recent.is_some();
+            self.loaded.push((name.to_owned(), behind));
+        }
+    }
+
+    /// Reads options of modules that limit.
+    fn is_of_limit(&mut self, word: &str) -> bool {
+        match word {
+            "--limit" | "--limit-burst" => {
+                let not = self.negated();
+                if not {
+                    self.packets.lacks_limit(format!("`! {word}` is not known"));
+                }
+                let value = self.value(word);
+                match (&mut self.limit, value) {
+                    (Some(limit), Some(value)) if word == "--limit" => limit.rate = value,
+                    (Some(limit), value) => limit.burst = value,
+                    (None, _) => self.packets.lacks_limit(format!("{word} without `-m limit`")),
+                }
+            }
+            _ if word.starts_with("--hashlimit") => {
+                let not = self.negated();
+                let value = if HashLimit::is_flag(word) { None } else { self.value(word) };
+                match &mut self.hash {
+                    Some(hash) => hash.option(word, value, not, &mut self.packets),
+                    None => self.packets.lacks_limit(format!("{word} without `-m hashlimit`")),
+                }
+            }
+            _ if word.starts_with("--connlimit") => {
+                self.negated();
+                self.skip_values();
+            }
+            _ if self.recent.is_some() && Recent::has(word) => {
+                let not = self.negated();
+                let value = if Recent::is_flag(word) { None } else { self.value(word) };
+                if let Some(recent) = &mut self.recent {
+                    recent.option(word, value, not, &mut self.packets);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Notes a condition on loopback that is always met.
+    pub(super) const fn not_loopback(&mut self) {
+        self.loopback = true;
+    }
+
+    fn finish(mut self) -> Read {
+        if self.not {
+            self.packets.lacks_limit("a `!` stands at the end");
+        }
+        let limits = [self.limit.is_some(), self.hash.is_some(), self.recent.is_some()];
+        if limits.iter().filter(|is| **is).count() > 1 {
+            self.packets.lacks_limit("it has several limits, each asked after the one before");
+        }
+        let never_matters = ["comment", "limit", "hashlimit", "recent", "standard"];
+        for (name, behind) in std::mem::take(&mut self.loaded) {
+            if behind && !never_matters.contains(&name.as_str()) {
+                self.packets.lacks_limit(format!(
+                    "`-m {name}` stands behind the limit, which is charged by what it does not \
+                     match"
+                ));
+            }
+        }
+        if self.packets.settle().is_err() {
+            self.packets.lacks("its addresses are of several families");
+        }
+        let mut limit = match (&self.limit, &self.hash) {
+            (Some(plain), None) => plain.limit(&mut self.packets),
+            (None, Some(hash)) => hash.limit(self.family, &mut self.packets),
+            _ => None,
+        };
+        if let Some(limit) = &mut limit
+            && self.loopback
+        {
+            limit.differences.push(Difference::Loopback);
+        }
+        let verdict = self.verdict.unwrap_or(Verdict::Continue);
+        let recent = self.recent.and_then(|recent| recent.used(&mut self.packets));
+        Read {
+            case: Case { packets: self.packets, limit, verdict, times: Vec::new() },
+            comment: self.comment,
+            recent: recent.into_iter().collect(),
+        }
+    }
+}
+
+impl PlainLimit {
+    fn limit(&self, packets: &mut Packets) -> Option<Limit> {
+        let Self { rate, burst } = self;
+        let mut differences = vec![Difference::Ticks];
+        let burst = match burst {
+            None => {
+                differences.push(Difference::DefaultBurst);
+                Some(5)
+            }
+            Some(burst) => {
+                if burst == "5" {
+                    differences.push(Difference::DefaultBurst);
+                }
+                rate::number(burst)
+            }
+        };
+        let (Some((amount, unit)), Some(burst)) = (rate::packets(rate), burst) else {
+            packets.lacks_limit(format!("the rate {rate} or its burst cannot be read"));
+            return None;
+        };
+        let count = limiter_common::wire::Count::Packets;
+        let meter = rate::bucket(count, amount, Period::one(unit), burst);
+        Some(Limit { meter, over: false, key: vec![], memory: None, shared: None, differences })
+    }
+}

@@ -1,0 +1,405 @@
+//! The fate of each rule: translated, with the differences; not translated, with the reason; or
+//! left to the firewall, because limiter has nothing to do with it.
+
+mod before;
+mod deny;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limiter_common::wire::Count;
+use serde::Serialize;
+
+use super::count::counted;
+use super::difference::Difference;
+use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
+use super::lists::Denied;
+use super::packets::{Packets, state};
+use super::paths::{Paths, paths};
+use super::tables::{Piece, Tables};
+use super::walk::{self, Barrier, Gone};
+use crate::rules::model::{Meter, Over, RESERVED, RateLimit, RuleLimit};
+use crate::rules::plain::{clean, is_plain};
+use crate::rules::rate_text::MIN_FULL_FRAME;
+
+/// Most comparisons of what rules are for.
+const MOST_EFFORT: usize = 10_000_000;
+
+/// Most sources that are exempt from one limit.
+const MOST_EXEMPT: usize = 256;
+
+/// Fate of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fate {
+    /// No chain with a hook leads to it.
+    #[default]
+    Unseen,
+    /// The rule is none of limiter's business, for this reason.
+    Left(String),
+    /// Translated.
+    Translated,
+    /// Not translated, for this reason.
+    Not(String),
+}
+
+impl Fate {
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Unseen => 0,
+            Self::Left(_) => 1,
+            Self::Translated => 2,
+            Self::Not(_) => 3,
+        }
+    }
+}
+
+/// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
+pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
+
+/// A rule when its turn comes, with all that is known of it.
+pub(super) struct Step<'a> {
+    pub(super) rule: usize,
+    pub(super) case: &'a Case,
+    /// Conditions of the rule and of the jumps to it.
+    pub(super) packets: &'a Packets,
+    /// The verdict, chains followed.
+    pub(super) verdict: &'a Verdict,
+    pub(super) hook: Hook,
+    /// True if several rules jump to its chain.
+    pub(super) shared: bool,
+    /// True in a chain with a hook.
+    pub(super) base: bool,
+    pub(super) barriers: &'a [Barrier],
+    /// Looks for the rule that drops what is over.
+    pub(super) over: Dropping<'a>,
+}
+
+/// Fates of all rules, and what was made of them.
+pub(super) struct Judge<'a> {
+    firewall: &'a Firewall,
+    pub(super) fates: Vec<Fate>,
+    pub(super) differences: BTreeMap<usize, BTreeSet<Difference>>,
+    pub(super) tables: Tables,
+    pub(super) denied: Vec<Denied>,
+    /// Rules that drop what is over the limit of another.
+    consumed: BTreeSet<usize>,
+    /// Uses of each memory and of each limit in common.
+    memories: BTreeMap<String, usize>,
+    effort: usize,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(firewall: &'a Firewall) -> Self {
+        let mut memories = BTreeMap::new();
+        for (_, case) in walk::limits(firewall) {
+            if let Some(memory) = case.limit.as_ref().and_then(|limit| limit.memory.as_ref()) {
+                *memories.entry(memory.clone()).or_default() += 1;
+            }
+        }
+        Self {
+            firewall,
+            fates: vec![Fate::Unseen; firewall.rules.len()],
+            differences: BTreeMap::new(),
+            tables: Tables::default(),
+            denied: Vec::new(),
+            consumed: BTreeSet::new(),
+            memories,
+            effort: 0,
+        }
+    }
+
+    /// Sets the fate of a rule, unless it has a weightier one.
+    pub(super) fn fate(&mut self, rule: usize, fate: Fate) {
+        if let Some(held) = self.fates.get_mut(rule)
+            && fate.rank() > held.rank()
+        {
+            *held = fate;
+        }
+    }
+
+    /// A rule whose conditions exclude each other, or those of the jump to its chain.
+    pub(super) fn never(&mut self, rule: usize, case: &Case) {
+        let why =
+            "no packet meets its conditions and those of the rules that jump to it".to_owned();
+        self.fate(rule, if case.limit.is_some() { Fate::Not(why) } else { Fate::Left(why) });
+    }
+
+    /// A rule that jumps.
+    pub(super) fn jump(&mut self, rule: usize, packets: &Packets) {
+        let limits = packets.unknown.iter().any(|unknown| unknown.limits);
+        self.fate(
+            rule,
+            match packets.reasons() {
+                Some(reason) if limits => Fate::Not(reason),
+                _ => Fate::Left("only leads to other rules".to_owned()),
+            },
+        );
+    }
+
+    /// The walk was ended.
+    pub(super) fn cut_short(&mut self) {
+        let why = "there are more rules, or jumps to them, than are followed";
+        self.tables = Tables::default();
+        for rule in 0..self.fates.len() {
+            self.fate(rule, Fate::Not(why.to_owned()));
+        }
+        self.denied.clear();
+    }
+
+    /// Judges a rule; tells what becomes of its packets.
+    pub(super) fn step(&mut self, step: &Step<'_>) -> Option<Gone> {
+        match &step.case.limit {
+            Some(limit) => self.limit(step, limit),
+            None => self.plain(step),
+        }
+    }
+
+    fn plain(&mut self, step: &Step<'_>) -> Option<Gone> {
+        let limits = step.packets.unknown.iter().any(|unknown| unknown.limits);
+        let left = |text: &str| Fate::Left(text.to_owned());
+        let (fate, gone) = match step.verdict {
+            Verdict::Continue => (left("neither drops nor limits"), None),
+            Verdict::Accept => {
+                (left("accepts, and limiter lets pass what no rule limits"), Some(Gone::Accepted))
+            }
+            Verdict::Return => (left("only leaves its chain"), Some(Gone::Returned)),
+            // Only what is over a limit comes as far.
+            Verdict::Drop | Verdict::Reject if self.consumed.contains(&step.rule) => {
+                (Fate::Translated, None)
+            }
+            Verdict::Drop | Verdict::Reject => (self.drop(step), Some(Gone::Dropped)),
+            Verdict::Unknown(what) | Verdict::Jump(what) | Verdict::Goto(what) => {
+                (Fate::Not(format!("{what} is not known to `limiter import`")), Some(Gone::Maybe))
+            }
+        };
+        let fate = match step.packets.reasons() {
+            Some(reason) if limits => Fate::Not(reason),
+            _ => fate,
+        };
+        self.fate(step.rule, fate);
+        // A return from a chain with a hook is the end.
+        Some(match gone? {
+            Gone::Returned if step.base => Gone::Accepted,
+            gone => gone,
+        })
+    }
+
+    /// A rule that drops, whatever the rate.
+    fn drop(&mut self, step: &Step<'_>) -> Fate {
+        if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::Other) {
+            return Fate::Left("drops what does not come in to this host".to_owned());
+        }
+        if (Packets { family: None, ..step.packets.clone() }) == Packets::default() {
+            return Fate::Left("drops what no rule before it accepted".to_owned());
+        }
+        if step.packets.states.is_some_and(|states| states & (state::NEW | state::ESTABLISHED) == 0)
+        {
+            return Fate::Left(
+                "drops by the state of connections, which limiter does not see".into(),
+            );
+        }
+        match self.deny(step) {
+            Ok((denied, differences)) => {
+                self.denied.push(denied);
+                self.differences.entry(step.rule).or_default().extend(differences);
+                Fate::Translated
+            }
+            Err(reason) => Fate::Not(reason),
+        }
+    }
+
+    fn limit(&mut self, step: &Step<'_>, limit: &Limit) -> Option<Gone> {
+        let (gone, outcome) = match (step.verdict, limit.over) {
+            (Verdict::Continue, _) => {
+                let why = "limits only what is logged or counted, and no traffic";
+                self.fate(step.rule, Fate::Left(why.to_owned()));
+                return None;
+            }
+            (Verdict::Drop | Verdict::Reject, true) => (None, self.translate(step, limit)),
+            (Verdict::Accept | Verdict::Return, false) => {
+                let returns = *step.verdict == Verdict::Return;
+                let gone = if returns && !step.base { Gone::Returned } else { Gone::Accepted };
+                (Some(gone), self.translate_within(step, limit))
+            }
+            (Verdict::Drop | Verdict::Reject, false) => {
+                (None, Err("drops what is within the limit, and not what is over it".to_owned()))
+            }
+            (Verdict::Accept, true) => {
+                let why = "accepts what is over the limit".to_owned();
+                (Some(Gone::Accepted), Err(why))
+            }
+            (Verdict::Return, true) => {
+                let why = "leaves its chain with what is over the limit".to_owned();
+                (Some(Gone::Returned), Err(why))
+            }
+            (Verdict::Unknown(what) | Verdict::Jump(what) | Verdict::Goto(what), _) => {
+                let why = format!("{what} is not known to drop or to accept everything");
+                (Some(Gone::Maybe), Err(why))
+            }
+        };
+        self.fate(
+            step.rule,
+            match outcome {
+                Ok(()) => Fate::Translated,
+                Err(reason) => Fate::Not(reason),
+            },
+        );
+        gone
+    }
+
+    /// A limit whose rule accepts what is within it.
+    fn translate_within(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
+        if *step.verdict == Verdict::Return && step.base {
+            return Err("returns from a chain that no rule jumps to".to_owned());
+        }
+        let dropping = (step.over)(step.packets)?;
+        self.translate(step, limit)?;
+        if let Some((rule, true)) = dropping {
+            self.consumed.insert(rule);
+        }
+        if *step.verdict == Verdict::Accept {
+            self.differences.entry(step.rule).or_default().insert(Difference::Accepted);
+        }
+        Ok(())
+    }
+
+    fn translate(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
+        match step.hook {
+            Hook::Outgoing => return Err("limits what leaves: limiter is for what comes in".into()),
+            Hook::Nat => {
+                return Err("a chain of nat sees only the first packet of a connection".to_owned());
+            }
+            Hook::Other => return Err("its hook is not one of IP packets that come in".to_owned()),
+            Hook::Prerouting | Hook::Input | Hook::Forward => {}
+        }
+        if let Some(reason) = step.packets.reasons() {
+            return Err(reason);
+        }
+        if step.shared {
+            return Err("several rules jump to its chain, and what it holds is one for all".into());
+        }
+        if let Some(memory) = &limit.memory
+            && self.memories.get(memory).is_some_and(|uses| *uses > 1)
+        {
+            return Err(format!("another rule uses {memory} as well, and both share its buckets"));
+        }
+        let is_lo = |name: &String| name == "lo";
+        if step.packets.interfaces.as_ref().is_some_and(|names| names.iter().any(is_lo)) {
+            return Err("limits lo, which limiter is not attached to".to_owned());
+        }
+        if step.packets.interfaces.iter().flatten().any(|name| !is_interface(name)) {
+            return Err("no interface has such a name".to_owned());
+        }
+        let before = self.before(step, limit)?;
+        let mut differences = limit.differences.clone();
+        differences.extend(of_hook(step.hook));
+        differences.extend(before.differences);
+        let mut packets = step.packets.clone();
+        let meter = counted(&mut packets, limit.meter, before.established, &mut differences)?;
+        let meter = with_room(meter, &mut differences);
+        if packets.interfaces.is_some() || limit.key.contains(&Key::Interface) {
+            differences.push(Difference::Interface);
+        }
+        let mut exempt = before.exempt;
+        exempt.extend(&packets.not_sources);
+        if exempt.len() > MOST_EXEMPT {
+            return Err(format!("more than {MOST_EXEMPT} sources are exempt from it"));
+        }
+        let together = limit.shared.is_some();
+        let Paths { limited, exempt, shared, prefix64 } =
+            paths(&packets, &limit.key, &exempt, together)?;
+        if prefix64 {
+            differences.push(Difference::Prefix64);
+        }
+        let rejects = self.drops_by_reject(step, limit);
+        if rejects {
+            differences.push(Difference::Rejected);
+        }
+        let name = self.name(step.rule);
+        let common = limit.shared.as_ref().map(|name| clean(name));
+        let budget = shared.then(|| common.unwrap_or_else(|| name.clone()));
+        let over = if rejects { Over::Reject } else { Over::Drop };
+        let limit = RuleLimit::hard(meter);
+        let (rule, hook) = (step.rule, step.hook);
+        let piece = Piece { rule, name, hook, limited, exempt, limit, over, budget };
+        let firewall = self.firewall;
+        let place = |rule: usize| place(firewall, rule);
+        self.tables.add(piece, place)?;
+        self.differences.entry(step.rule).or_default().extend(differences);
+        Ok(())
+    }
+
+    /// True if what is over the limit is rejected.
+    fn drops_by_reject(&self, step: &Step<'_>, limit: &Limit) -> bool {
+        if limit.over {
+            return *step.verdict == Verdict::Reject;
+        }
+        let dropping = (step.over)(step.packets).ok().flatten();
+        let rule = dropping.and_then(|(rule, _)| self.firewall.rules.get(rule));
+        rule.is_some_and(|rule| rule.cases.iter().any(|case| case.verdict == Verdict::Reject))
+    }
+
+    /// Name of a rule in the rule file: its comment, and its place.
+    fn name(&self, rule: usize) -> String {
+        let found = self.firewall.rules.get(rule);
+        let place = found.map_or_else(String::new, |rule| rule.place.clone());
+        let comment = found.and_then(|rule| rule.name.as_ref()).map(|name| name.trim());
+        let name = match comment {
+            Some(comment) if !comment.is_empty() => {
+                let comment: String = comment.chars().take(60).collect();
+                format!("{comment} ({place})")
+            }
+            _ => place,
+        };
+        let name = clean(&name);
+        if name.starts_with(RESERVED) { format!("there: {name}") } else { name }
+    }
+
+    fn place(&self, rule: usize) -> String {
+        place(self.firewall, rule)
+    }
+
+    fn spend(&mut self, effort: usize) -> Result<(), String> {
+        self.effort = self.effort.saturating_add(effort);
+        if self.effort > MOST_EFFORT {
+            return Err("there are too many rules before it to compare it with".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// True for what the kernel takes as the name of an interface, and a rule file as well.
+fn is_interface(name: &str) -> bool {
+    let bad = |c: char| c == '/' || c.is_whitespace() || !is_plain(c);
+    !name.is_empty() && name.len() < 16 && !name.contains(bad)
+}
+
+fn place(firewall: &Firewall, rule: usize) -> String {
+    firewall.rules.get(rule).map_or_else(String::new, |rule| rule.place.clone())
+}
+
+fn of_hook(hook: Hook) -> Vec<Difference> {
+    match hook {
+        Hook::Input => vec![Difference::Hook(
+            "there only packets to this host are meant; here also those that it forwards",
+        )],
+        Hook::Forward => vec![Difference::Hook(
+            "there only packets that are forwarded are meant, after the translation of addresses; \
+             here all that come in, before it",
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// The meter with a burst of a whole frame at least.
+fn with_room(meter: Meter, differences: &mut Vec<Difference>) -> Meter {
+    match meter {
+        Meter::TokenBucket(rate @ RateLimit { count: Count::Bytes, burst, .. })
+            if burst < MIN_FULL_FRAME =>
+        {
+            differences.push(Difference::Frame);
+            Meter::TokenBucket(RateLimit { burst: MIN_FULL_FRAME, ..rate })
+        }
+        meter => meter,
+    }
+}

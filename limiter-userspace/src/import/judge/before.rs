@@ -1,0 +1,116 @@
+//! Packets of a limit that other rules take away before.
+
+use ipnet::IpNet;
+
+use super::{Judge, MOST_EXEMPT, Step};
+use crate::import::difference::Difference;
+use crate::import::firewall::{Key, Limit};
+use crate::import::packets::{Packets, state};
+use crate::import::walk::Gone;
+
+impl Judge<'_> {
+    /// Looks at what was taken away before a limit.
+    pub(super) fn before(&mut self, step: &Step<'_>, limit: &Limit) -> Result<Before, String> {
+        let packets = step.packets;
+        let mut before = Before::default();
+        let mut dropped = Vec::new();
+        for barrier in step.barriers {
+            let other = &barrier.packets;
+            self.spend(packets.weight().saturating_mul(other.weight()))?;
+            if other.is_apart(packets) {
+                continue;
+            }
+            let place = self.place(barrier.rule);
+            if !barrier.partly && other.has_all_of(packets) {
+                return Err(format!("no packet comes as far: {place} takes all of its packets"));
+            }
+            match barrier.gone {
+                Gone::Dropped => {
+                    let denied = self.denied.iter().any(|denied| denied.rule == barrier.rule);
+                    // By source, each packet would be charged to a bucket that nothing else uses.
+                    let own = limit.key.iter().any(|key| matches!(key, Key::Source(32 | 128)))
+                        && Packets { sources: None, family: None, ..other.clone() }
+                            .has_all_of(packets);
+                    if !denied && !own {
+                        dropped.push(place);
+                    }
+                }
+                Gone::Maybe => {
+                    return Err(format!("it is not known what {place} does to its packets before"));
+                }
+                Gone::Accepted | Gone::Returned => {
+                    if barrier.partly {
+                        return Err(format!("{place} takes some of its packets away before"));
+                    }
+                    if is_loopback(other) {
+                        before.differences.push(Difference::Loopback);
+                    } else if only_established(other, packets) {
+                        before.established = true;
+                        before.differences.push(Difference::Established(place));
+                    } else if only_related(other, packets) {
+                        before.differences.push(Difference::Related(place));
+                    } else if let Some(sources) = only_sources(other, packets) {
+                        before.exempt.extend(sources);
+                        if before.exempt.len() > MOST_EXEMPT {
+                            return Err(format!(
+                                "more than {MOST_EXEMPT} sources are exempt from it"
+                            ));
+                        }
+                    } else {
+                        return Err(format!("{place} takes some of its packets away before"));
+                    }
+                }
+            }
+        }
+        if !dropped.is_empty() {
+            let more = dropped.len().saturating_sub(3);
+            dropped.truncate(3);
+            let mut places = dropped.join(", ");
+            if more > 0 {
+                places.push_str(", ...");
+            }
+            before.differences.push(Difference::DroppedBefore(places));
+        }
+        Ok(before)
+    }
+}
+
+/// Consequences of what was taken away before.
+#[derive(Default)]
+pub(super) struct Before {
+    pub(super) established: bool,
+    pub(super) exempt: Vec<IpNet>,
+    pub(super) differences: Vec<Difference>,
+}
+
+/// True if only packets of loopback are meant.
+pub(super) fn is_loopback(packets: &Packets) -> bool {
+    packets.interfaces.as_ref().is_some_and(|names| names.iter().all(|name| name == "lo"))
+}
+
+/// True if of `from` those of known connections are taken, all of them, and no others.
+pub(super) fn only_established(taken: &Packets, from: &Packets) -> bool {
+    let states = taken.states.unwrap_or(state::ALL);
+    let rest = Packets { states: None, ..taken.clone() };
+    states & state::ESTABLISHED != 0
+        && states & (state::NEW | state::INVALID) == 0
+        && rest.has_all_of(from)
+}
+
+/// True if of `from` those are taken that begin a connection which belongs to a known one.
+fn only_related(taken: &Packets, from: &Packets) -> bool {
+    let rest = Packets { states: None, ..taken.clone() };
+    taken.states == Some(state::RELATED) && rest.has_all_of(from)
+}
+
+/// The sources that are taken away from `from`, if nothing but the source decides on it.
+fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>> {
+    let sources = taken.sources.as_ref()?;
+    let rest = Packets {
+        sources: None,
+        family: taken.family.filter(|family| from.family == Some(*family)),
+        ..taken.clone()
+    };
+    // Of packets of both families only these sources are taken, whichever they are of.
+    rest.has_all_of(from).then(|| sources.clone())
+}

@@ -1,0 +1,50 @@
+//! Sources that are dropped whatever they send: entries for `limiter deny`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use ipnet::IpNet;
+
+use crate::rules::Selector;
+
+/// Sources in one command.
+const IN_A_LINE: usize = 8;
+
+/// Sources that a rule drops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Denied {
+    /// Index of the rule.
+    pub(super) rule: usize,
+    pub(super) sources: Vec<IpNet>,
+    /// Seconds for each source; empty if all are denied for ever.
+    pub(super) times: Vec<Option<u64>>,
+}
+
+/// A prefix as lists have it: of IPv6 at most its /64.
+pub(super) fn listed(net: IpNet) -> Selector {
+    Selector::prefix(net).unwrap_or_else(|_| Selector::address(net.addr()))
+}
+
+/// Commands that put sources on the deny list, a line each.
+pub(super) fn commands(denied: &Denied) -> Vec<String> {
+    let time = |at: usize| denied.times.get(at).copied().flatten();
+    let mut by_time: BTreeMap<Option<u64>, BTreeSet<Selector>> = BTreeMap::new();
+    for (at, net) in denied.sources.iter().enumerate() {
+        by_time.entry(time(at)).or_default().insert(listed(*net));
+    }
+    let mut lines = Vec::new();
+    for (time, sources) in by_time {
+        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        for some in sources.chunks(IN_A_LINE) {
+            let mut line = "limiter deny".to_owned();
+            if let Some(seconds) = time {
+                // A string takes everything.
+                let _: std::fmt::Result = write!(line, " --for {seconds}s");
+            }
+            line.push(' ');
+            line.push_str(&some.join(" "));
+            lines.push(line);
+        }
+    }
+    lines
+}

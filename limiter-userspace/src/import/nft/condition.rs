@@ -1,0 +1,338 @@
+//! Conditions of nft: `{"match": {"op": ..., "left": ..., "right": ...}}`.
+
+use limiter_common::packet::{Icmp, TCP, Version};
+use serde_json::Value;
+
+use super::Objects;
+use super::set::{Set, nets, ports};
+use crate::import::iptables::{icmp_message, is_opening, protocol_number, state_bits};
+use crate::import::packets::{Family, Packets, state};
+
+/// Part of a packet that a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Source(Family),
+    Destination(Family),
+    /// The destination port, of a protocol if one is named.
+    Port(Option<u8>),
+    /// The protocol, of packets of a family if one is named.
+    Protocol(Option<Family>),
+    /// The address family.
+    Family,
+    Interface,
+    State,
+    Icmp(Family),
+}
+
+/// The field that an expression reads.
+pub(super) fn field(expression: &Value) -> Option<Field> {
+    if let Some(payload) = expression.get("payload") {
+        let protocol = payload.get("protocol")?.as_str()?;
+        let name = payload.get("field")?.as_str()?;
+        return Some(match (protocol, name) {
+            ("ip", "saddr") => Field::Source(Family::V4),
+            ("ip6", "saddr") => Field::Source(Family::V6),
+            ("ip", "daddr") => Field::Destination(Family::V4),
+            ("ip6", "daddr") => Field::Destination(Family::V6),
+            // The first header of IPv6 need not be the last, so `ip6 nexthdr` is not known.
+            ("ip", "protocol") => Field::Protocol(Some(Family::V4)),
+            ("th", "dport") => Field::Port(None),
+            ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "dport") => {
+                Field::Port(protocol_number(protocol))
+            }
+            ("icmp", "type") => Field::Icmp(Family::V4),
+            ("icmpv6", "type") => Field::Icmp(Family::V6),
+            _ => return None,
+        });
+    }
+    if let Some(meta) = expression.get("meta") {
+        return Some(match meta.get("key")?.as_str()? {
+            "l4proto" => Field::Protocol(None),
+            "nfproto" | "protocol" => Field::Family,
+            "iifname" | "iif" => Field::Interface,
+            _ => return None,
+        });
+    }
+    let ct = expression.get("ct")?;
+    (ct.get("key")?.as_str()? == "state").then_some(Field::State)
+}
+
+/// Condition that a field brings with it, whatever its value.
+pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
+    let protocol = match field {
+        Field::Source(family) | Field::Destination(family) | Field::Protocol(Some(family)) => {
+            return of_family(packets, family);
+        }
+        Field::Port(Some(protocol)) => protocol,
+        Field::Icmp(family) if !of_family(packets, family) => return false,
+        Field::Icmp(Family::V4) => 1,
+        Field::Icmp(Family::V6) => 58,
+        Field::Port(None)
+        | Field::Protocol(None)
+        | Field::Family
+        | Field::Interface
+        | Field::State => return true,
+    };
+    of_protocols(packets, vec![protocol])
+}
+
+fn of_family(packets: &mut Packets, family: Family) -> bool {
+    *packets.family.get_or_insert(family) == family
+}
+
+fn of_protocols(packets: &mut Packets, protocols: Vec<u8>) -> bool {
+    match &mut packets.protocols {
+        None => packets.protocols = Some(protocols),
+        Some(known) => {
+            known.retain(|known| protocols.contains(known));
+            return !known.is_empty();
+        }
+    }
+    true
+}
+
+/// Reads a condition into `packets`. Times of the elements of a set of sources are told.
+pub(super) fn condition(
+    objects: &Objects<'_>,
+    table: &str,
+    body: &Value,
+    packets: &mut Packets,
+) -> Vec<Option<u64>> {
+    let (left, right) = (body.get("left"), body.get("right"));
+    let op = body.get("op").and_then(Value::as_str).unwrap_or_default();
+    let (Some(left), Some(right)) = (left, right) else {
+        packets.lacks("a condition cannot be read");
+        return Vec::new();
+    };
+    if opens(left, op, right) {
+        if of_protocols(packets, vec![TCP]) {
+            packets.opens = true;
+        } else {
+            packets.lacks("its protocols exclude each other");
+        }
+        return Vec::new();
+    }
+    let Some(field) = field(left) else {
+        packets.lacks(format!("limiter has no condition as {left}"));
+        return Vec::new();
+    };
+    let not = match op {
+        "==" | "in" | "" => false,
+        "!=" => true,
+        _ => {
+            packets.lacks(format!("limiter has no condition with {op:?}"));
+            return Vec::new();
+        }
+    };
+    let known;
+    let set = match right {
+        Value::String(name) if name.starts_with('@') => {
+            let name = name.trim_start_matches('@').to_owned();
+            if objects.filled.contains_key(&(table.to_owned(), name.clone())) {
+                packets.lacks_limit(format!(
+                    "rules fill the set {name}: that is a ban, as in `action: {{ban: ...}}`"
+                ));
+                return Vec::new();
+            }
+            let Some(set) = objects.sets.get(&(table.to_owned(), name.clone())) else {
+                packets.lacks(format!("the set {name} is not in the text"));
+                return Vec::new();
+            };
+            set
+        }
+        Value::Object(object) if object.contains_key("set") => {
+            known = Set::anonymous(object.get("set").unwrap_or(&Value::Null));
+            &known
+        }
+        value => {
+            known = Set::anonymous(value);
+            &known
+        }
+    };
+    let Some(values) = set.values() else {
+        packets.lacks("a set has more elements than are read");
+        return Vec::new();
+    };
+    if values.is_empty() {
+        packets.lacks("its set has no elements now");
+        return Vec::new();
+    }
+    let values_only: Vec<&Value> = values.iter().map(|(value, _)| *value).collect();
+    if let Err(reason) = apply(field, not, &values_only, packets) {
+        packets.lacks(reason);
+        return Vec::new();
+    }
+    let times: Vec<Option<u64>> = values.iter().map(|(_, time)| *time).collect();
+    // A range is several prefixes: then the times are repeated.
+    match field {
+        Field::Source(_) if !not && times.iter().any(Option::is_some) => {
+            let each =
+                values.iter().map(|(value, time)| (nets(value).map_or(0, |n| n.len()), *time));
+            each.flat_map(|(count, time)| std::iter::repeat_n(time, count)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Puts the values of a field into the conditions.
+pub(super) fn apply(
+    field: Field,
+    not: bool,
+    values: &[&Value],
+    packets: &mut Packets,
+) -> Result<(), String> {
+    let unread = || format!("its values are not read: {}", shown(values));
+    if !implied(field, packets) {
+        return Err("its protocols or families exclude each other".to_owned());
+    }
+    let twice = || Err("it has two conditions on one field".to_owned());
+    match field {
+        Field::Source(family) | Field::Destination(family) => {
+            let found: Option<Vec<Vec<_>>> = values.iter().map(|value| nets(value)).collect();
+            let found = found.ok_or_else(unread)?.concat();
+            if found.iter().any(|net| Family::of(net) != family) {
+                return Err(unread());
+            }
+            match (field, not) {
+                (Field::Source(_), true) => packets.not_sources.extend(found),
+                (_, true) => return Err(all_but("destinations")),
+                (Field::Source(_), false) if packets.sources.is_some() => return twice(),
+                (Field::Source(_), false) => packets.sources = Some(found),
+                (_, false) if packets.destinations.is_some() => return twice(),
+                (_, false) => packets.destinations = Some(found),
+            }
+        }
+        _ if not && field != Field::State && field != Field::Interface => {
+            return Err(all_but("these values"));
+        }
+        Field::Port(_) => {
+            let found: Option<Vec<_>> = values.iter().map(|value| ports(value)).collect();
+            if packets.ports.is_some() {
+                return twice();
+            }
+            packets.ports = Some(found.ok_or_else(unread)?);
+        }
+        Field::Protocol(_) => {
+            let number = |value: &&Value| match value {
+                Value::String(name) => protocol_number(name).filter(|number| *number > 0),
+                value => value.as_u64().and_then(|number| u8::try_from(number).ok()),
+            };
+            let found: Option<Vec<u8>> = values.iter().map(number).collect();
+            if !of_protocols(packets, found.ok_or_else(unread)?) {
+                return Err("its protocols exclude each other".to_owned());
+            }
+        }
+        Field::Family => match values {
+            [Value::String(name)] => {
+                let family = match name.as_str() {
+                    "ipv4" | "ip" => Family::V4,
+                    "ipv6" | "ip6" => Family::V6,
+                    _ => return Err(unread()),
+                };
+                if !of_family(packets, family) {
+                    return Err("its families exclude each other".to_owned());
+                }
+            }
+            _ => return Err(unread()),
+        },
+        Field::Interface => interfaces(not, values, packets)?,
+        Field::Icmp(family) => {
+            let message = |value: &&Value| match value {
+                Value::String(name) => icmp_name(name, family),
+                value => {
+                    let kind = value.as_u64().and_then(|kind| u8::try_from(kind).ok())?;
+                    let version = if family == Family::V4 { Version::V4 } else { Version::V6 };
+                    Some(Icmp { kind, code: 0 }.message(version))
+                }
+            };
+            let found: Option<Vec<u8>> = values.iter().map(message).collect();
+            packets.icmp = Some(found.ok_or_else(unread)?);
+        }
+        Field::State => {
+            let names: Option<Vec<&str>> = values.iter().map(|value| value.as_str()).collect();
+            let names = names.ok_or_else(unread)?;
+            if let Some(bits) = state_bits(&names, packets) {
+                let bits = if not { state::ALL & !bits } else { bits };
+                let both = packets.states.unwrap_or(state::ALL) & bits;
+                if both == 0 {
+                    return Err("its states exclude each other".to_owned());
+                }
+                packets.states = Some(both);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn all_but(what: &str) -> String {
+    format!("it is for all but {what}: limiter has no such rules")
+}
+
+fn shown(values: &[&Value]) -> String {
+    let shown: Vec<String> = values.iter().take(3).map(ToString::to_string).collect();
+    shown.join(", ").chars().take(100).collect()
+}
+
+fn interfaces(not: bool, values: &[&Value], packets: &mut Packets) -> Result<(), String> {
+    let names: Option<Vec<&str>> = values.iter().map(|value| value.as_str()).collect();
+    match names.as_deref() {
+        // Limiter is not attached to lo.
+        Some(["lo"]) if not => Ok(()),
+        Some(names) if !not && !names.iter().any(|name| name.contains('*')) => {
+            packets.interfaces = Some(names.iter().map(|name| (*name).to_owned()).collect());
+            Ok(())
+        }
+        _ => {
+            Err("its interfaces are a pattern, or all but some: limiter has their names".to_owned())
+        }
+    }
+}
+
+/// Names of nft for messages that rule files name otherwise.
+fn icmp_name(name: &str, family: Family) -> Option<u8> {
+    let name = match name {
+        "nd-neighbor-solicit" => "neighbour-solicitation",
+        "nd-neighbor-advert" => "neighbour-advertisement",
+        "nd-router-solicit" => "router-solicitation",
+        "nd-router-advert" => "router-advertisement",
+        "nd-redirect" => "redirect",
+        "mld-listener-query" => "multicast-listener-query",
+        "mld-listener-report" => "multicast-listener-report",
+        "mld-listener-done" | "mld-listener-reduction" => "multicast-listener-done",
+        "mld2-listener-report" => "multicast-listener-report-v2",
+        other => other,
+    };
+    icmp_message(name, family)
+}
+
+/// True for `tcp flags & (fin|syn|rst|ack) == syn`, in each of its spellings.
+fn opens(left: &Value, op: &str, right: &Value) -> bool {
+    let Some([payload, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) else {
+        return false;
+    };
+    let of_flags = payload.get("payload").is_some_and(|payload| {
+        payload.get("protocol").and_then(Value::as_str) == Some("tcp")
+            && payload.get("field").and_then(Value::as_str) == Some("flags")
+    });
+    let mut flags = Vec::new();
+    let read = all_flags(mask, &mut flags);
+    flags.sort_unstable();
+    of_flags
+        && read
+        && op == "=="
+        && right.as_str() == Some("syn")
+        && is_opening(&flags.join(",").to_ascii_uppercase(), "SYN")
+}
+
+/// Flags of a list, or of `a | b | c`.
+fn all_flags<'a>(mask: &'a Value, flags: &mut Vec<&'a str>) -> bool {
+    let parts = match mask {
+        Value::String(flag) => {
+            flags.push(flag);
+            return true;
+        }
+        Value::Array(parts) => Some(parts),
+        other => other.get("|").and_then(Value::as_array),
+    };
+    parts.is_some_and(|parts| parts.iter().all(|part| all_flags(part, flags)))
+}

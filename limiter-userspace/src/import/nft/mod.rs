@@ -1,0 +1,157 @@
+//! The output of `nft -j list ruleset`. Its values are looked at one by one: a statement that is
+//! not known is a reason not to translate its rule, and no reason to refuse the others.
+
+mod condition;
+mod limit;
+mod rule;
+mod set;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::error::ImportError;
+use super::firewall::{Chain, ChainName, Firewall, Hook, Rule};
+use super::packets::{Family, Packets};
+use set::Set;
+
+const COMMAND: &str = "`nft -j list ruleset`";
+
+/// Objects that rules name, by table and name.
+type Named<'a> = BTreeMap<(String, String), &'a Value>;
+
+/// Things of a rule set that rules look into.
+#[derive(Default)]
+pub(super) struct Objects<'a> {
+    sets: BTreeMap<(String, String), Set<'a>>,
+    limits: Named<'a>,
+    /// Sets that rules add to, with how many do.
+    filled: BTreeMap<(String, String), usize>,
+}
+
+/// Reads a text.
+pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;
+    let Some(objects) = value.get("nftables").and_then(Value::as_array) else {
+        return Err(ImportError::Shape("has no list \"nftables\"", COMMAND));
+    };
+    let mut firewall = Firewall::default();
+    let mut named = Objects::default();
+    let mut rules = Vec::new();
+    for object in objects {
+        // `nft -j -f` takes the same objects in commands.
+        let object = object.get("add").unwrap_or(object);
+        let Some((kind, body)) = object.as_object().and_then(|object| object.iter().next()) else {
+            return Err(ImportError::Shape("an object of the list has no kind", COMMAND));
+        };
+        match kind.as_str() {
+            "chain" => chain(&mut firewall, body)?,
+            "rule" => rules.push(body),
+            "set" | "map" => {
+                named.sets.insert(name_of(body, "name")?, Set::of(body));
+            }
+            "element" => {
+                let name = name_of(body, "name")?;
+                if let Some(set) = named.sets.get_mut(&name) {
+                    set.add(body);
+                }
+            }
+            "limit" => {
+                named.limits.insert(name_of(body, "name")?, body);
+            }
+            "metainfo" | "table" | "counter" | "quota" | "meter" | "flowtable" | "ct helper"
+            | "ct timeout" | "ct expectation" | "synproxy" | "secmark" | "tunnel" => {}
+            "flush" | "delete" | "insert" | "replace" | "reset" | "create" | "rename"
+            | "destroy" => {
+                return Err(ImportError::Shape("is a list of commands", COMMAND));
+            }
+            _ => firewall.remarks.push(format!("not looked at: an object of the kind {kind:?}")),
+        }
+    }
+    for rule in &rules {
+        let table = table_of(rule)?;
+        for set in rule::sets_filled(rule) {
+            *named.filled.entry((table.clone(), set)).or_default() += 1;
+        }
+    }
+    for body in rules {
+        add_rule(&mut firewall, &named, body)?;
+    }
+    Ok(firewall)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field).and_then(Value::as_str)
+}
+
+/// Family and table of an object, as one name.
+fn table_of(body: &Value) -> Result<String, ImportError> {
+    match (text(body, "family"), text(body, "table")) {
+        (Some(family), Some(table)) => Ok(format!("{family} {table}")),
+        _ => Err(ImportError::Shape("an object has no family and table", COMMAND)),
+    }
+}
+
+fn name_of(body: &Value, field: &str) -> Result<ChainName, ImportError> {
+    let name = text(body, field).ok_or(ImportError::Shape("an object has no name", COMMAND))?;
+    Ok((table_of(body)?, name.to_owned()))
+}
+
+fn chain(firewall: &mut Firewall, body: &Value) -> Result<(), ImportError> {
+    let name = name_of(body, "name")?;
+    let family = text(body, "family").unwrap_or_default();
+    let of_ip = matches!(family, "ip" | "ip6" | "inet" | "netdev");
+    let hook = text(body, "hook").map(|hook| match (text(body, "type"), hook) {
+        _ if !of_ip => Hook::Other,
+        (Some("nat"), _) => Hook::Nat,
+        (_, "ingress" | "prerouting") => Hook::Prerouting,
+        (_, "input") => Hook::Input,
+        (_, "forward") => Hook::Forward,
+        (_, "output" | "postrouting" | "egress") => Hook::Outgoing,
+        _ => Hook::Other,
+    });
+    let mut packets = Packets { family: family_of(family), ..Packets::default() };
+    match body.get("dev") {
+        Some(Value::String(name)) => packets.interfaces = Some(vec![name.clone()]),
+        Some(Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
+            packets.interfaces = Some(names.collect());
+        }
+        // Some versions leave the device out.
+        _ if family == "netdev" => packets.lacks("the device of its chain is not in the text"),
+        _ => {}
+    }
+    let drops = text(body, "policy") == Some("drop");
+    let entry = firewall.chains.entry(name).or_default();
+    *entry = Chain { hook, drops, packets, rules: std::mem::take(&mut entry.rules) };
+    Ok(())
+}
+
+fn family_of(family: &str) -> Option<Family> {
+    match family {
+        "ip" => Some(Family::V4),
+        "ip6" => Some(Family::V6),
+        _ => None,
+    }
+}
+
+fn add_rule(
+    firewall: &mut Firewall,
+    objects: &Objects<'_>,
+    body: &Value,
+) -> Result<(), ImportError> {
+    let name = name_of(body, "chain")?;
+    let comment = text(body, "comment").map(str::to_owned);
+    let handle = body.get("handle").and_then(Value::as_u64);
+    let place = match handle {
+        Some(handle) => format!("{} {} handle {handle}", name.0, name.1),
+        None => format!("{} {} rule {}", name.0, name.1, firewall.rules.len() + 1),
+    };
+    let empty = Value::Array(Vec::new());
+    let expressions = body.get("expr").unwrap_or(&empty);
+    let cases = rule::cases(objects, &name.0, expressions);
+    let text = expressions.to_string();
+    firewall.push(name, Rule { place, text, name: comment, cases });
+    Ok(())
+}

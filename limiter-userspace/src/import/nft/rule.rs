@@ -1,0 +1,282 @@
+//! One rule of nft: from statements to packets, limit and verdict.
+
+use serde_json::Value;
+
+use super::Objects;
+use super::condition::{apply, condition, field};
+use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
+use super::set::Set;
+use crate::import::firewall::{Case, Limit, Verdict};
+use crate::import::packets::Packets;
+
+/// Statements that change no verdict.
+const GO_ON: [&str; 10] = [
+    "counter",
+    "log",
+    "mangle",
+    "notrack",
+    "ct helper",
+    "ct timeout",
+    "ct expectation",
+    "dup",
+    "flow",
+    "secmark",
+];
+
+/// Statements that translate addresses, after which a packet is accepted.
+const TRANSLATES: [&str; 5] = ["snat", "dnat", "masquerade", "redirect", "fwd"];
+
+/// The most cases of a verdict map.
+const MOST_CASES: usize = 4096;
+
+/// Names of the sets that a rule adds to.
+pub(super) fn sets_filled(rule: &Value) -> Vec<String> {
+    let expressions = rule.get("expr").and_then(Value::as_array);
+    let statements = expressions.into_iter().flatten();
+    let names = statements.filter_map(|statement| {
+        let body = statement.get("set").or_else(|| statement.get("map"))?;
+        let name = body.get("set").or_else(|| body.get("map"))?.as_str()?;
+        Some(name.trim_start_matches('@').to_owned())
+    });
+    names.collect()
+}
+
+struct Reading<'a> {
+    objects: &'a Objects<'a>,
+    table: &'a str,
+    packets: Packets,
+    limit: Option<Limit>,
+    verdict: Option<Verdict>,
+    times: Vec<Option<u64>>,
+    /// Cases of a verdict map.
+    mapped: Vec<Case>,
+}
+
+/// The cases of a rule.
+pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> Vec<Case> {
+    let mut reading = Reading {
+        objects,
+        table,
+        packets: Packets::default(),
+        limit: None,
+        verdict: None,
+        times: Vec::new(),
+        mapped: Vec::new(),
+    };
+    match expressions {
+        Value::Array(statements) => {
+            for statement in statements {
+                reading.statement(statement);
+            }
+        }
+        _ => reading.packets.lacks_limit("its statements cannot be read"),
+    }
+    let Reading { mut packets, limit, verdict, times, mut mapped, .. } = reading;
+    if packets.settle().is_err() {
+        packets.lacks("its addresses are of several families");
+    }
+    if mapped.is_empty() {
+        let verdict = verdict.unwrap_or(Verdict::Continue);
+        return vec![Case { packets, limit, verdict, times }];
+    }
+    if limit.is_some() {
+        packets.lacks_limit("a verdict map behind a limit");
+    }
+    for case in &mut mapped {
+        match packets.and(&case.packets) {
+            Ok(both) => case.packets = both,
+            Err(_) => case.verdict = Verdict::Continue,
+        }
+    }
+    mapped
+}
+
+impl Reading<'_> {
+    fn statement(&mut self, statement: &Value) {
+        let Some((name, body)) = statement.as_object().and_then(|object| object.iter().next())
+        else {
+            return self.packets.lacks_limit("a statement cannot be read");
+        };
+        if self.verdict.is_some() || !self.mapped.is_empty() {
+            return self.packets.lacks_limit("a statement stands behind the verdict");
+        }
+        let decides = match name.as_str() {
+            "match" => {
+                if self.limit.is_some() {
+                    self.packets.lacks_limit(
+                        "a condition stands behind the limit, which is charged by what it does not \
+                         match",
+                    );
+                }
+                let times = condition(self.objects, self.table, body, &mut self.packets);
+                if !times.is_empty() {
+                    self.times = times;
+                }
+                None
+            }
+            "limit" => {
+                let read = match body.as_str() {
+                    Some(name) => self.named(name),
+                    None => limit(body).map_err(str::to_owned),
+                };
+                self.limited(read);
+                None
+            }
+            "set" | "map" => {
+                self.elements(body);
+                None
+            }
+            "meter" => {
+                let empty = Value::Null;
+                let (key, statements) =
+                    (body.get("key").unwrap_or(&empty), body.get("stmt").unwrap_or(&empty));
+                let read = of_elements(key, statements, &mut self.packets);
+                self.limited(read);
+                None
+            }
+            "ct count" => {
+                self.packets.lacks_limit(OPEN_CONNECTIONS);
+                None
+            }
+            "quota" => {
+                self.packets.lacks_limit("quota: there are no quotas of all packets together");
+                None
+            }
+            "xt" => {
+                self.packets.lacks_limit(
+                    "a rule of iptables-nft: `iptables-save | limiter import iptables -` reads it",
+                );
+                None
+            }
+            "vmap" => {
+                self.map(body);
+                None
+            }
+            "accept" => Some(Verdict::Accept),
+            "drop" => Some(Verdict::Drop),
+            "reject" => Some(Verdict::Reject),
+            "return" => Some(Verdict::Return),
+            "continue" => Some(Verdict::Continue),
+            "jump" | "goto" => Some(target(name, body)),
+            name if GO_ON.contains(&name) => None,
+            name if TRANSLATES.contains(&name) => Some(Verdict::Accept),
+            name => Some(Verdict::Unknown(format!("the statement {name:?}"))),
+        };
+        self.verdict = self.verdict.take().or(decides);
+    }
+
+    fn limited(&mut self, read: Result<Limit, String>) {
+        match read {
+            Ok(limit) => {
+                if self.limit.replace(limit).is_some() {
+                    self.packets
+                        .lacks_limit("it has several limits, each asked after the one before");
+                }
+            }
+            Err(reason) => self.packets.lacks_limit(reason),
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<Limit, String> {
+        let key = (self.table.to_owned(), name.to_owned());
+        let body = self
+            .objects
+            .limits
+            .get(&key)
+            .ok_or_else(|| format!("the limit {name} is not there"))?;
+        let limit = limit(body)?;
+        Ok(Limit { shared: Some(format!("limit {name} of {}", self.table)), ..limit })
+    }
+
+    /// `{"set": {"op": "add", "elem": ..., "set": "@name", "stmt": [...]}}`.
+    fn elements(&mut self, body: &Value) {
+        let statements = body.get("stmt").filter(|statements| {
+            statements.as_array().is_none_or(|statements| !statements.is_empty())
+        });
+        let Some(statements) = statements else {
+            // Only notes the source; those that are noted are another rule's.
+            return;
+        };
+        let Some(key) = body.get("elem") else {
+            return self.packets.lacks_limit("a statement on a set cannot be read");
+        };
+        if body.get("op").and_then(Value::as_str) == Some("delete") {
+            return self.packets.lacks_limit("it takes elements off a set");
+        }
+        let name = body.get("set").or_else(|| body.get("map")).and_then(Value::as_str);
+        let name = name.unwrap_or_default().trim_start_matches('@');
+        let read = of_elements(key, statements, &mut self.packets).map(|limit| {
+            let memory = Some(format!("the set {name} of {}", self.table));
+            Limit { memory, ..limit }
+        });
+        self.limited(read);
+    }
+
+    /// `{"vmap": {"key": ..., "data": {"set": [[value, verdict], ...]}}}`.
+    fn map(&mut self, body: &Value) {
+        let unread = "a verdict map is not read: its verdicts are not known";
+        let known;
+        let set = match body.get("data") {
+            Some(Value::String(name)) => {
+                let name = name.trim_start_matches('@').to_owned();
+                match self.objects.sets.get(&(self.table.to_owned(), name)) {
+                    Some(set) => set,
+                    None => return self.unknown(unread),
+                }
+            }
+            Some(data) => {
+                known = Set::anonymous(data.get("set").unwrap_or(&Value::Null));
+                &known
+            }
+            None => return self.unknown(unread),
+        };
+        let field = body.get("key").and_then(field);
+        let (Some(field), Some(values)) = (field, set.values()) else {
+            return self.unknown(unread);
+        };
+        if values.len() > MOST_CASES {
+            return self.unknown("a verdict map has more cases than are read");
+        }
+        // Cases with one verdict are one: no value is in two of them.
+        let mut cases: Vec<(Verdict, Vec<&Value>)> = Vec::new();
+        for (element, _) in values {
+            let Some([value, verdict]) = element.as_array().map(Vec::as_slice) else {
+                return self.unknown(unread);
+            };
+            let value = value.get("elem").and_then(|inner| inner.get("val")).unwrap_or(value);
+            let named = verdict.as_object().and_then(|object| object.iter().next());
+            let verdict = match named.map(|(name, body)| (name.as_str(), body)) {
+                Some(("accept", _)) => Verdict::Accept,
+                Some(("drop", _)) => Verdict::Drop,
+                Some(("return", _)) => Verdict::Return,
+                Some(("continue", _)) => Verdict::Continue,
+                Some((name @ ("jump" | "goto"), body)) => target(name, body),
+                _ => return self.unknown(unread),
+            };
+            match cases.iter_mut().find(|(known, _)| *known == verdict) {
+                Some((_, values)) => values.push(value),
+                None => cases.push((verdict, vec![value])),
+            }
+        }
+        for (verdict, values) in cases {
+            let mut packets = Packets::default();
+            if apply(field, false, &values, &mut packets).is_err() || packets.settle().is_err() {
+                return self.unknown(unread);
+            }
+            self.mapped.push(Case::new(packets, verdict));
+        }
+    }
+
+    fn unknown(&mut self, reason: &str) {
+        self.mapped.clear();
+        self.verdict = Some(Verdict::Unknown(reason.to_owned()));
+    }
+}
+
+fn target(name: &str, body: &Value) -> Verdict {
+    match body.get("target").and_then(Value::as_str) {
+        Some(chain) if name == "jump" => Verdict::Jump(chain.to_owned()),
+        Some(chain) => Verdict::Goto(chain.to_owned()),
+        None => Verdict::Unknown("a jump to no chain".to_owned()),
+    }
+}

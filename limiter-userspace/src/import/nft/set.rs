@@ -1,0 +1,97 @@
+//! Sets of nft, and what stands for one value or several in its JSON.
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use crate::import::iptables::net;
+
+/// The most elements of a set that are read.
+const MOST: usize = 1 << 18;
+
+/// The most prefixes that a range of addresses is.
+const MOST_OF_RANGE: usize = 256;
+
+/// A set, or a map.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Set<'a> {
+    elements: Vec<&'a Value>,
+    /// The time of elements that have none of their own, in seconds.
+    timeout: Option<u64>,
+}
+
+impl<'a> Set<'a> {
+    /// The set of an object.
+    pub(super) fn of(body: &'a Value) -> Self {
+        let mut set =
+            Self { timeout: body.get("timeout").and_then(Value::as_u64), ..Self::default() };
+        set.add(body);
+        set
+    }
+
+    /// Adds the elements of an object.
+    pub(super) fn add(&mut self, body: &'a Value) {
+        let elements = body.get("elem").and_then(Value::as_array);
+        self.elements.extend(elements.into_iter().flatten().take(MOST + 1));
+    }
+
+    /// The set of values that stands in a rule itself.
+    pub(super) fn anonymous(values: &'a Value) -> Self {
+        let elements = match values {
+            Value::Array(values) => values.iter().take(MOST + 1).collect(),
+            value => vec![value],
+        };
+        Self { elements, timeout: None }
+    }
+
+    /// The elements, without what belongs to one: value, and seconds that are left.
+    pub(super) fn values(&self) -> Option<Vec<(&'a Value, Option<u64>)>> {
+        if self.elements.len() > MOST {
+            return None;
+        }
+        let of = |element: &&'a Value| match element.get("elem") {
+            None => (*element, self.timeout),
+            Some(inner) => {
+                let left = inner.get("expires").or_else(|| inner.get("timeout"));
+                let value = inner.get("val").unwrap_or(&Value::Null);
+                (value, left.and_then(Value::as_u64).or(self.timeout))
+            }
+        };
+        Some(self.elements.iter().map(of).collect())
+    }
+}
+
+/// Prefixes of a value: an address, a prefix, or a range.
+pub(super) fn nets(value: &Value) -> Option<Vec<IpNet>> {
+    if let Some(text) = value.as_str() {
+        return net(text).map(|net| vec![net]);
+    }
+    if let Some(prefix) = value.get("prefix") {
+        let length = u8::try_from(prefix.get("len")?.as_u64()?).ok()?;
+        let address = prefix.get("addr")?.as_str()?.parse().ok()?;
+        return IpNet::new(address, length).ok().map(|net| vec![net.trunc()]);
+    }
+    let [low, high] = value.get("range")?.as_array()?.as_slice() else { return None };
+    let (low, high) = (low.as_str()?, high.as_str()?);
+    let range = match (low.parse().ok()?, high.parse().ok()?) {
+        (std::net::IpAddr::V4(low), std::net::IpAddr::V4(high)) => {
+            ipnet::IpSubnets::from(ipnet::Ipv4Subnets::new(low, high, 0))
+        }
+        (std::net::IpAddr::V6(low), std::net::IpAddr::V6(high)) => {
+            ipnet::IpSubnets::from(ipnet::Ipv6Subnets::new(low, high, 0))
+        }
+        _ => return None,
+    };
+    let nets: Vec<IpNet> = range.take(MOST_OF_RANGE + 1).collect();
+    (nets.len() <= MOST_OF_RANGE && !nets.is_empty()).then_some(nets)
+}
+
+/// Ports of a value: a number or a range.
+pub(super) fn ports(value: &Value) -> Option<(u16, u16)> {
+    let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
+    if let Some(port) = number(value) {
+        return Some((port, port));
+    }
+    let [low, high] = value.get("range")?.as_array()?.as_slice() else { return None };
+    let (low, high) = (number(low)?, number(high)?);
+    (low <= high).then_some((low, high))
+}

@@ -1,0 +1,309 @@
+//! The paths of rules for packets and the key of their buckets, so that each bucket there is one
+//! bucket here.
+
+use ipnet::IpNet;
+
+use super::firewall::Key;
+use super::packets::{Family, Packets, inner};
+use crate::rules::model::key::has_ports;
+use crate::rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+
+/// The most paths of one rule.
+const MOST: usize = 1024;
+
+/// The most ports of one rule that each have a bucket.
+const MOST_PORTS: usize = 64;
+
+/// Paths of a rule.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Paths {
+    /// Paths that the limit is for.
+    pub(super) limited: Vec<Path>,
+    /// Paths inside of these that it is not for.
+    pub(super) exempt: Vec<Path>,
+    /// True if all of them are charged to one bucket.
+    pub(super) shared: bool,
+    /// True if IPv6 addresses there are /64s here.
+    pub(super) prefix64: bool,
+}
+
+/// Values of one key, and whether they have one bucket, each, or one together.
+struct Values {
+    parts: Vec<Part>,
+    together: bool,
+}
+
+/// Makes the paths. `exempt` are sources that the limit is not for; `together` asks for one bucket
+/// that rules can share.
+pub(super) fn paths(
+    packets: &Packets,
+    key: &[Key],
+    exempt: &[IpNet],
+    together: bool,
+) -> Result<Paths, String> {
+    let mut levels = vec![
+        interfaces(packets, key),
+        protocols(packets, key),
+        icmp(packets),
+        destinations(packets, key),
+        ports(packets, key)?,
+    ];
+    let source_key = key.iter().find_map(|key| match key {
+        Key::Source(bits) => Some(*bits),
+        _ => None,
+    });
+    let many = levels.iter().flatten().any(|values| values.together);
+    let (sources, prefix64, shared) = if let Some(bits) = source_key {
+        let (parts, prefix64) = keyed_sources(packets, bits)?;
+        (Some(Values { parts, together: false }), prefix64, many)
+    } else {
+        let together = together || many || !exempt.is_empty();
+        let (values, shared) = other_sources(packets, key, together)?;
+        (values, false, shared || many)
+    };
+    if shared && !key.is_empty() {
+        return Err(
+            "one bucket there is for all of its values together, and each of them would have \
+             one of its own here: write a rule for each value if that is meant"
+                .to_owned(),
+        );
+    }
+    let exempt = match &sources {
+        Some(values) => exempted(&values.parts, exempt)?,
+        None if exempt.is_empty() => Vec::new(),
+        None => return Err("some sources are exempt, and its buckets are not by source".to_owned()),
+    };
+    levels.push(sources);
+    let limited = product(&levels)?;
+    if let Some(Some(last)) = levels.last_mut() {
+        last.parts = exempt;
+    }
+    let exempt = match levels.last() {
+        Some(Some(last)) if !last.parts.is_empty() => product(&levels)?,
+        _ => Vec::new(),
+    };
+    Ok(Paths { limited, exempt, shared, prefix64 })
+}
+
+fn product(levels: &[Option<Values>]) -> Result<Vec<Path>, String> {
+    let mut paths = vec![Path::default()];
+    for values in levels.iter().flatten() {
+        if paths.len().saturating_mul(values.parts.len()) > MOST {
+            return Err(format!("it would be more than {MOST} rules here"));
+        }
+        let with = |path: &Path| values.parts.iter().map(|part| path.with(part.clone())).collect();
+        paths = paths.iter().flat_map(|path| -> Vec<Path> { with(path) }).collect();
+    }
+    Ok(paths)
+}
+
+fn interfaces(packets: &Packets, key: &[Key]) -> Option<Values> {
+    let keyed = key.contains(&Key::Interface);
+    match &packets.interfaces {
+        None if keyed => Some(Values { parts: vec![Part::Interface(None)], together: false }),
+        None => None,
+        Some(names) => {
+            let parts: Vec<Part> =
+                names.iter().map(|name| Part::Interface(Some(name.clone()))).collect();
+            Some(Values { together: parts.len() > 1 && !keyed, parts })
+        }
+    }
+}
+
+fn protocols(packets: &Packets, key: &[Key]) -> Option<Values> {
+    let keyed = key.contains(&Key::Protocol);
+    match &packets.protocols {
+        None if keyed => Some(Values { parts: vec![fact(Fact::Protocol, None)], together: false }),
+        None => None,
+        Some(numbers) => {
+            let parts: Vec<Part> =
+                numbers.iter().map(|number| fact(Fact::Protocol, Some((*number).into()))).collect();
+            Some(Values { together: parts.len() > 1 && !keyed, parts })
+        }
+    }
+}
+
+fn icmp(packets: &Packets) -> Option<Values> {
+    let messages = packets.icmp.as_ref()?;
+    let parts: Vec<Part> =
+        messages.iter().map(|message| fact(Fact::IcmpType, Some((*message).into()))).collect();
+    Some(Values { together: parts.len() > 1, parts })
+}
+
+fn destinations(packets: &Packets, key: &[Key]) -> Option<Values> {
+    let keyed = key.contains(&Key::Destination);
+    match (&packets.destinations, packets.family) {
+        (None, _) if !keyed => None,
+        // Addresses of one family only.
+        (None, family) => {
+            let parts = vec![Part::Destination(family.map(whole))];
+            Some(Values { parts, together: false })
+        }
+        (Some(nets), _) => {
+            let one = nets.len() == 1
+                && nets.first().is_some_and(|net| net.prefix_len() == net.max_prefix_len());
+            let parts = nets.iter().map(|net| Part::Destination(Some(*net))).collect();
+            Some(Values { parts, together: !keyed && !one })
+        }
+    }
+}
+
+fn ports(packets: &Packets, key: &[Key]) -> Result<Option<Values>, String> {
+    let keyed = key.contains(&Key::Port);
+    let with_ports = packets
+        .protocols
+        .as_ref()
+        .is_some_and(|protocols| protocols.iter().all(|protocol| has_ports(*protocol)));
+    let port = |port| fact(Fact::DestinationPort, port);
+    match &packets.ports {
+        None if !keyed => Ok(None),
+        _ if !with_ports => {
+            Err("it counts by port without naming a protocol that has ports".to_owned())
+        }
+        None => Ok(Some(Values { parts: vec![port(None)], together: false })),
+        Some(ranges) => {
+            let count: usize = ranges.iter().map(|(low, high)| usize::from(high - low) + 1).sum();
+            if count > MOST_PORTS {
+                return Err(format!(
+                    "{count} ports: limiter has no ranges of ports, and this would be a rule \
+                     for each"
+                ));
+            }
+            let mut numbers: Vec<u16> =
+                ranges.iter().flat_map(|(low, high)| *low..=*high).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let parts: Vec<Part> = numbers.into_iter().map(|number| port(Some(number))).collect();
+            Ok(Some(Values { together: parts.len() > 1 && !keyed, parts }))
+        }
+    }
+}
+
+/// Sources that each have a bucket, and whether an IPv6 address there is a /64 here.
+fn keyed_sources(packets: &Packets, bits: u8) -> Result<(Vec<Part>, bool), String> {
+    let by_address = |bits: u8| match packets.family {
+        Some(Family::V4) => bits == 32,
+        Some(Family::V6) | None => bits == 128,
+    };
+    let masks = if by_address(bits) {
+        SOURCE_MASKS
+    } else {
+        match packets.family {
+            Some(Family::V4) => SourceMasks { v4: Some(bits), v6: None },
+            Some(Family::V6) => SourceMasks { v4: None, v6: Some(bits) },
+            None => return Err("it masks sources without naming their family".to_owned()),
+        }
+    };
+    let v6 = packets.family != Some(Family::V4);
+    let Some(nets) = &packets.sources else {
+        let value = match (masks == SOURCE_MASKS, packets.family) {
+            (true, Some(family)) => Some(whole(family)),
+            _ => None,
+        };
+        return Ok((vec![Part::Source(masks, value)], masks == SOURCE_MASKS && v6));
+    };
+    // A prefix inside of one bucket is one bucket by itself.
+    let fits = |net: &IpNet| masks.of(net).is_some_and(|mask| net.prefix_len() <= mask);
+    match nets.as_slice() {
+        [net] if !fits(net) => {
+            let bits = net.prefix_len();
+            let masks = match net {
+                IpNet::V4(_) => SourceMasks { v4: Some(bits), v6: None },
+                IpNet::V6(_) => SourceMasks { v4: None, v6: Some(bits) },
+            };
+            Ok((vec![Part::Source(masks, Some(*net))], false))
+        }
+        _ if nets.iter().all(fits) => {
+            let parts = nets.iter().map(|net| Part::Source(masks, Some(*net))).collect();
+            Ok((parts, masks == SOURCE_MASKS && v6))
+        }
+        _ => Err("several of its sources are inside of one bucket".to_owned()),
+    }
+}
+
+/// Sources that are a condition only; `shared` says whether the rules need a budget.
+fn other_sources(
+    packets: &Packets,
+    key: &[Key],
+    together: bool,
+) -> Result<(Option<Values>, bool), String> {
+    let implied = packets.destinations.is_some()
+        || key.contains(&Key::Destination)
+        || packets.protocols.as_deref().is_some_and(|protocols| matches!(protocols, [1 | 58]));
+    let families = match packets.family {
+        Some(family) => vec![family],
+        None => vec![Family::V4, Family::V6],
+    };
+    let all = |together| {
+        let parts = families
+            .iter()
+            .map(|family| Part::Source(SOURCE_MASKS, Some(whole(*family))))
+            .collect();
+        Ok((Some(Values { parts, together }), true))
+    };
+    match packets.sources.as_deref() {
+        None if together => all(true),
+        None if packets.family.is_none() || implied => Ok((None, false)),
+        None if key.is_empty() => all(true),
+        None => {
+            Err("it is for one address family alone, and its buckets are not by address".into())
+        }
+        // One bucket, whatever source of these it is. A length of 0 has no mask.
+        Some([net]) if !together && net.prefix_len() > 0 => {
+            let bits = Some(net.prefix_len());
+            let masks = match net {
+                IpNet::V4(_) if bits == Some(32) => SOURCE_MASKS,
+                IpNet::V4(_) => SourceMasks { v4: bits, v6: None },
+                IpNet::V6(_) => SourceMasks { v4: None, v6: bits },
+            };
+            let parts = vec![Part::Source(masks, Some(*net))];
+            Ok((Some(Values { parts, together: false }), false))
+        }
+        Some(nets) => {
+            if nets.iter().any(|net| Selector::prefix(*net).is_err()) {
+                return Err("IPv6 sources longer than /64 cannot share a bucket".to_owned());
+            }
+            let parts = nets.iter().map(|net| Part::Source(SOURCE_MASKS, Some(*net))).collect();
+            Ok((Some(Values { parts, together: true }), true))
+        }
+    }
+}
+
+/// The exempt sources, with the masks of the others.
+fn exempted(limited: &[Part], exempt: &[IpNet]) -> Result<Vec<Part>, String> {
+    let mut parts: Vec<Part> = Vec::new();
+    for net in exempt {
+        for part in limited {
+            let Part::Source(masks, value) = part else { continue };
+            let both = match value {
+                Some(value) => inner(value, net),
+                None => masks.of(net).map(|_| *net),
+            };
+            let Some(both) = both else { continue };
+            let fits = masks.of(&both).is_some_and(|mask| both.prefix_len() <= mask);
+            if !fits || (*masks == SOURCE_MASKS && Selector::prefix(both).is_err()) {
+                return Err(format!(
+                    "{both} is exempt from it, and that is inside of one bucket here: \
+                     `limiter allow` takes such sources out of all limits"
+                ));
+            }
+            let part = Part::Source(*masks, Some(both));
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// Every address of a family.
+fn whole(family: Family) -> IpNet {
+    match family {
+        Family::V4 => ipnet::Ipv4Net::default().into(),
+        Family::V6 => ipnet::Ipv6Net::default().into(),
+    }
+}
+
+fn fact(fact: Fact, value: Option<u16>) -> Part {
+    Part::Fact(fact, value)
+}

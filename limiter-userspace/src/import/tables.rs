@@ -1,0 +1,341 @@
+//! Limits of rules that are asked one after the other, as tables in which the most specific rule
+//! wins. Rules of one table whose packets overlap are made to say the same: a rule inside of
+//! another one has the limits of both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::firewall::Hook;
+use crate::rules::model::{
+    Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
+    Terms, Unit,
+};
+
+/// The most limits of one rule.
+const MOST_LIMITS: usize = 4;
+
+/// The most paths of all rules together: well under what a daemon takes.
+const MOST_PATHS: usize = 8192;
+
+/// Most comparisons of paths.
+const MOST_EFFORT: usize = 10_000_000;
+
+/// A limit of another program, as paths of a rule file.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    /// Index of the rule.
+    pub(super) rule: usize,
+    /// Name in the rule file.
+    pub(super) name: String,
+    pub(super) hook: Hook,
+    pub(super) limited: Vec<Path>,
+    pub(super) exempt: Vec<Path>,
+    pub(super) limit: RuleLimit,
+    pub(super) over: Over,
+    /// The budget that is charged, where that is one for all paths.
+    pub(super) budget: Option<String>,
+}
+
+/// Relation of two paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Apart,
+    Same,
+    /// The first is inside of the second.
+    Inside,
+    /// The second is inside of the first.
+    Around,
+    Partial,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pieces: Vec<Piece>,
+    /// Pieces with paths that overlap those of each, itself among them.
+    near: Vec<Vec<usize>>,
+    paths: usize,
+    effort: usize,
+}
+
+impl Tables {
+    /// Adds one.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot stand beside the others; `place` tells where a rule is.
+    pub(super) fn add(
+        &mut self,
+        piece: Piece,
+        place: impl Fn(usize) -> String,
+    ) -> Result<(), String> {
+        let paths = piece.limited.len() + piece.exempt.len();
+        if self.paths + paths > MOST_PATHS {
+            return Err(format!("there are more than {MOST_PATHS} rules before it"));
+        }
+        let own = self.pieces.len();
+        let mut near = vec![own];
+        for (index, other) in self.pieces.iter().enumerate() {
+            self.effort += paths * (other.limited.len() + other.exempt.len());
+            if self.effort > MOST_EFFORT {
+                return Err("there are too many rules before it to compare it with".to_owned());
+            }
+            let overlap = fits(&piece, other);
+            if overlap.map_err(|why| format!("{}: {why}", place(other.rule)))? {
+                near.push(index);
+            }
+        }
+        for index in &near {
+            if let Some(others) = self.near.get_mut(*index) {
+                others.push(own);
+            }
+        }
+        self.near.push(near.clone());
+        self.paths += paths;
+        self.pieces.push(piece);
+        // Enough room for the limits where rules are inside of others.
+        let among = near.iter().filter_map(|index| self.pieces.get(*index));
+        let crowded = near.len() > MOST_LIMITS
+            && among
+                .flat_map(|piece| piece.limited.iter().chain(&piece.exempt))
+                .any(|path| self.applying(path, own).len() > MOST_LIMITS);
+        if crowded {
+            self.remove_at(own);
+            return Err(format!("more than {MOST_LIMITS} limits would be for the same packets"));
+        }
+        Ok(())
+    }
+
+    /// Takes the limits of a rule away.
+    pub(super) fn remove(&mut self, rule: usize) {
+        for index in 0..self.pieces.len() {
+            if self.pieces.get(index).is_some_and(|piece| piece.rule == rule) {
+                self.remove_at(index);
+            }
+        }
+    }
+
+    /// Without paths, a piece is for nothing.
+    fn remove_at(&mut self, index: usize) {
+        if let Some(piece) = self.pieces.get_mut(index) {
+            self.paths -= piece.limited.len() + piece.exempt.len();
+            piece.limited.clear();
+            piece.exempt.clear();
+        }
+    }
+
+    /// The rules that have a path or a budget, by what an error is about.
+    pub(super) fn rules_of(&self, path: Option<&Path>, budget: Option<&str>) -> Vec<usize> {
+        let of = |piece: &&Piece| {
+            !piece.limited.is_empty()
+                && (path.is_some_and(|path| {
+                    piece.limited.contains(path) || piece.exempt.contains(path)
+                }) || (budget.is_some() && piece.budget.as_deref() == budget))
+        };
+        self.pieces.iter().filter(of).map(|piece| piece.rule).collect()
+    }
+
+    /// Paths in the order in which they come, each with a piece that has it.
+    fn all_paths(&self) -> Vec<(&Path, usize)> {
+        let mut seen = BTreeSet::new();
+        let mut paths = Vec::new();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            for path in piece.limited.iter().chain(&piece.exempt) {
+                if seen.insert(path) {
+                    paths.push((path, index));
+                }
+            }
+        }
+        paths
+    }
+
+    fn near(&self, piece: usize) -> impl Iterator<Item = &Piece> {
+        let mut near = self.near.get(piece).cloned().unwrap_or_default();
+        near.sort_unstable();
+        near.into_iter().filter_map(|index| self.pieces.get(index))
+    }
+
+    /// Pieces whose limits are for a path of a piece.
+    fn applying(&self, path: &Path, of: usize) -> Vec<&Piece> {
+        let applies = |piece: &&Piece| {
+            piece.limited.iter().any(|own| inside(path, own))
+                && !piece.exempt.iter().any(|own| inside(path, own))
+        };
+        self.near(of).filter(applies).collect()
+    }
+
+    /// Rules whose limits stand beside another one.
+    pub(super) fn beside(&self) -> BTreeSet<usize> {
+        let several = self.all_paths().into_iter().flat_map(|(path, of)| {
+            let applying = self.applying(path, of);
+            if applying.len() > 1 { applying } else { Vec::new() }
+        });
+        several.map(|piece| piece.rule).collect()
+    }
+
+    /// The rule set, and beside each of its rules those that it came from.
+    pub(super) fn set(&self, shadow: bool) -> (RuleSet, Vec<Vec<usize>>) {
+        let mut set = RuleSet::default();
+        let mut origins = Vec::new();
+        for (path, of) in self.all_paths() {
+            let applying = self.applying(path, of);
+            let from = |piece: &&Piece| {
+                piece.limited.contains(path)
+                    || piece.exempt.contains(path)
+                    || applying.iter().any(|applies| applies.rule == piece.rule)
+            };
+            let mut rules: Vec<usize> =
+                self.near(of).filter(from).map(|piece| piece.rule).collect();
+            rules.dedup();
+            let names: Vec<&str> = applying.iter().map(|piece| piece.name.as_str()).collect();
+            let terms = terms(&applying, shadow);
+            let limited = terms != Terms::Unlimited;
+            let mut rule = Rule::new(path.clone(), terms);
+            if path.0.is_empty() {
+                rule.label = Some(names.join(", ").into());
+            } else if limited && applying.iter().all(|piece| piece.budget.is_none()) {
+                rule.name = Some(names.join(", ").into());
+            }
+            set.rules.push(Arc::new(rule));
+            origins.push(rules);
+        }
+        let mut named = BTreeSet::new();
+        let held = || self.pieces.iter().filter(|piece| !piece.limited.is_empty());
+        for piece in held() {
+            let Some(name) = &piece.budget else { continue };
+            if named.insert(name) {
+                let limits = limits(vec![piece.limit], piece.over.clone(), shadow);
+                set.budgets.push(Budget { name: name.clone(), limits });
+            }
+        }
+        if held().any(|piece| piece.over == Over::Reject) {
+            set.replies = Some(REPLIES);
+        }
+        (set, origins)
+    }
+}
+
+/// Replies that `reject` may send, where the other program rejected.
+const REPLIES: RateLimit = RateLimit {
+    count: limiter_common::wire::Count::Packets,
+    requests_per_unit: 100,
+    period: Period::one(Unit::Second),
+    burst: 100,
+};
+
+fn limits(limits: Vec<RuleLimit>, over: Over, shadow: bool) -> Limits {
+    Limits { over, shadow, ..Limits::new(LimitList::from(limits)) }
+}
+
+fn terms(applying: &[&Piece], shadow: bool) -> Terms {
+    let Some(first) = applying.first() else { return Terms::Unlimited };
+    if let Some(budget) = &first.budget {
+        return Terms::Budget(budget.clone());
+    }
+    let mut list: Vec<RuleLimit> = Vec::new();
+    for piece in applying {
+        if !list.contains(&piece.limit) {
+            list.push(piece.limit);
+        }
+    }
+    Terms::Limits(limits(list, first.over.clone(), shadow))
+}
+
+/// Checks that the most specific rule can say what both say; true if their paths overlap.
+fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
+    let (mut overlap, mut limits_overlap) = (false, false);
+    let own = piece.limited.iter().map(|path| (path, true));
+    for (path, limited) in own.chain(piece.exempt.iter().map(|path| (path, false))) {
+        let others = other.limited.iter().map(|path| (path, true));
+        for (of_other, limits) in others.chain(other.exempt.iter().map(|path| (path, false))) {
+            match relation(path, of_other) {
+                Relation::Apart => {}
+                Relation::Partial => {
+                    return Err(
+                        "both are for some of the same packets, and neither is for all of the \
+                         other's: only one of them would be asked here",
+                    );
+                }
+                Relation::Same | Relation::Inside | Relation::Around => {
+                    overlap = true;
+                    limits_overlap |= limited && limits;
+                }
+            }
+        }
+    }
+    if !limits_overlap || (piece.budget.is_some() && piece.budget == other.budget) {
+        return Ok(overlap);
+    }
+    if piece.budget.is_some() || other.budget.is_some() {
+        return Err(
+            "both are for some of the same packets, and one has a bucket for all together: \
+             only one of them would be asked here",
+        );
+    }
+    if piece.hook != other.hook {
+        return Err(
+            "it is for other packets, on another way through the host, and here both would \
+             be for all",
+        );
+    }
+    if piece.over != other.over {
+        return Err("both are for some of the same packets, and one drops where the other rejects");
+    }
+    Ok(overlap)
+}
+
+fn inside(inner: &Path, outer: &Path) -> bool {
+    matches!(relation(inner, outer), Relation::Same | Relation::Inside)
+}
+
+/// Relation of two paths; those of different tables are apart, as each is asked for itself.
+fn relation(one: &Path, other: &Path) -> Relation {
+    if one.0.len() != other.0.len() {
+        return Relation::Apart;
+    }
+    let mut whole = Relation::Same;
+    for (one, other) in one.0.iter().zip(other.0.iter()) {
+        let part = of_parts(one, other);
+        whole = match (whole, part) {
+            (_, Relation::Apart) => return Relation::Apart,
+            (Relation::Same, part) => part,
+            (whole, Relation::Same) => whole,
+            (whole, part) if whole == part => whole,
+            _ => Relation::Partial,
+        };
+    }
+    whole
+}
+
+fn of_parts(one: &Part, other: &Part) -> Relation {
+    let nets = |one: &Option<ipnet::IpNet>, other: &Option<ipnet::IpNet>| match (one, other) {
+        (None, None) => Relation::Same,
+        (None, Some(_)) => Relation::Around,
+        (Some(_), None) => Relation::Inside,
+        (Some(one), Some(other)) if one == other => Relation::Same,
+        (Some(one), Some(other)) if one.contains(other) => Relation::Around,
+        (Some(one), Some(other)) if other.contains(one) => Relation::Inside,
+        _ => Relation::Apart,
+    };
+    match (one, other) {
+        (Part::Source(masks, one), Part::Source(others, other)) if masks == others => {
+            nets(one, other)
+        }
+        (Part::Destination(one), Part::Destination(other)) => nets(one, other),
+        (Part::Fact(fact, one), Part::Fact(others, other)) if fact == others => {
+            values(one.as_ref(), other.as_ref())
+        }
+        (Part::Interface(one), Part::Interface(other)) => values(one.as_ref(), other.as_ref()),
+        // Another table.
+        _ => Relation::Apart,
+    }
+}
+
+fn values<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Relation {
+    match (one, other) {
+        (None, Some(_)) => Relation::Around,
+        (Some(_), None) => Relation::Inside,
+        (one, other) if one == other => Relation::Same,
+        _ => Relation::Apart,
+    }
+}

@@ -1,0 +1,141 @@
+//! Whatever goes in: either a rule file that is taken, or an error in one line.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::RuleFile;
+use crate::rules::plain::is_plain;
+
+/// Checks everything that is promised of any input.
+fn check(bytes: &[u8], format: Option<Format>) {
+    let options = Options { format, ..Options::default() };
+    match import(bytes, &options) {
+        Ok(imported) => {
+            let steers = imported.text.chars().find(|c| !is_plain(*c) && *c != '\n');
+            assert_eq!(steers, None, "{}", imported.text);
+            if !imported.is_list {
+                let file = RuleFile::parse("x", imported.text.as_bytes(), 1522);
+                assert!(file.is_ok(), "{file:?}\n{}", imported.text);
+            }
+        }
+        Err(error) => {
+            let error = error.to_string();
+            assert!(!error.is_empty() && !error.contains("report this as a bug"), "{error}");
+        }
+    }
+}
+
+const LINES: [&str; 16] = [
+    "*filter",
+    ":INPUT DROP [0:0]",
+    ":A - [0:0]",
+    "-A INPUT -j A",
+    "-A A -j INPUT",
+    "-A A -g A",
+    "-A INPUT -s 10.0.0.0/8 -j ACCEPT",
+    "-A INPUT -m hashlimit --hashlimit-above 5/s --hashlimit-mode srcip --hashlimit-name a -j DROP",
+    "-A A -m limit --limit 5/s -j RETURN",
+    "-A A -j DROP",
+    "-A INPUT -m recent --set",
+    "-A INPUT -m recent --update --seconds 9 --hitcount 9 -j DROP",
+    "-A INPUT -i a/b -p udp -m comment --comment \"limiter:\u{1b}[2J\" -m limit --limit 5/s -j ACCEPT",
+    "-A INPUT -p icmp -m comment --comment \"limiter:\u{1b}[2J\" -m limit --limit 5/s -j ACCEPT",
+    "-A INPUT -m comment --comment \"a\u{1b}[31m\u{202e}\\\"b\" -s 192.0.2.1 -j DROP",
+    "COMMIT",
+];
+
+proptest! {
+    #[test]
+    fn any_lines_in_any_order(lines in prop::collection::vec(0..LINES.len(), 0..40)) {
+        let text: Vec<&str> = lines.iter().flat_map(|line| [LINES[*line], "\n"]).collect();
+        let text = text.concat();
+        check(text.as_bytes(), None);
+        check(text.as_bytes(), Some(Format::Ip6tables));
+    }
+
+    #[test]
+    fn any_text(text in ".{0,200}") {
+        check(text.as_bytes(), None);
+        for (_, format) in Format::NAMED {
+            check(text.as_bytes(), Some(format));
+        }
+    }
+
+    #[test]
+    fn any_options(words in prop::collection::vec("-{0,2}[a-z]{0,9}|[0-9./:]{1,9}|!|\"|--hashlimit-above|--dport|-m|tcp|-p|-j|DROP|limit", 0..30)) {
+        check(format!("-A INPUT {}\n", words.join(" ")).as_bytes(), None);
+    }
+}
+
+/// Changes of the committed texts: bytes that are changed, left out or cut off.
+#[test]
+fn changed_and_truncated_texts() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/import/tests/texts");
+    let mut random = fastrand::Rng::with_seed(7);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|of| of == "out") {
+            continue;
+        }
+        let text = std::fs::read(&path).unwrap();
+        for _ in 0..40 {
+            let mut text = text.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..text.len());
+                match random.u8(..4) {
+                    0 => text.truncate(at.max(1)),
+                    1 => text[at] = random.u8(..),
+                    2 => drop(text.remove(at)),
+                    _ => {
+                        let to = random.usize(at..text.len().min(at + 40).max(at + 1));
+                        let part = text[at..to].to_vec();
+                        text.splice(at..at, part);
+                    }
+                }
+                if text.is_empty() {
+                    break;
+                }
+            }
+            check(&text, None);
+        }
+    }
+}
+
+#[test]
+fn large_inputs_take_bounded_time() {
+    let begin = std::time::Instant::now();
+    let limit = |n: usize| {
+        format!(
+            "-A INPUT -s 10.{}.{}.0/24 -m hashlimit --hashlimit-above 5/s --hashlimit-mode srcip \
+             --hashlimit-name n{n} -j DROP\n",
+            n / 256 % 256,
+            n % 256
+        )
+    };
+    let many = (0..1_500).map(limit).collect::<Vec<_>>().concat();
+    check(format!("*filter\n:INPUT ACCEPT [0:0]\n{many}COMMIT\n").as_bytes(), None);
+    let accepts = (0..1_500)
+        .map(|n| format!("-A INPUT -s 172.16.{}.{} -j ACCEPT\n", n / 256, n % 256))
+        .collect::<Vec<_>>()
+        .concat();
+    check(format!("*filter\n:INPUT ACCEPT [0:0]\n{accepts}{many}COMMIT\n").as_bytes(), None);
+    // Each chain jumps twice to the next one.
+    let mut doubling = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -j C0\n".to_owned();
+    for n in 0..40 {
+        let twice = format!("-A C{n} -j C{0}\n-A C{n} -j C{0}\n", n + 1);
+        doubling.push_str(&twice);
+    }
+    doubling.push_str("-A C15 -m limit --limit 5/s -j ACCEPT\nCOMMIT\n");
+    check(doubling.as_bytes(), None);
+    check("[".repeat(1 << 20).as_bytes(), Some(Format::Nft));
+    let lines = (0..100_000)
+        .map(|n| format!("add x 10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255))
+        .collect::<Vec<_>>()
+        .concat();
+    check(format!("create x hash:ip\n{lines}").as_bytes(), None);
+    assert_eq!(
+        import(&vec![b' '; crate::import::MAX_BYTES + 1], &Options::default()).unwrap_err(),
+        crate::import::ImportError::TooLong
+    );
+    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+}

@@ -1,0 +1,55 @@
+//! The words of a line of iptables-save. Its quotes are not those of a shell: a word begins with a
+//! double quote, and inside a backslash keeps the next character. Single quotes are taken as
+//! those of a shell, for files that people and ufw write.
+
+/// Why a line has no words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenQuote;
+
+/// Divides a line into its words.
+pub(super) fn words(line: &str) -> Result<Vec<String>, OpenQuote> {
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    loop {
+        while chars.next_if(char::is_ascii_whitespace).is_some() {}
+        let Some(first) = chars.peek().copied() else { return Ok(words) };
+        let mut word = String::new();
+        if first == '"' || first == '\'' {
+            chars.next();
+            loop {
+                match chars.next().ok_or(OpenQuote)? {
+                    c if c == first => break,
+                    '\\' if first == '"' => word.push(chars.next().ok_or(OpenQuote)?),
+                    c => word.push(c),
+                }
+            }
+        } else {
+            while let Some(c) = chars.next_if(|c| !c.is_ascii_whitespace()) {
+                word.push(c);
+            }
+        }
+        words.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_divided_as_iptables_does() {
+        for (line, expected) in [
+            ("", &[][..]),
+            (" -A  INPUT\t-j DROP ", &["-A", "INPUT", "-j", "DROP"]),
+            (r#"--comment "a \"b\" \\ c" -j X"#, &["--comment", "a \"b\" \\ c", "-j", "X"]),
+            ("--comment 'dapp_Open SSH'", &["--comment", "dapp_Open SSH"]),
+            ("--log-prefix \"\"", &["--log-prefix", ""]),
+            (r"a\b", &["a\\b"]),
+        ] {
+            assert_eq!(words(line).unwrap(), expected, "{line}");
+        }
+        for line in ["\"", "a \"b", "'b", "\"a\\"] {
+            assert_eq!(words(line), Err(OpenQuote), "{line}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The rule file: rules, each with where it is from and how it differs, and as comments all that is
+//! not in it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::detect::Format;
+use super::error::ImportError;
+use super::firewall::{Firewall, Verdict};
+use super::judge::{Fate, Judge};
+use super::lists::commands;
+use super::walk::Walk;
+use super::{Entry, Imported, Outcome};
+use crate::rules::compile::CompileErrors;
+use crate::rules::file::blocks;
+use crate::rules::plain::clean;
+use crate::rules::rate_text::MIN_FULL_FRAME;
+use crate::rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
+
+/// Characters of a rule that are shown.
+const LONGEST: usize = 4000;
+
+/// Columns of a comment.
+const WIDTH: usize = 98;
+
+/// Translates a rule set and writes it down.
+pub(super) fn write(
+    format: Format,
+    firewall: &Firewall,
+    shadow: bool,
+) -> Result<Imported, ImportError> {
+    let mut judge = Judge::new(firewall);
+    Walk::all(firewall, &mut judge);
+    let (set, origins) = held(&mut judge, shadow)?;
+    let entries = entries(firewall, &judge);
+    let count = |outcome| entries.iter().filter(|entry| entry.1.outcome == outcome).count();
+    let translated = count(Outcome::Translated);
+    let mut text = format!(
+        "# Made by `limiter import` from {}. Nothing was applied: read it, then `limiter check` \
+         and\n\
+         # `limiter apply --confirm 5m`. docs/import.md has the letters of the differences.\n\
+         # {translated} translated, {} not, {} left to the firewall.\n\
+         # Of all rules: limiter comes before the firewall, conntrack and the translation of addresses,\n\
+         # sees fragments as they come, and a packet must be within the limits of every table.\n",
+        format.name(),
+        count(Outcome::NotTranslated),
+        count(Outcome::Left),
+    );
+    for remark in &firewall.remarks {
+        comment(&mut text, "", &clean(remark));
+    }
+    let mut told = BTreeSet::new();
+    lists(&mut text, &judge, &entries, &mut told);
+    rules(&mut text, &set, &origins, &entries, &mut told)?;
+    dropping(&mut text, &entries, &told);
+    rest(&mut text, &entries, Outcome::NotTranslated, "Not translated");
+    rest(&mut text, &entries, Outcome::Left, "Left to the firewall");
+    reread(&text, &set)?;
+    Ok(Imported {
+        text,
+        format: format.name().to_owned(),
+        is_list: false,
+        translated,
+        remarks: firewall.remarks.iter().map(|remark| clean(remark)).collect(),
+        rules: entries.into_iter().map(|(_, entry)| entry).collect(),
+    })
+}
+
+/// The rule set without those rules that the program cannot hold; these get the reason.
+fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>), ImportError> {
+    // Each round takes at least one rule away.
+    for _ in 0..=judge.fates.len() {
+        let (set, origins) = judge.tables.set(shadow);
+        let Some(errors) = unheld(&set) else { return Ok((set, origins)) };
+        let mut found = false;
+        for error in errors.into_all() {
+            let rules = match &error.subject {
+                Subject::Rule(path) => judge.tables.rules_of(Some(path), None),
+                Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
+                Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
+            };
+            for rule in rules {
+                judge.tables.remove(rule);
+                judge.fate(rule, Fate::Not(error.to_string()));
+                found = true;
+            }
+        }
+        if !found {
+            break;
+        }
+    }
+    Err(ImportError::Own("its rules cannot be held".to_owned()))
+}
+
+fn unheld(set: &RuleSet) -> Option<CompileErrors> {
+    let index = |_: &str| Some(1);
+    let environment =
+        Environment { max_frame: MIN_FULL_FRAME, interface_index: &index, cpus: 1, cluster: None };
+    compile_set(set, &environment).err()
+}
+
+/// Rules with their fates, each with its index.
+fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
+    let beside = judge.tables.beside();
+    let mut entries = Vec::new();
+    for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
+        // Rules that a program has besides the text.
+        if rule.text.is_empty() {
+            continue;
+        }
+        let (outcome, reason) = match fate {
+            Fate::Translated => (Outcome::Translated, None),
+            Fate::Left(reason) => (Outcome::Left, Some(reason.clone())),
+            Fate::Not(reason) => (Outcome::NotTranslated, Some(reason.clone())),
+            Fate::Unseen => {
+                let limits = rule.cases.iter().any(|case| {
+                    let limit =
+                        case.limit.is_some() || case.packets.unknown.iter().any(|one| one.limits);
+                    limit && case.verdict != Verdict::Continue
+                });
+                let why = "no chain with a hook leads to it, as far as this text says".to_owned();
+                (if limits { Outcome::NotTranslated } else { Outcome::Left }, Some(why))
+            }
+        };
+        let mut differences: BTreeSet<_> =
+            judge.differences.get(&index).cloned().unwrap_or_default();
+        if outcome != Outcome::Translated {
+            differences.clear();
+        } else if beside.contains(&index) {
+            differences.insert(super::difference::Difference::Several);
+        }
+        let shown: String = rule.text.chars().take(LONGEST).collect();
+        let more = if shown.len() < rule.text.len() { " ..." } else { "" };
+        entries.push((
+            index,
+            Entry {
+                place: clean(&rule.place),
+                rule: clean(&shown) + more,
+                outcome,
+                differences: differences.iter().map(|one| clean(&one.to_string())).collect(),
+                reason: reason.map(|reason| clean(&reason)),
+            },
+        ));
+    }
+    entries
+}
+
+/// The rule of an index; they are in order.
+fn entry_of(entries: &[(usize, Entry)], index: usize) -> Option<&Entry> {
+    let at = entries.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+    entries.get(at).map(|(_, entry)| entry)
+}
+
+/// A comment below the rule that it is about, broken into lines.
+fn comment(text: &mut String, indent: &str, words: &str) {
+    let mut line = String::new();
+    let mut gap = "  ";
+    let mut push = |line: &mut String| {
+        // A string takes everything.
+        let _: std::fmt::Result = writeln!(text, "{indent}# {gap}{line}");
+        gap = "    ";
+        line.clear();
+    };
+    for word in words.split(' ') {
+        if !line.is_empty() && indent.len() + line.len() + word.len() + 7 > WIDTH {
+            push(&mut line);
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    push(&mut line);
+}
+
+/// A rule as it was read, in one line whatever its length.
+fn verbatim(text: &mut String, indent: &str, entry: &Entry) {
+    let _: std::fmt::Result = writeln!(text, "{indent}# {}: {}", entry.place, entry.rule);
+}
+
+fn translated(text: &mut String, indent: &str, entry: &Entry) {
+    verbatim(text, indent, entry);
+    for difference in &entry.differences {
+        comment(text, indent, difference);
+    }
+}
+
+fn lists(
+    text: &mut String,
+    judge: &Judge<'_>,
+    entries: &[(usize, Entry)],
+    told: &mut BTreeSet<usize>,
+) {
+    if judge.denied.is_empty() {
+        return;
+    }
+    text.push_str("#\n# Lists are no part of a rule file. Type:\n");
+    for denied in &judge.denied {
+        if let Some(entry) = entry_of(entries, denied.rule)
+            && entry.outcome == Outcome::Translated
+        {
+            told.insert(denied.rule);
+            translated(text, "", entry);
+            for command in commands(denied) {
+                let _: std::fmt::Result = writeln!(text, "#   {command}");
+            }
+        }
+    }
+}
+
+fn rules(
+    text: &mut String,
+    set: &RuleSet,
+    origins: &[Vec<usize>],
+    entries: &[(usize, Entry)],
+    told: &mut BTreeSet<usize>,
+) -> Result<(), ImportError> {
+    let own = |error: String| ImportError::Own(error);
+    let written = blocks(set).map_err(|error| own(error.to_string()))?;
+    text.push('\n');
+    text.push_str(&written.head);
+    if written.rules.is_empty() {
+        text.push_str("descriptors: []\n");
+    } else {
+        text.push_str("descriptors:\n");
+    }
+    for (block, origins) in written.rules.iter().zip(origins) {
+        for origin in origins {
+            if told.insert(*origin)
+                && let Some(entry) = entry_of(entries, *origin)
+            {
+                translated(text, "  ", entry);
+            }
+        }
+        text.push_str(block);
+    }
+    Ok(())
+}
+
+/// Rules that drop what is over the limit of a rule before them.
+fn dropping(text: &mut String, entries: &[(usize, Entry)], told: &BTreeSet<usize>) {
+    let mut entries = entries
+        .iter()
+        .filter(|(index, entry)| entry.outcome == Outcome::Translated && !told.contains(index))
+        .peekable();
+    if entries.peek().is_some() {
+        text.push_str("\n# Translated with the limits whose rest they drop:\n");
+    }
+    for (_, entry) in entries {
+        verbatim(text, "", entry);
+    }
+}
+
+fn rest(text: &mut String, entries: &[(usize, Entry)], outcome: Outcome, head: &str) {
+    let mut entries = entries.iter().filter(|(_, entry)| entry.outcome == outcome).peekable();
+    if entries.peek().is_some() {
+        let _: std::fmt::Result = writeln!(text, "\n# {head}:");
+    }
+    for (_, entry) in entries {
+        verbatim(text, "", entry);
+        if let Some(reason) = &entry.reason {
+            comment(text, "", reason);
+        }
+    }
+}
+
+/// Reads the text as a daemon would: it must say what was meant.
+fn reread(text: &str, set: &RuleSet) -> Result<(), ImportError> {
+    let file = RuleFile::parse("import", text.as_bytes(), MIN_FULL_FRAME)
+        .map_err(|error| ImportError::Own(error.to_string()))?;
+    let sorted = |set: &RuleSet| {
+        let mut rules = set.rules.clone();
+        rules.sort_by(|one, other| one.path.cmp(&other.path));
+        rules
+    };
+    let same = sorted(&file.rules) == sorted(set) && file.rules.budgets == set.budgets;
+    if same { Ok(()) } else { Err(ImportError::Own("it says something else".to_owned())) }
+}
