@@ -94,7 +94,7 @@ fn a_file_takes_the_place_of_the_list_before() -> Result<()> {
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
     let list = |text: &str| -> Result<String> {
-        Ok(bed.dir.write("list.txt", text.to_owned())?.display().to_string())
+        Ok(bed.dir.write("list.txt", text)?.display().to_string())
     };
     limiter.ok(["allow", "192.0.2.1"])?;
     limiter.ok(["deny", "192.0.2.2", "198.51.100.0/24"])?;
