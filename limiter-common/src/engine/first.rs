@@ -37,7 +37,7 @@ pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// the source may have used up of the bucket that it shared before. No outcome when another CPU was
 /// faster.
 ///
-/// Whether it may have an entry is asked before anything is looked up but its rule: most packets of
+/// An entry is asked for before anything is looked up but its rule: most packets of
 /// a flood need no more.
 #[inline(always)]
 pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {

@@ -62,7 +62,7 @@ pub fn peek<W: World>(
         }
         TargetLookup::Target(target) => {
             rule = target.record.rule;
-            // Those of another key are none of this one's, nor of the overflow bucket.
+            // Leases of another key are none of this one's, nor of the overflow bucket.
             scratch.forget_leases();
             if target.record.leased != 0 && target.budget.is_own() {
                 step!(find_leases(maps, scratch; index));

@@ -278,9 +278,9 @@ pub mod map {
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Lease`] by [`super::super::lease_of_budget`].
     pub const LEASES: &str = "LEASES";
-    /// Leases of keys: [`super::KeyLeases`].
+    /// Leases of keys: [`crate::wire::KeyLeases`].
     pub const LEASED: &str = "LEASED";
-    /// Keys that ask for leases: [`super::Ask`].
+    /// Keys that ask for leases: [`crate::wire::Ask`].
     pub const ASKS: &str = "ASKS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";

@@ -252,7 +252,7 @@ impl Hot {
 struct Lines {
     /// Number of leases that were ever handed out.
     begun: u32,
-    /// Those that came back, by their number.
+    /// Leases that came back, by how many a key has.
     free: BTreeMap<u32, Vec<u32>>,
     /// Number of leases by the first one, of those in use.
     used: HashMap<u32, u32>,

@@ -149,7 +149,7 @@ pub struct ExplainLimit {
     pub count: String,
     /// Units that may come at once; none where that is not a number.
     pub size: Option<u64>,
-    /// What decides on this node, of a limit over all nodes; none for one of this node alone. All
+    /// Base of this node's decisions, of a limit over all nodes; none for one of this node alone. All
     /// the others are then about that.
     #[serde(default)]
     pub here: Option<Here>,
@@ -164,7 +164,7 @@ pub struct ExplainLimit {
     pub full_in_ns: Option<u64>,
 }
 
-/// What decides on this node for a limit over all nodes.
+/// Base of a node's decisions for a limit over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Here {
@@ -177,7 +177,7 @@ pub enum Here {
 }
 
 impl Here {
-    /// What decides, in words behind a number of units.
+    /// Words behind a number of units.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Lease => "leased here",

@@ -58,7 +58,7 @@ pub struct SourceView {
     pub remaining: Option<u64>,
     /// Nanoseconds until the whole burst is there again; 0 where `remaining` is none.
     pub full_in_ns: u64,
-    /// What decides on this node, of a limit over all nodes.
+    /// Base of this node's decisions, of a limit over all nodes.
     #[serde(default)]
     pub here: Option<Here>,
     /// Packets or bytes that would pass by that at once now.

@@ -243,7 +243,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
     }
 }
 
-/// What decides on this node for a limit that nodes share; none for one of this node alone.
+/// Base of this node's decisions for a limit that nodes share; none for one of this node alone.
 pub(in crate::daemon) const fn here(standing: Standing) -> Option<Here> {
     match standing {
         Standing::Node => None,

@@ -115,7 +115,7 @@ pub struct Held {
     pub limits: Vec<LookedLimit>,
 }
 
-/// What decides for a limit on this node.
+/// Base of this node's decisions for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The limit itself: it is this node's alone.
@@ -131,7 +131,7 @@ pub enum Standing {
 /// How full a limit is, in what it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedLimit {
-    /// What decides. All the others are about that, so about this node alone.
+    /// Base of the decision. All the others are about that, so about this node alone.
     pub standing: Standing,
     /// Units that would pass at once now.
     pub remaining: u64,
