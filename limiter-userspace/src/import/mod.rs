@@ -1,8 +1,8 @@
 //! Rules of other programs as rule files: what `limiter import` does. Pure: from text to text.
 //!
-//! A reader for each format ([`iptables`], [`nft`], [`tc`]) brings the text into one form,
-//! [`firewall`]. [`walk`] follows the packets through the chains, [`judge`] decides on each rule,
-//! and [`paths`] and [`tables`] say the same in keys and tables. [`write`] writes it down, with
+//! A reader for each format (`iptables`, `nft`, `tc`) brings the text into one form,
+//! `firewall`. `walk` follows the packets through the chains, `judge` decides on each rule,
+//! and `paths` and `tables` say the same in keys and tables. `write` writes it down, with
 //! every difference beside its rule and every other rule with the reason.
 
 mod count;
