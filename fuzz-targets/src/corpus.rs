@@ -24,6 +24,7 @@ const fn longest(target: Target) -> usize {
         Target::Packet => 256,
         Target::Rules => 160,
         Target::Decision => 301,
+        Target::Import => 400,
     }
 }
 

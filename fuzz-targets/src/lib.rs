@@ -12,6 +12,7 @@
 
 pub mod corpus;
 pub mod decision;
+pub mod import;
 mod input;
 pub mod mutate;
 pub mod packet;
@@ -27,11 +28,13 @@ pub enum Target {
     Rules,
     /// The input is a story of rules, frames and time: the decision.
     Decision,
+    /// The input is a text of another program: the importer.
+    Import,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 3] = [Self::Packet, Self::Rules, Self::Decision];
+    pub const ALL: [Self; 4] = [Self::Packet, Self::Rules, Self::Decision, Self::Import];
 
     /// Name of the target, and of its corpus.
     pub const fn name(self) -> &'static str {
@@ -39,6 +42,7 @@ impl Target {
             Self::Packet => "packet",
             Self::Rules => "rules",
             Self::Decision => "decision",
+            Self::Import => "import",
         }
     }
 
@@ -52,6 +56,7 @@ impl Target {
             Self::Packet => packet::check(input),
             Self::Rules => rules::check(input),
             Self::Decision => decision::check(input),
+            Self::Import => import::check(input),
         }
     }
 }

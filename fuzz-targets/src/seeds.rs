@@ -1,24 +1,26 @@
-//! Inputs that fuzzing begins with: the packets of the tests' captures, the example rule files, and a
-//! story of each rule set.
+//! Inputs that fuzzing begins with: the packets of the tests' captures, the example rule files, a story
+//! of each rule set, and the texts of other programs that the importer's tests have.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use limiter_userspace::explain::Capture;
+use limiter_userspace::import::Format;
 
 use crate::corpus::Entry;
-use crate::{Target, decision};
+use crate::{Target, decision, import};
 
 /// Bytes of a story.
 const STORY: usize = 300;
 
+/// Files of a directory of the repository, by their extensions; "" is none.
 fn files(directory: &str, kinds: &[&str]) -> io::Result<Vec<PathBuf>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(directory);
     let mut files = Vec::new();
     for file in fs::read_dir(directory)? {
         let path = file?.path();
-        if path.extension().and_then(|kind| kind.to_str()).is_some_and(|kind| kinds.contains(&kind))
-        {
+        let kind = path.extension().map_or(Some(""), |kind| kind.to_str());
+        if kind.is_some_and(|kind| kinds.contains(&kind)) {
             files.push(path);
         }
     }
@@ -63,6 +65,18 @@ pub fn of(target: Target) -> io::Result<Vec<Entry>> {
                 let first = u8::try_from(index).unwrap_or(0);
                 let story = (0..STORY).map(|_| random.u8(..));
                 seed(index.to_string(), std::iter::once(first).chain(story).collect());
+            }
+        }
+        Target::Import => {
+            for path in files("limiter-userspace/src/import/tests/texts", &[""])? {
+                let text = fs::read(&path)?;
+                let name = stem(&path);
+                let program = name.split('-').next().unwrap_or_default();
+                let named = Format::NAMED.iter().find(|(name, _)| *name == program);
+                seed(name.clone(), import::input(None, &text));
+                if let Some((_, format)) = named {
+                    seed(format!("{name}-named"), import::input(Some(*format), &text));
+                }
             }
         }
     }

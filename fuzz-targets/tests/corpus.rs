@@ -12,8 +12,12 @@ use limiter_fuzz_targets::corpus::{self, Entry};
 use limiter_fuzz_targets::{Target, decision, mutate, seeds};
 
 /// Changes of each target's corpus, unless told otherwise.
-const ROUNDS: [(Target, u64); 3] =
-    [(Target::Packet, 100_000), (Target::Rules, 3_000), (Target::Decision, 1_500)];
+const ROUNDS: [(Target, u64); 4] = [
+    (Target::Packet, 100_000),
+    (Target::Rules, 3_000),
+    (Target::Decision, 1_500),
+    (Target::Import, 3_000),
+];
 
 const SEED: u64 = 1;
 
@@ -72,7 +76,7 @@ fn random_changes_keep_the_promises() {
             let mut input = entries[random.usize(..entries.len())].bytes.clone();
             match target {
                 Target::Packet => mutate::frame(&mut input, &mut random),
-                Target::Rules | Target::Decision => {
+                Target::Rules | Target::Decision | Target::Import => {
                     let other = &entries[random.usize(..entries.len())].bytes;
                     mutate::bytes(&mut input, other, &mut random);
                 }

@@ -11,18 +11,19 @@ use crate::setup::{self, Tools};
 use crate::{process, workspace};
 
 /// As in `fuzz/Cargo.toml` and in `limiter-fuzz-targets`.
-const TARGETS: [&str; 3] = ["packet", "rules", "decision"];
+const TARGETS: [&str; 4] = ["packet", "rules", "decision", "import"];
 
 /// The longest input of each, in bytes: enough for everything, short enough to be fast.
-const LONGEST: [u32; 3] = [4096, 8192, 2048];
+const LONGEST: [u32; 4] = [4096, 8192, 2048, 8192];
 
 /// The longest that is committed, as in `limiter-fuzz-targets`.
-const LONGEST_KEPT: [(&str, u32); 3] = [("packet", 256), ("rules", 160), ("decision", 301)];
+const LONGEST_KEPT: [(&str, u32); 4] =
+    [("packet", 256), ("rules", 160), ("decision", 301), ("import", 400)];
 
 /// Options of `fuzz`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this one of packet, rules and decision
+    /// Only this one of packet, rules, decision and import
     target: Option<String>,
     /// How long each target runs
     #[arg(long, value_name = "N", default_value_t = 60)]
@@ -69,8 +70,9 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         run.arg(format!("-max_total_time={}", arguments.seconds));
         run.arg(format!("-max_len={longest}"));
         run.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]);
-        if target == "rules" {
-            run.arg(format!("-dict={}", fuzz.join("rules.dict").display()));
+        let words = fuzz.join(format!("{target}.dict"));
+        if words.is_file() {
+            run.arg(format!("-dict={}", words.display()));
         }
         eprintln!("xtask: {}", process::shown(&run));
         if !process::status(&mut run)?.success() {

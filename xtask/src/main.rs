@@ -59,7 +59,7 @@ enum Command {
     Bench(measure::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
-    /// Run the fuzz targets for long: packet parser, rule files, decision
+    /// Run the fuzz targets for long: packet parser, rule files, decision, importer
     Fuzz(fuzz::Arguments),
     /// Make the packages of a release: deb, rpm, tarball, SBOM
     Dist(dist::Arguments),
