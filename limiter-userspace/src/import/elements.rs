@@ -62,11 +62,11 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
             };
         }
         for (place, entry, reason) in &list.not {
-            let (entry, reason) = (clean(entry), clean(reason));
+            let [place, entry, reason] = [place, entry, reason].map(|text| clean(text));
             let _: std::fmt::Result =
                 writeln!(text, "# Not translated, {place}: {entry}\n#   {reason}");
             rules.push(Entry {
-                place: place.clone(),
+                place,
                 rule: entry,
                 outcome: Outcome::NotTranslated,
                 differences: Vec::new(),

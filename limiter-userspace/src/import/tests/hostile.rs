@@ -67,6 +67,12 @@ proptest! {
     }
 }
 
+#[test]
+fn names_of_sets_are_cleaned_wherever_they_stand() {
+    check(b"create a\x1b[2Jb hash:ip,port\n", Some(Format::Ipset));
+    check(b"Status for the jail: a\x1b[2Jb\n", Some(Format::Fail2ban));
+}
+
 /// Changes of the committed texts: bytes that are changed, left out or cut off.
 #[test]
 fn changed_and_truncated_texts() {
