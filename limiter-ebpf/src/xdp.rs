@@ -44,7 +44,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let now = Kernel.recent(&frame);
     let tables = match step!(before_tables(; &frame, length, now)) {
         BeforeTables::Judged(outcome) => {
-            count(outcome, length);
+            count(&frame, outcome, length);
             events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
@@ -53,7 +53,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let Some(outcome) = decide(&frame, tables) else {
         return xdp_action::XDP_PASS;
     };
-    count(outcome, length);
+    count(&frame, outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
     events::emit(&frame, outcome, length, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
@@ -165,12 +165,13 @@ pub(crate) fn redirect(action: u32) -> u32 {
 /// The flag of a redirection for a map that has no such entry: pass.
 const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 
-/// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier
+/// Counts the packet, by reason, interface and rule, and logs it. Without a log, which is a load-time constant, the verifier
 /// removes the call.
 #[inline(always)]
-fn count(outcome: Packed, length: u64) {
+fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, length: u64) {
     let Outcome { reason, rule, counted, .. } = outcome.unpack();
     Kernel::count_reason(reason, length);
+    Kernel::count_interface(frame.interface(), reason, length);
     Kernel.count_rule(rule, counted, length, true);
     if level_enabled(Level::Debug) {
         step!(log(; outcome, length));

@@ -10,7 +10,8 @@ use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, EntryKind, EntryTable, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally,
+    Admission, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyedBucket, ListEntry,
+    RuleCounters, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
     Datapath as _, Framing, Kernel, LeaseMemory, Objects, Options, Reading, SourceTable,
@@ -324,6 +325,15 @@ impl Program {
     /// When the kernel refuses.
     pub fn reasons(&self) -> Result<[Tally; Reason::COUNT]> {
         Ok(self.kernel.reasons()?)
+    }
+
+    /// Counters of an interface, by its index.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn interface_counters(&self, index: u32) -> Result<InterfaceCounters> {
+        Ok(self.kernel.interface_counters(index)?)
     }
 
     /// The state of a source.

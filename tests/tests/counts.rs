@@ -17,6 +17,9 @@ use limiter_userspace::rules::compile::RuleId;
 use limiter_userspace::rules::place::budget_tag;
 use limiter_userspace::rules::{Path, Selector};
 
+/// Index of the interface that frames of a test run come in by.
+const LOOPBACK: u32 = 1;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// After which no limit here has anything used up.
@@ -152,6 +155,13 @@ impl Scene {
         }
         let reasons = self.pair.program.reasons().unwrap();
         assert_eq!(reasons, self.pair.model.reasons());
+        let interface = self.pair.program.interface_counters(LOOPBACK).unwrap();
+        assert_eq!(interface, self.pair.model.interface_counters(LOOPBACK));
+        let mut seen = interface.passed;
+        seen.merge(interface.dropped);
+        let mut all = Tally::default();
+        reasons.iter().for_each(|tally| all.merge(*tally));
+        assert_eq!(seen, all, "every packet is counted at its interface");
         Counters { reasons, rules }
     }
 

@@ -6,7 +6,7 @@ use crate::time::Ticks;
 
 /// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
 /// daemon adopts pinned maps only when their number is the same.
-pub const ABI_VERSION: u64 = 12;
+pub const ABI_VERSION: u64 = 13;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -262,6 +262,8 @@ pub mod map {
     pub const REASONS: &str = "REASONS";
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
     pub const RULE_STATS: &str = "RULE_STATS";
+    /// Per-CPU [`super::super::InterfaceCounters`] by [`super::super::InterfaceCounters::place`].
+    pub const INTERFACE_STATS: &str = "INTERFACE_STATS";
     /// [`super::super::Table`] by buffer and index.
     pub const TABLES: &str = "TABLES";
     /// [`super::super::Shape`] by buffer, table and index.
@@ -315,7 +317,7 @@ pub mod map {
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 30] = [
+    pub const ALL: [&str; 31] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -323,6 +325,7 @@ pub mod map {
         LISTED_PREFIXES,
         REASONS,
         RULE_STATS,
+        INTERFACE_STATS,
         TABLES,
         SHAPES,
         TABLE_RULES,

@@ -94,6 +94,43 @@ impl RuleCounters {
     }
 }
 
+/// Packets and bytes that came in by one interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct InterfaceCounters {
+    /// Frames that went on.
+    pub passed: Tally,
+    /// Frames that were dropped.
+    pub dropped: Tally,
+}
+
+impl InterfaceCounters {
+    /// Places for counters: a power of two. Two interfaces whose indices differ by a multiple of it
+    /// are counted together.
+    pub const PLACES: u32 = 1024;
+
+    /// Place of the counters of an interface, by its index.
+    #[inline(always)]
+    pub const fn place(index: u32) -> u32 {
+        index & (Self::PLACES - 1)
+    }
+
+    /// Adds one frame of `length` bytes that left with `reason`. Both change, as in
+    /// [`RuleCounters::add`].
+    #[inline(always)]
+    pub fn add(&mut self, reason: Reason, length: u64) {
+        let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
+        self.passed.add_if(passed, length);
+        self.dropped.add_if(1 - passed, length);
+    }
+
+    /// Adds another set, such as the next CPU's.
+    pub fn merge(&mut self, other: Self) {
+        self.passed.merge(other.passed);
+        self.dropped.merge(other.dropped);
+    }
+}
+
 /// Drops of one source that a CPU has not counted in its bucket yet.
 ///
 /// A flood of one source on several CPUs would have them wait for each other at the counter. So a

@@ -22,7 +22,7 @@ pub use control::{
     ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader,
     constant, is_daemon_lost, map,
 };
-pub use counters::{RuleCounters, Tally, Uncounted};
+pub use counters::{InterfaceCounters, RuleCounters, Tally, Uncounted};
 pub use entries::{
     AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KeyedRingSlot,
 };

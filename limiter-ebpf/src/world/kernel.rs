@@ -16,8 +16,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedBucket, Limit, ListEntry, MAX_SHAPES,
-    MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyedBucket, Limit,
+    ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
+    TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
@@ -27,8 +28,8 @@ use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FINGERPRINTS, FLOWS,
-    FRAMES_KEYED, KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS,
-    RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
+    FRAMES_KEYED, INTERFACE_STATS, KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS,
+    RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
 
@@ -42,6 +43,15 @@ impl Kernel {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             unsafe { (*tally).add(length) };
+        }
+    }
+
+    /// Counts one frame of `length` bytes by the interface that it came in by.
+    #[inline(always)]
+    pub(crate) fn count_interface(index: u32, reason: Reason, length: u64) {
+        if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index)) {
+            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+            unsafe { (*counters).add(reason, length) };
         }
     }
 }

@@ -15,9 +15,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
-    FINGERPRINTS as FINGERPRINT_COUNT, KEY_LEASES, KeyedBucket, KeyedRingSlot, Lease, Limit,
-    ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters,
-    Shape, Table, TableKey, Tally, Uncounted,
+    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyedBucket, KeyedRingSlot,
+    Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record,
+    RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -55,6 +55,14 @@ pub(super) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
 pub(super) static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
+
+/// Packets and bytes by interface. Written here, summed by the daemon, which begins the counters of
+/// an interface before it attaches to it.
+#[btf_map]
+pub(super) static INTERFACE_STATS: PerCpuArray<
+    InterfaceCounters,
+    { InterfaceCounters::PLACES as usize },
+> = PerCpuArray::new();
 
 /// Tables of even and of odd generations. Written by the daemon, as `RULES` is.
 #[btf_map]

@@ -5,6 +5,7 @@ mod cluster;
 mod counted;
 mod described;
 mod exported;
+mod interfaces;
 mod limits;
 mod metrics;
 mod others;

@@ -6,6 +6,7 @@ use std::path::Path;
 use aya::programs::links::FdLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{ProgramError, Xdp};
+use limiter_common::wire::InterfaceCounters;
 
 use super::interface::Interface;
 use super::kernel::Kernel;
@@ -25,6 +26,9 @@ pub(super) fn attach(
     let state = Interface::query(interface)?;
     kernel.check_pinned()?;
     let pins = kernel.pins.clone();
+    if state.program.is_none() {
+        begin_counters(kernel, state.index)?;
+    }
     let program = kernel.program(state.framing)?;
     let (mode, link_id, adopted) = if let Some((mode, id)) = state.program {
         let Some(own) = own_links::behind(&pins, &state)? else {
@@ -59,6 +63,19 @@ pub(super) fn attach(
         state: LinkState::Attached,
     };
     Ok((attachment, state.max_frame()))
+}
+
+/// Begins the counters of an interface that is not limited yet: another one may have had its index.
+/// Counters that it shares with a limited interface go on.
+fn begin_counters(kernel: &mut Kernel, index: u32) -> Result<(), DatapathError> {
+    let place = InterfaceCounters::place;
+    let shares = |at: &Attachment| {
+        at.state.is_attached() && at.ifindex != index && place(at.ifindex) == place(index)
+    };
+    if kernel.attachments.iter().any(shares) {
+        return Ok(());
+    }
+    kernel.maps.begin_interface(index)
 }
 
 /// Error for an interface with a program that is not behind one of these pins.

@@ -11,8 +11,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, ListEntry,
-    RuleCounters, Tally,
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
+    ListEntry, RuleCounters, Tally,
 };
 
 use super::{
@@ -71,6 +71,9 @@ pub trait Datapath: Reading + Send {
     }
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
+    /// Packets and bytes by interface, by its index, since the program is on it, summed over the
+    /// CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
+    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError>;
     /// Counters of a rule, by its number, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.

@@ -16,8 +16,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, ListEntry,
-    RuleCounters, Tally, map,
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
+    ListEntry, RuleCounters, Tally, map,
 };
 
 use super::model::Model;
@@ -332,6 +332,10 @@ impl Datapath for Opened {
         let mut reasons = state.model.reasons();
         reasons.iter_mut().zip(state.reasons).for_each(|(tally, more)| tally.merge(more));
         Ok(reasons)
+    }
+
+    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
+        Ok(self.fake.state().model.interface_counters(index))
     }
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {

@@ -6,7 +6,9 @@ use aya::maps::{Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, PerCpuArray
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Control, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map};
+use limiter_common::wire::{
+    Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
+};
 
 use super::pod::Wire;
 use super::reading::found;
@@ -25,6 +27,7 @@ pub(super) struct Maps {
     rules: ArrayOfMaps<MapData, Trie>,
     reasons: PerCpuArray<MapData, Wire<Tally>>,
     rule_stats: PerCpuArray<MapData, Wire<RuleCounters>>,
+    interface_stats: PerCpuArray<MapData, Wire<InterfaceCounters>>,
     uncounted: PerCpuArray<MapData, Wire<Uncounted>>,
 }
 
@@ -60,6 +63,7 @@ impl Maps {
             rules: take!(source, map::RULES),
             reasons: take!(source, map::REASONS),
             rule_stats: take!(source, map::RULE_STATS),
+            interface_stats: take!(source, map::INTERFACE_STATS),
             uncounted: take!(source, map::UNCOUNTED),
         })
     }
@@ -146,6 +150,28 @@ impl Maps {
         let mut sum = Tally::default();
         values.iter().for_each(|value| sum.merge(value.0));
         Ok(sum)
+    }
+
+    pub(super) fn interface_counters(
+        &self,
+        index: u32,
+    ) -> Result<InterfaceCounters, DatapathError> {
+        let failed = DatapathError::map(map::INTERFACE_STATS);
+        let place = InterfaceCounters::place(index);
+        let mut sum = InterfaceCounters::default();
+        let values = self.interface_stats.get(&place, 0).map_err(failed)?;
+        values.iter().for_each(|value| sum.merge(value.0));
+        Ok(sum)
+    }
+
+    /// Begins the counters of an interface that no packet is counted for.
+    pub(super) fn begin_interface(&mut self, index: u32) -> Result<(), DatapathError> {
+        let failed = |source| DatapathError::Map { map: map::INTERFACE_STATS, source };
+        let place = InterfaceCounters::place(index);
+        let cpus = self.interface_stats.get(&place, 0).map_err(failed)?.len();
+        let zeros = PerCpuValues::try_from(vec![Wire(InterfaceCounters::default()); cpus]);
+        let zeros = zeros.map_err(|source| failed(source.into()))?;
+        self.interface_stats.set(place, zeros, 0).map_err(failed)
     }
 
     /// Drops that are not counted in the buckets of their sources yet: at most one source of each CPU.

@@ -29,8 +29,8 @@ use limiter_common::table::{HostLease, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ask, Bucket, EntryKind, EntryTable, KeyLeases, KeyedBucket, Limit, ListEntry,
-    RuleCounters, TableKey, Tally,
+    Admission, Ask, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyLeases, KeyedBucket,
+    Limit, ListEntry, RuleCounters, TableKey, Tally,
 };
 
 use self::entries::ModelEntries;
@@ -72,6 +72,8 @@ pub struct Model {
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],
+    /// Counters of interfaces, by [`InterfaceCounters::place`].
+    interfaces: BTreeMap<u32, InterfaceCounters>,
     rules: RwLock<BTreeMap<u32, RuleCounters>>,
     tables: ModelTables,
     bans: ModelBans,
@@ -116,6 +118,7 @@ impl Model {
             lines: None,
             lists: BTreeMap::new(),
             reasons: [Tally::default(); Reason::COUNT],
+            interfaces: BTreeMap::new(),
             rules: RwLock::default(),
             tables: ModelTables::default(),
             bans: ModelBans::default(),
@@ -200,6 +203,12 @@ impl Model {
     /// As [`super::Datapath::reasons`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
+    }
+
+    /// As [`super::Datapath::interface_counters`].
+    pub fn interface_counters(&self, index: u32) -> InterfaceCounters {
+        let place = InterfaceCounters::place(index);
+        self.interfaces.get(&place).copied().unwrap_or_default()
     }
 
     /// As [`super::Datapath::rule_counters`].
@@ -330,6 +339,8 @@ impl Model {
         {
             tally.add(length);
         }
+        let place = InterfaceCounters::place(interface);
+        self.interfaces.entry(place).or_default().add(outcome.reason, length);
         self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, length);
         outcome
     }

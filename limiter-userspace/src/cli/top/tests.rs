@@ -98,6 +98,7 @@ impl Link for Fake {
             passed: none,
             dropped: counts,
             reasons: Vec::new(),
+            interfaces: Vec::new(),
             rules: vec![rule("every source"), rule("generic_key=\u{1b}]0;x\u{7} remote_address")],
             budgets: Vec::new(),
             removed: Outcomes::default(),

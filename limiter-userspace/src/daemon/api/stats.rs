@@ -11,6 +11,7 @@ use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::daemon::service::Service;
 use crate::daemon::views::StatsText;
 use crate::render::{Render, Table, number, push, table};
+use crate::rules::plain::clean;
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -23,6 +24,9 @@ pub struct Stats {
     pub dropped: Counts,
     /// Counts by reason.
     pub reasons: Vec<ReasonCounts>,
+    /// Counts by interface that the program is on.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceCounts>,
     /// Counts by rule in force.
     pub rules: Vec<RuleCounts>,
     /// Counts by budget in force.
@@ -44,6 +48,17 @@ pub struct ReasonCounts {
     pub packets: u64,
     /// Bytes of the frames.
     pub bytes: u64,
+}
+
+/// Packets that came in by one interface, since the program is on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InterfaceCounts {
+    /// The name, or several names whose packets are counted together: `eth0, eth1`.
+    pub interface: String,
+    /// Packets that went on.
+    pub passed: Counts,
+    /// Packets that were dropped.
+    pub dropped: Counts,
 }
 
 /// Counts of one rule.
@@ -122,6 +137,16 @@ impl Render for Stats {
         }
         push(text, &totals);
         text.push('\n');
+        let mut interfaces =
+            table(&["INTERFACE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES"]);
+        for InterfaceCounts { interface, passed, dropped } in &self.interfaces {
+            let row = [vec![clean(interface)], counts(*passed).to_vec(), counts(*dropped).to_vec()];
+            interfaces.add_row(row.concat());
+        }
+        if !self.interfaces.is_empty() {
+            push(text, &interfaces);
+            text.push('\n');
+        }
         let Outcomes { passed, dropped, shadowed, marked } = self.removed;
         let rule = "(removed rules)".to_owned();
         let removed = RuleCounts { rule, passed, dropped, shadowed, marked };

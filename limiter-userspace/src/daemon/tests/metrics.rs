@@ -137,6 +137,13 @@ fn the_metrics_are_the_statistics() {
     same(value(&samples, "limiter_reloads_total", &[("result", "failed")]), 1.0);
     same(value(&samples, "limiter_last_reload_success", &[]), 0.0);
     assert!(value(&samples, "limiter_last_reload_timestamp_seconds", &[]) > 1e9);
+    for (verdict, total) in [("pass", stats.passed), ("drop", stats.dropped)] {
+        let labels = [("interface", "fake0"), ("verdict", verdict)];
+        let of = |name| value(&samples, name, &labels);
+        assert!(total.packets > 0, "{stats:?}");
+        same(of("limiter_interface_packets_total"), float(total.packets));
+        same(of("limiter_interface_bytes_total"), float(total.bytes));
+    }
     let interface = [("interface", "fake0"), ("mode", "native")];
     same(value(&samples, "limiter_interface_info", &interface), 1.0);
     same(value(&samples, "limiter_build_info", &[("version", &daemon.version)]), 1.0);

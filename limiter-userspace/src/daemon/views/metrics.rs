@@ -15,7 +15,7 @@ use crate::control::exposition::{Exposition, Kind};
 use crate::daemon::api::Counts;
 use crate::daemon::api::limits::{LimitEntry, LimitView};
 use crate::daemon::api::lists::ListsChanged;
-use crate::daemon::api::stats::Outcomes;
+use crate::daemon::api::stats::{InterfaceCounts, Outcomes};
 use crate::daemon::api::status::Reloads;
 use crate::daemon::layers::EffectiveSet;
 use crate::datapath::{Datapath, DatapathError};
@@ -67,6 +67,7 @@ pub(in crate::daemon) fn metrics(
     let mut page = Exposition::default();
     daemon(&mut page, datapath, effective, facts)?;
     packets(&mut page, datapath)?;
+    interfaces(&mut page, datapath)?;
     tables(&mut page, datapath, &facts.no_room_for)?;
     if let Some(status) = &facts.cluster {
         super::cluster::metrics(&mut page, status);
@@ -154,6 +155,27 @@ fn packets(
     for (reason, tally) in &by_reason {
         let labels = [("verdict", verdict(*reason)), ("reason", reason.name())];
         bytes.add(&labels, tally.bytes);
+    }
+    Ok(())
+}
+
+fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
+    let all = super::interfaces::interfaces(datapath)?;
+    let of: [(_, _, Count); 2] = [
+        (
+            "limiter_interface_packets_total",
+            "Packets by the interface that they came in by, since the program is on it.",
+            |counts| counts.packets,
+        ),
+        ("limiter_interface_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
+    ];
+    for (name, help, value) in of {
+        let mut samples = page.metric(name, Kind::Counter, help);
+        for InterfaceCounts { interface, passed, dropped } in &all {
+            for (verdict, counts) in [("pass", passed), ("drop", dropped)] {
+                samples.add(&[("interface", interface), ("verdict", verdict)], value(counts));
+            }
+        }
     }
     Ok(())
 }

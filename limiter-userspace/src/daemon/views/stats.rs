@@ -68,6 +68,7 @@ impl StatsText {
             self.parts.member(name, &Counts::from(tally))?;
         }
         self.parts.member("reasons", &reasons)?;
+        self.parts.member("interfaces", &super::interfaces::interfaces(datapath)?)?;
         self.parts.open_array("rules")?;
         let counted = counted::budgets(datapath, self.census.effective())?;
         let budgets = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();

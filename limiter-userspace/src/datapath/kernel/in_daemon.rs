@@ -13,8 +13,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, ListEntry,
-    RuleCounters, Tally, map,
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
+    ListEntry, RuleCounters, Tally, map,
 };
 
 use super::Kernel;
@@ -113,6 +113,10 @@ impl Datapath for Kernel {
             *tally = self.maps.reason(reason)?;
         }
         Ok(tallies)
+    }
+
+    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
+        self.maps.interface_counters(index)
     }
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {

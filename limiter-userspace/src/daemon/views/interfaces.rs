@@ -1,0 +1,30 @@
+//! Counters by interface.
+
+use std::collections::BTreeMap;
+
+use limiter_common::wire::InterfaceCounters;
+
+use super::Result;
+use crate::daemon::api::stats::InterfaceCounts;
+use crate::datapath::Datapath;
+
+/// Packets of each interface that the program is on, by name.
+///
+/// Those whose counters are one, which is so for two in a thousand at most, are one entry with both
+/// names. Of an interface in another network namespace nothing is told: its index is another there.
+pub(super) fn interfaces(datapath: &dyn Datapath) -> Result<Vec<InterfaceCounts>> {
+    let mut by_place: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
+        by_place.entry(InterfaceCounters::place(at.ifindex)).or_default().push(&at.interface);
+    }
+    let mut interfaces = Vec::with_capacity(by_place.len());
+    for (place, names) in by_place {
+        let InterfaceCounters { passed, dropped } = datapath.interface_counters(place)?;
+        interfaces.push(InterfaceCounts {
+            interface: names.join(", "),
+            passed: passed.into(),
+            dropped: dropped.into(),
+        });
+    }
+    Ok(interfaces)
+}
