@@ -25,10 +25,12 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Folders of the checkout, their files' extension, and their places.
-const FOLDERS: [(&str, &str, &str); 4] = [
+const FOLDERS: [(&str, &str, &str); 6] = [
     ("docs", "md", "usr/share/doc/limiter/docs"),
     ("examples", "yaml", "usr/share/doc/limiter/examples"),
     ("dist/fail2ban", "conf", "usr/share/doc/limiter/examples/fail2ban"),
+    ("dist/grafana", "json", "usr/share/doc/limiter/examples/grafana"),
+    ("dist/prometheus", "yml", "usr/share/doc/limiter/examples/prometheus"),
     ("dist/systemd/limiter.service.d", "conf", "usr/share/doc/limiter/examples/limiter.service.d"),
 ];
 

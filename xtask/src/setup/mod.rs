@@ -74,6 +74,8 @@ const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server"
 const TLS: &[Tool] = &[Tool { program: "openssl", package: "openssl" }];
 /// For the package of Debian, which the tests make, too.
 const DEB: &[Tool] = &[Tool { program: "dpkg-shlibdeps", package: "dpkg-dev" }];
+/// For the alerts and the queries of the dashboard.
+const ALERTS: &[Tool] = &[Tool { program: "promtool", package: "prometheus" }];
 const PACKAGES: &[Tool] = &[
     Tool { program: "rpmbuild", package: "rpm" },
     Tool { program: "lintian", package: "lintian" },
@@ -98,7 +100,7 @@ impl Tools {
             Self::None => &[],
             Self::Run => &[SANDBOX],
             Self::Cluster => &[SANDBOX, STORE],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::Dist => &[DEB, PACKAGES],

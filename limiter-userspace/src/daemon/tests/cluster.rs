@@ -491,6 +491,7 @@ fn the_state_of_the_cluster_is_told() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let metrics = node.daemon.service.metrics().unwrap();
+    dashboards::fit(&metrics);
     for line in [
         "limiter_cluster_connected 1",
         "limiter_cluster_server_up{server=\"192.0.2.1:6379\"} 1",

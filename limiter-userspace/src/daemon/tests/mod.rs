@@ -5,6 +5,7 @@ mod bans;
 mod check;
 mod clock;
 mod cluster;
+mod dashboards;
 mod described;
 mod emptied;
 mod events;

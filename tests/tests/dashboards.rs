@@ -1,0 +1,68 @@
+//! The alerts and the dashboard in `dist`, read by Prometheus' own tool. That their metrics are those
+//! of a daemon is tested where its metrics are: `limiter-userspace/src/daemon/tests/dashboards.rs`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::command::checked;
+use limiter_tests::work_dir::WorkDir;
+use serde_json::Value;
+
+fn of_dist(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist").join(path)
+}
+
+fn promtool(arguments: [&str; 2], file: &Path) -> Result<String> {
+    checked(Command::new("promtool").args(arguments).arg(file))
+}
+
+#[test]
+fn the_alerts_are_raised_when_they_should_and_not_else() -> Result<()> {
+    promtool(["check", "rules"], &of_dist("prometheus/limiter.rules.yml"))?;
+    promtool(["test", "rules"], &of_dist("prometheus/limiter.test.yml"))?;
+
+    // Their tests can fail: each alert, once it is never raised.
+    let dir = WorkDir::create("alerts")?;
+    let rules = fs::read_to_string(of_dist("prometheus/limiter.rules.yml"))?;
+    let tests = fs::read(of_dist("prometheus/limiter.test.yml"))?;
+    let tests = dir.write("limiter.test.yml", tests)?;
+    let alerts = rules.matches("- alert: ").count();
+    ensure!(alerts > 6, "{alerts} alerts");
+    for alert in 0..alerts {
+        let mut changed = String::new();
+        for (index, part) in rules.split("- alert: ").enumerate() {
+            let name = if index == alert + 1 { "- alert: Not" } else { "- alert: " };
+            write!(changed, "{}{part}", if index == 0 { "" } else { name })?;
+        }
+        dir.write("limiter.rules.yml", changed)?;
+        let said = promtool(["test", "rules"], &tests);
+        ensure!(said.is_err(), "alert {alert} has no test that fails without it");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_queries_of_the_dashboard_can_be_read() -> Result<()> {
+    let dashboard: Value =
+        serde_json::from_str(&fs::read_to_string(of_dist("grafana/limiter.json"))?)?;
+    let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
+    let mut queries = 0;
+    for panel in dashboard["panels"].as_array().context("no panels")? {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().context("a target without a query")?;
+            let query = query.replace("$__rate_interval", "5m");
+            queries += 1;
+            let query = serde_json::to_string(&query)?;
+            writeln!(rules, "      - {{record: \"a:{queries}\", expr: {query}}}")?;
+        }
+    }
+    ensure!(queries > 25, "{queries} queries");
+    let dir = WorkDir::create("dashboard")?;
+    promtool(["check", "rules"], &dir.write("rules.yml", &rules)?)?;
+    let broken = dir.write("broken.yml", rules.replacen("sum by (", "sum by ", 1))?;
+    ensure!(promtool(["check", "rules"], &broken).is_err(), "a broken query is taken");
+    Ok(())
+}
