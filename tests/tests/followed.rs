@@ -43,6 +43,9 @@ const OPERATIONS: Page = Page {
     ],
 };
 
+const RECIPES: Page =
+    Page { path: "docs/recipes.md", peers: &["192.0.2.7/32", "192.0.2.8/32"], not_typed: &[] };
+
 #[test]
 fn the_readme_is_followed() -> Result<()> {
     require_root();
@@ -57,6 +60,13 @@ fn the_operations_page_is_followed() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_recipes_are_followed() -> Result<()> {
+    require_root();
+    follow(&RECIPES)?;
+    Ok(())
+}
+
 /// A wrong line of a page is found.
 #[test]
 fn a_page_that_is_wrong_is_found() -> Result<()> {
@@ -66,11 +76,13 @@ fn a_page_that_is_wrong_is_found() -> Result<()> {
         eth0 --rules rules.yaml\n\
                  ...\nlimiter: ready: eth0 native, 1 rules, generation 1\n# limiter off\n\
                  limits are off: every packet passes until `limiter on`\npeer$ echo \
-                 one\none\n```\n";
+                 one\none\n```\n<!-- here: limiter --version -->\nTried: `this SSH session` passed 0, dropped 0.\n";
     assert_eq!(follow_as(&page, right)?, 3);
     for (from, to) in [
         ("until `limiter on`", "until limiter on"),
         ("generation 1", "generation 2"),
+        ("--version", "--vversion"),
+        ("passed 0, dropped 0", "passed 1, dropped 0"),
         ("limiter off", "limiter of"),
         ("\none\n", "\ntwo\n"),
         ("descriptors", "descriptor"),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::alike;
 use super::place::{Place, Staying};
 use super::text::{Step, Where, steps};
+use super::tried::Counted;
 use crate::limiter;
 
 /// Commands that run until somebody ends them, and what tells that they have begun: a command that
@@ -21,6 +22,9 @@ pub const STAY: [(&str, &str); 2] = [
 
 /// Time within which a command that stays says what the page shows, or will not.
 const SAYS_WITHIN: Duration = Duration::from_mins(1);
+
+/// Time within which packets that were sent are counted.
+const COUNTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Commands of a page that are not typed, and why.
 pub type NotTyped = [(&'static str, &'static str)];
@@ -122,7 +126,16 @@ impl Following<'_> {
                 let content = fs::read(root.join(from)).with_context(|| from.clone())?;
                 self.place.put(path, &content)
             }
-            Step::Traffic { line, command } => {
+            Step::Hidden { line, place: Where::Here, command } => {
+                let (said, code) = self.place.run(command)?;
+                if code != 0 {
+                    let what = format!("line {line}: `{command}` ended with {code}:\n{said}");
+                    self.faults.push(Fault { what, mended: None });
+                }
+                Ok(())
+            }
+            Step::Tried { line, counted } => self.tried(*line, counted),
+            Step::Hidden { line, place: Where::Peer, command } => {
                 let output = self.place.run_peer(command)?;
                 if output.status.code() == Some(127) {
                     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -149,6 +162,28 @@ impl Following<'_> {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until rules have counted what the page says: packets may be under way.
+    fn tried(&mut self, line: usize, counted: &[Counted]) -> Result<()> {
+        let deadline = Instant::now() + COUNTS_WITHIN;
+        loop {
+            let (list, code) = self.place.run("limiter list --output json")?;
+            ensure!(code == 0, "line {line}: {list}");
+            let mut differ = Vec::new();
+            for counted in counted {
+                differ.extend(counted.differs(&list)?);
+            }
+            if differ.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let what = format!("line {line}: {}", differ.join("; "));
+                self.faults.push(Fault { what, mended: None });
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(50));
         }
     }
 

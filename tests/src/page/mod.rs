@@ -12,7 +12,9 @@
 //! - A line `...` stands for lines that are left out, `...` inside of a line for a part of it.
 //! - A `yaml` block that begins with `# PATH` is that file.
 //! - `<!-- peer: COMMAND -->` is traffic that the page does not show; `<!-- file: PATH = FILE -->`
-//!   a file of the repository that has another name here.
+//!   a file of the repository that has another name here; `<!-- here: COMMAND -->` a command on the
+//!   machine that is limited, which the page does not show and which has to succeed.
+//! - A line that begins with `Tried: ` says what rules have counted ([`tried`]).
 //! - Commands that do not end by themselves ([`follow::STAY`]) run until the next such command, or
 //!   the end of the page.
 
@@ -20,3 +22,4 @@ pub mod alike;
 pub mod follow;
 pub mod place;
 pub mod text;
+pub mod tried;

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::tried::{Counted, TRIED};
 
 /// How a directive begins that runs a command on the other machine.
 const PEER: &str = "<!-- peer: ";
 /// How a directive begins that gives a file of the repository another name.
 const FILE: &str = "<!-- file: ";
+/// How a directive begins that runs a command on the machine that is limited.
+const HERE: &str = "<!-- here: ";
 const END: &str = " -->";
 
 /// Machine that a command is typed on.
@@ -49,12 +53,21 @@ pub enum Step {
         /// Path of the file in the repository.
         from: String,
     },
-    /// Traffic that the page does not show.
-    Traffic {
-        /// Line of the traffic in the page, from 1.
+    /// Command that the page does not show: traffic, if it is run on the other machine.
+    Hidden {
+        /// Line of the command in the page, from 1.
         line: usize,
-        /// Command that is run on the other machine.
+        /// Machine that the command is run on.
+        place: Where,
+        /// Command that is run.
         command: String,
+    },
+    /// Statement of what rules have counted.
+    Tried {
+        /// Line of the statement in the page, from 1.
+        line: usize,
+        /// Rules, each with its counts.
+        counted: Vec<Counted>,
     },
 }
 
@@ -94,6 +107,11 @@ fn console(from: usize, lines: &[&str], steps: &mut Vec<Step>) -> Result<()> {
     Ok(())
 }
 
+fn hidden(line: usize, place: Where, command: &str) -> Result<Step> {
+    let Some(command) = command.strip_suffix(END) else { bail!("line {line}: no `{END}`") };
+    Ok(Step::Hidden { line, place, command: command.to_owned() })
+}
+
 /// The steps of a page.
 ///
 /// # Errors
@@ -107,8 +125,12 @@ pub fn steps(page: &str) -> Result<Vec<Step>> {
         let (line, text) = (index + 1, lines[index].trim_start());
         index += 1;
         if let Some(command) = text.strip_prefix(PEER) {
-            let Some(command) = command.strip_suffix(END) else { bail!("line {line}: no `{END}`") };
-            steps.push(Step::Traffic { line, command: command.to_owned() });
+            steps.push(hidden(line, Where::Peer, command)?);
+        } else if let Some(command) = text.strip_prefix(HERE) {
+            steps.push(hidden(line, Where::Here, command)?);
+        } else if let Some(said) = lines[index - 1].strip_prefix(TRIED) {
+            let counted = Counted::all(said).with_context(|| format!("line {line}"))?;
+            steps.push(Step::Tried { line, counted });
         } else if let Some(names) = text.strip_prefix(FILE) {
             let names = names.strip_suffix(END).and_then(|names| names.split_once(" = "));
             let Some((path, from)) = names else { bail!("line {line}: not `PATH = FILE`") };
@@ -182,7 +204,7 @@ mod tests {
                     <!-- file: a.pcap = tests/b.pcap -->\n";
         let wanted = [
             Step::File { path: "a/b.yaml".into(), text: "# a/b.yaml\nx: 1\n".into() },
-            Step::Traffic { line: 8, command: "ping -c 1 x".into() },
+            Step::Hidden { line: 8, place: Where::Peer, command: "ping -c 1 x".into() },
             Step::Copy { path: "a.pcap".into(), from: "tests/b.pcap".into() },
         ];
         assert_eq!(steps(page).expect("a page"), wanted);
@@ -198,6 +220,8 @@ mod tests {
             "```sh\nlimiter status\n```\n",
             "```\n# limiter status\n```\n",
             "<!-- peer: a\n",
+            "<!-- here: a\n",
+            "Tried: it works.\n",
             "<!-- file: a -->\n",
         ] {
             assert!(steps(page).is_err(), "{page:?}");
