@@ -49,8 +49,23 @@ fn two_interfaces_have_one_bucket_for_a_source() -> Result<()> {
     send_ten(&bed, FAR, OTHER)?;
     send_ten(&bed, SENDER.interface, OTHER)?;
     ensure!(passed_of(&limiter, OTHER, 20)? == 5, "the first interface has a bucket of its own");
+    send_ten(&bed, FAR, OTHER)?;
+    ensure!(passed_of(&limiter, OTHER, 30)? == 5);
+    ensure!(counted_by(&limiter, RECEIVER.interface)? == Some((5, 15)));
+    ensure!(counted_by(&limiter, NEAR)? == Some((5, 25)));
     limiter.close()?;
     bed.close()
+}
+
+/// Packets that came in by an interface: those that passed, and those that were dropped.
+fn counted_by(limiter: &Limiter, interface: &str) -> Result<Option<(u64, u64)>> {
+    let stats = limiter.json(&["stats"])?;
+    let all = stats["interfaces"].as_array().context("`stats` has no interfaces")?;
+    let Some(found) = all.iter().find(|entry| entry["interface"] == interface) else {
+        return Ok(None);
+    };
+    let packets = |key: &str| found[key]["packets"].as_u64().context("no count");
+    Ok(Some((packets("passed")?, packets("dropped")?)))
 }
 
 /// Waits until a rule has counted so many packets, and says how many passed.
@@ -121,6 +136,7 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
         bed.receiver.ip(["link", "delete", NEAR])?;
         let gone = wait_for_attached(&limiter, false)?;
         ensure!(gone["ifindex"] == 0, "{gone}");
+        ensure!(counted_by(&limiter, NEAR)?.is_none(), "an interface that is gone is counted");
         ensure!(limiter.said().matches("recv1 is gone").count() == round, "{}", limiter.said());
         second_cable(&bed)?;
         let back = wait_for_attached(&limiter, true)?;
@@ -138,6 +154,15 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
     limiter.kill()?;
     let ready = limiter.start()?;
     ensure!(limiter.json(&["status"])?["interfaces"][0]["adopted"] == true, "{ready}");
+    // Its counters go on, and those of another interface with its index begin anew.
+    ensure!(counted_by(&limiter, NEAR)? == Some((5, 15)));
+    let index = limiter.json(&["status"])?["interfaces"][0]["ifindex"].to_string();
+    bed.receiver.ip(["link", "delete", NEAR])?;
+    wait_for_attached(&limiter, false)?;
+    bed.receiver.ip(["link", "add", NEAR, "index", &index, "type", "veth"])?;
+    let again = wait_for_attached(&limiter, true)?;
+    ensure!(again["ifindex"].to_string() == index, "{again}");
+    ensure!(counted_by(&limiter, NEAR)? == Some((0, 0)), "counted before it was there");
     limiter.close()?;
     bed.close()
 }
