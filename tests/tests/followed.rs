@@ -46,6 +46,9 @@ const OPERATIONS: Page = Page {
 const RECIPES: Page =
     Page { path: "docs/recipes.md", peers: &["192.0.2.7/32", "192.0.2.8/32"], not_typed: &[] };
 
+const DEVICES: Page =
+    Page { path: "docs/where-to-attach.md", peers: &["192.0.2.7/32"], not_typed: &[] };
+
 #[test]
 fn the_readme_is_followed() -> Result<()> {
     require_root();
@@ -64,6 +67,13 @@ fn the_operations_page_is_followed() -> Result<()> {
 fn the_recipes_are_followed() -> Result<()> {
     require_root();
     follow(&RECIPES)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_of_devices_is_followed() -> Result<()> {
+    require_root();
+    follow(&DEVICES)?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ const HELD: [(&str, &[&str]); 4] = [
 ];
 
 /// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 13] = [
+const FOR_USERS: [&str; 16] = [
     "README.md",
     "docs/algorithms.md",
     "docs/api.md",
@@ -35,12 +35,15 @@ const FOR_USERS: [&str; 13] = [
     "docs/floods.md",
     "docs/glossary.md",
     "docs/import.md",
+    "docs/limitations.md",
     "docs/operations.md",
     "docs/packages.md",
     "docs/packets.md",
     "docs/performance.md",
+    "docs/recipes.md",
     "docs/rules.md",
     "docs/threat-model.md",
+    "docs/where-to-attach.md",
 ];
 
 /// A page with more lines than these has a table of contents.
