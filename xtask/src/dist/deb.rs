@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::tree::{Layout, Tree};
-use super::{REVISION, Source, VERSION};
+use super::{Source, VERSION};
 use crate::process;
 
 /// Directory of control file and scripts, in the checkout.
@@ -53,7 +53,7 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
     ]))?;
 
     let architecture = process::output(tool("dpkg").arg("--print-architecture"))?;
-    let name = format!("limiter_{VERSION}-{REVISION}_{}.deb", architecture.trim());
+    let name = format!("limiter_{VERSION}-{}_{}.deb", source.revision, architecture.trim());
     let mut build = tool("dpkg-deb");
     // One thread: how many there are may decide how xz cuts its blocks.
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]);
@@ -70,8 +70,9 @@ fn changelog(source: &Source) -> Result<String> {
     let date =
         process::output(date.args(["--rfc-email", "--date"]).arg(format!("@{}", source.epoch)))?;
     Ok(format!(
-        "limiter ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}: see \
+        "limiter ({VERSION}-{}) unstable; urgency=medium\n\n  * Version {VERSION}: see \
          changelog.gz.\n\n -- {maintainer}  {}\n",
+        source.revision,
         date.trim()
     ))
 }

@@ -22,7 +22,7 @@ use crate::{process, workspace};
 /// Version of all packages: that of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Number of the packaging, behind the version.
+/// Number of the packaging in a release.
 const REVISION: &str = "1";
 
 /// The checksums of everything that was made.
@@ -61,6 +61,8 @@ enum Form {
 /// A checkout that packages are made of.
 struct Source {
     root: PathBuf,
+    /// Number of the packaging, behind the version.
+    revision: String,
     /// The BPF toolchain; none where the binary is given.
     toolchain: Option<String>,
     /// Time of everything inside, in seconds since 1970: that of the commit.
@@ -82,7 +84,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.check {
         refuse_changes(&root)?;
     }
-    let source = Source { epoch: epoch(&root)?, root, toolchain };
+    let source = Source { epoch: epoch(&root)?, root, revision: REVISION.to_owned(), toolchain };
     let binary = match &arguments.binary {
         Some(binary) => binary.clone(),
         None => source.build()?,
@@ -113,8 +115,12 @@ fn again(source: &Source, forms: &[Form], output: &Path) -> Result<bool> {
     let clone = parent.path().join("limiter");
     let mut git = process::command("git");
     process::run(git.args(["clone", "--quiet", "--no-local"]).arg(&source.root).arg(&clone))?;
-    let other =
-        Source { root: clone, toolchain: source.toolchain.clone(), epoch: source.epoch.clone() };
+    let other = Source {
+        root: clone,
+        revision: source.revision.clone(),
+        toolchain: source.toolchain.clone(),
+        epoch: source.epoch.clone(),
+    };
     let second = parent.path().join("packages");
     other.make(forms, &other.build()?, &second)?;
     let (first, second) = (sums(output)?, sums(&second)?);
@@ -157,6 +163,14 @@ fn epoch(root: &Path) -> Result<String> {
     let mut git = process::command("git");
     let time = process::output(git.args(["log", "-1", "--format=%ct"]).current_dir(root))?;
     Ok(time.trim().to_owned())
+}
+
+/// Packs a binary for Debian as that packaging of this version, and says where it is.
+pub(crate) fn deb_of(binary: &Path, revision: &str, output: &Path) -> Result<PathBuf> {
+    let root = workspace::root()?;
+    let source =
+        Source { epoch: epoch(&root)?, root, revision: revision.to_owned(), toolchain: None };
+    Ok(output.join(deb::make(&source, binary, output)?))
 }
 
 impl Source {

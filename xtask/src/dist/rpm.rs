@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::tree::{Layout, Tree};
-use super::{REVISION, Source, VERSION};
+use super::{Source, VERSION};
 use crate::process;
 
 /// Settings that make the package the same again, on any machine.
@@ -36,12 +36,12 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
         ("file_list", &list),
         ("_rpmfilename", Path::new("%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm")),
         ("of_version", Path::new(VERSION)),
-        ("of_release", Path::new(REVISION)),
+        ("of_release", Path::new(&source.revision)),
     ] {
         build.args(["--define", &format!("{name} {}", value.display())]);
     }
     process::run(build.arg(source.root.join("dist/rpm/limiter.spec")))?;
-    Ok(format!("limiter-{VERSION}-{REVISION}.{}.rpm", std::env::consts::ARCH))
+    Ok(format!("limiter-{VERSION}-{}.{}.rpm", source.revision, std::env::consts::ARCH))
 }
 
 /// The files as a spec has them.

@@ -42,6 +42,8 @@ pub(crate) enum Tools {
     Peers,
     /// Tools that the kernel tests call on other kernels.
     Vm,
+    /// Tools that make a whole system for an emulated machine, and a package to install there.
+    System,
     /// Tools that make packages, and check them.
     Dist,
     /// Tools of the tests, and those that record captures and have an opinion on them.
@@ -79,6 +81,10 @@ const PACKAGES: &[Tool] = &[
     Tool { program: "lintian", package: "lintian" },
     Tool { program: "shellcheck", package: "shellcheck" },
 ];
+const SYSTEM: &[Tool] = &[
+    Tool { program: "debootstrap", package: "debootstrap" },
+    Tool { program: "mke2fs", package: "e2fsprogs" },
+];
 /// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
 const PEERS: &[Tool] = &[
@@ -101,6 +107,7 @@ impl Tools {
             Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
+            Self::System => &[DEB, SYSTEM],
             Self::Dist => &[DEB, PACKAGES],
             Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],
         };
