@@ -58,8 +58,7 @@ fn a_change_of_the_layout_lets_nothing_pass_and_keeps_lists_bans_and_edits() -> 
     limiter.ok(&["ban", &IpAddr::from(BANNED).to_string(), "--for", "1h"])?;
     limiter.ok(&["set", "203.0.113.80/32", "7/week", "--burst", "7"])?;
     let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
-    let streams =
-        vec![stream(SOURCE, 2_000.0), stream(DENIED, 200.0), stream(BANNED, 200.0)];
+    let streams = vec![stream(SOURCE, 2_000.0), stream(DENIED, 200.0), stream(BANNED, 200.0)];
     let time = Duration::from_mins(5);
     let generator = Generator::start(&bed.sender, SENDER.interface, streams, time, 1 << 20)?;
     clock::sleep_until(clock::now() + 500_000_000);

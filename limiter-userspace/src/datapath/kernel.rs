@@ -277,8 +277,8 @@ impl Kernel {
 
 impl Found {
     fn at(pins: &PinDir) -> Result<Self, DatapathError> {
-        let found = PinnedControl::open(pins)
-            .and_then(|control| Ok((control.get(Control::Abi)?, control)));
+        let found =
+            PinnedControl::open(pins).and_then(|control| Ok((control.get(Control::Abi)?, control)));
         match found {
             Ok((ABI_VERSION, _)) => Ok(Self::Ours),
             // A start that was cut short: nothing is attached to these maps yet.

@@ -71,9 +71,7 @@ impl Backend for Xdp {
         let attached = if kernel.is_successor() {
             kernel.prepare_succession(interfaces, mode)
         } else {
-            interfaces
-                .iter()
-                .try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+            interfaces.iter().try_for_each(|interface| kernel.attach(interface, mode).map(drop))
         };
         let attached = attached.and_then(|()| kernel.left_behind());
         let left_behind = match attached {

@@ -14,7 +14,7 @@ use crate::{process, setup};
 /// The kernel's modules that a guest loads.
 const MODULES: [&str; 4] = ["veth", "bonding", "8021q", "bridge"];
 /// Those of a machine with a disk.
-const DISK_MODULES: [&str; 5] = ["veth", "virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
 /// Directories of modules that are kept of a kernel.
 const KEPT: [(&str, &[&str]); 2] = [("modules", &MODULES), ("disk-modules", &DISK_MODULES)];
 /// The package and the program in it.
@@ -83,6 +83,7 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
     }
     let [modules, disk_modules] = KEPT.map(|(name, _)| {
         let mut modules = files(&directory.join(name))?;
+        modules.retain(|path| path.extension().is_some_and(|end| end == "ko"));
         modules.sort();
         anyhow::Ok(modules)
     });
@@ -99,8 +100,8 @@ fn is_complete(directory: &Path) -> bool {
     KEPT.iter().all(|(modules, wanted)| {
         let kept = files(&directory.join(modules)).unwrap_or_default();
         wanted.iter().all(|module| {
-            let end = format!("-{module}.ko");
-            kept.iter().any(|path| name(path).ends_with(&end))
+            let part = format!("-{module}.");
+            kept.iter().any(|path| name(path).contains(&part))
         })
     })
 }

@@ -25,8 +25,8 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
 use crate::daemon::service::{Service, told_prefix};
 use crate::daemon::views;
-use crate::render::{Render, push, table};
 use crate::datapath::BANNED_BEFORE;
+use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
 

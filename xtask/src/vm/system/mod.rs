@@ -5,7 +5,7 @@ mod disk;
 
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use super::guest::{self, Machine};
 use super::newc::Archive;
 use super::package::{self, Kernel, name};
 use super::{CACHE, check_architecture, line, show, show_trouble};
+use crate::dist::{self, Programs};
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
 use crate::summary::Tally;
-use crate::{dist, workspace};
+use crate::{process, workspace};
 
 /// The first process in the memory that a machine starts with.
 const INIT: &str = include_str!("init.sh");
@@ -68,13 +69,11 @@ pub(super) fn main(kernels: &[&str]) -> Result<ExitCode> {
         .collect::<Result<Vec<_>>>()?;
     let packages = tempfile::tempdir_in(&cache).context("no directory for packages")?;
     // The other one first: what is left in the build's directory is the usual one.
-    let another = packages.path().join("another");
-    fs::copy(build(&toolchain, true)?, &another)?;
-    let usual = build(&toolchain, false)?;
-    let debs = [(usual.as_path(), "1"), (&usual, "2"), (&another, "3")];
-    let debs = debs
+    let another = build(&toolchain, true, packages.path())?;
+    let usual = build(&toolchain, false, packages.path())?;
+    let debs = [(&usual, "1"), (&usual, "2"), (&another, "3")]
         .into_iter()
-        .map(|(binary, revision)| dist::deb_of(binary, revision, packages.path()))
+        .map(|(programs, revision)| dist::deb_of(programs, revision, packages.path()))
         .collect::<Result<Vec<_>>>()?;
     let disk = Disk::make(&cache, &debs)?;
 
@@ -86,15 +85,27 @@ pub(super) fn main(kernels: &[&str]) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn build(toolchain: &str, another_layout: bool) -> Result<PathBuf> {
-    let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["build", "--package", "limiter-userspace", "--bin", "limiter"]);
-    if another_layout {
-        cargo.env(ANOTHER_LAYOUT, "1");
-    } else {
-        cargo.env_remove(ANOTHER_LAYOUT);
-    }
-    workspace::built(cargo, "limiter")
+/// Builds the programs of a package as the inner loop does, and puts them, without symbols, into a
+/// directory.
+fn build(toolchain: &str, another_layout: bool, to: &Path) -> Result<Programs> {
+    let name = if another_layout { "another" } else { "usual" };
+    let put = |package, program| {
+        let mut cargo = workspace::cargo(toolchain)?;
+        cargo.args(["build", "--package", package, "--bin", program]);
+        if another_layout {
+            cargo.env(ANOTHER_LAYOUT, "1");
+        } else {
+            cargo.env_remove(ANOTHER_LAYOUT);
+        }
+        let built = workspace::built(cargo, program)?;
+        let stripped = to.join(format!("{name}-{program}"));
+        process::run(process::command("strip").arg("-o").arg(&stripped).arg(built))?;
+        anyhow::Ok(stripped)
+    };
+    Ok(Programs {
+        limiter: put("limiter-userspace", "limiter")?,
+        sandbox: put("limiter-tests", "limiter-sandbox")?,
+    })
 }
 
 /// Runs all boots with one kernel, on a disk of their own, and prints their steps.
@@ -164,10 +175,8 @@ mod tests {
     #[test]
     fn every_step_is_a_function_of_the_script_and_every_function_of_a_step_is_run() {
         let steps = BOOTS.concat();
-        let marked: Vec<&str> = disk::STEPS
-            .lines()
-            .filter_map(|line| line.strip_suffix("() { # step"))
-            .collect();
+        let marked: Vec<&str> =
+            disk::STEPS.lines().filter_map(|line| line.strip_suffix("() { # step")).collect();
         assert_eq!(marked, steps);
     }
 
