@@ -24,6 +24,7 @@ fn package(directory: &Path) -> Result<String> {
     make.current_dir(ROOT).args(["run", "--quiet", "--package", "xtask", "--", "dist"]);
     make.env("SOURCE_DATE_EPOCH", "1000000000");
     make.args(["--only", "deb", "--binary"]).arg(limiter::binary()?);
+    make.args(["--sandbox", env!("CARGO_BIN_EXE_limiter-sandbox")]);
     command::checked(make.arg("--output").arg(directory))?;
     let files = fs::read_dir(directory)?.map(|file| Ok(file?.path()));
     let files = files.collect::<Result<Vec<_>>>()?;

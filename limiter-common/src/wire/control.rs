@@ -5,8 +5,10 @@ use crate::register::{Register, variants};
 use crate::time::Ticks;
 
 /// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
-/// daemon adopts pinned maps only when their number is the same.
-pub const ABI_VERSION: u64 = 13;
+/// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
+/// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
+/// nothing else: `cargo xtask vm --system` upgrades to it.
+pub const ABI_VERSION: u64 = 13 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
 use self::run::Run;
+use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
@@ -234,6 +235,8 @@ pub(super) enum Command {
         not. All mistakes are told.\n\
         Interfaces and CPUs that rules name are not looked for on this machine.")]
     Check(Check),
+    /// See limits at work on a virtual cable. As root; needs no network card, and leaves nothing
+    Demo(AskDemo),
     /// Look at this machine: what keeps limits from holding here, and what to do. Needs no daemon
     Doctor(AskDoctor),
     /// Translate rules of nft, iptables, ufw and tc into a rule file, and lists of ipset and fail2ban

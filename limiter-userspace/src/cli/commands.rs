@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, doctor, events, explain, explain_now, export, hand, import, lists, pinned,
+    Answer, check, demo, doctor, events, explain, explain_now, export, hand, import, lists, pinned,
     rule_sets, shells, sources, top,
 };
 use crate::control::Client;
@@ -110,6 +110,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Schema => schema_in(args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(dir.as_deref()),
+        Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         Command::Import(ask) => import::import(ask, args.output),
         Command::Check(what) => check::check(what, args.output),

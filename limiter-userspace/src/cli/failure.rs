@@ -90,6 +90,9 @@ pub enum Failure {
     /// The directory for manual pages.
     #[error("{0}: name a directory that can be made or written to with --dir")]
     Man(String),
+    /// The sandbox of `limiter demo`.
+    #[error("{0}")]
+    Demo(String),
     /// An answer that cannot be written down.
     #[error("cannot write the answer as JSON: {0}: report this as a bug")]
     Json(#[from] serde_json::Error),
@@ -118,6 +121,7 @@ impl Failure {
             | Self::Export(_)
             | Self::Import { .. }
             | Self::Man(_)
+            | Self::Demo(_)
             | Self::NoTerminal
             | Self::Capture(_)
             | Self::Explain { .. }

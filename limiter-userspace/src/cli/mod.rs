@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod commands;
+mod demo;
 mod doctor;
 mod events;
 mod explain;

@@ -150,7 +150,8 @@ impl Service {
             if forget {
                 service.state.removal(APPLIED).publish()?;
             }
-            service.apply(layers)
+            service.apply(layers)?;
+            Ok(service.datapath_mut()?.take_over()?)
         });
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {

@@ -85,7 +85,7 @@ pub(super) fn foreign(interface: &Interface, pins: &PinDir, id: u32) -> Datapath
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
-fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), DatapathError> {
+pub(super) fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), DatapathError> {
     let failed = |source: ProgramError| DatapathError::Attach {
         interface: interface.to_owned(),
         source: Box::new(source),

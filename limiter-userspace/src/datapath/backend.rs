@@ -27,6 +27,12 @@ use crate::rules::{Installed, Plan, Selector};
 pub trait Datapath: Reading + Send {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
+    /// Ends an opening over maps of another version's layout, once lists and rules are in the new
+    /// ones: from here on the new program is on the interfaces. There is nothing to do otherwise.
+    /// On an error what was in force is in force, unless one of several links has changed by then.
+    fn take_over(&mut self) -> Result<(), DatapathError> {
+        Ok(())
+    }
     /// Attaches to those that went away and came back; says what changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
     /// True if the maps are still pinned where this process pinned them or found them: not after a
@@ -138,8 +144,9 @@ pub trait Backend {
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`. Called inside a
-    /// tokio runtime. On an error nothing new is left behind.
+    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`; over maps of
+    /// another layout [`Datapath::take_over`] does that. Called inside a tokio runtime. On an error
+    /// nothing new is left behind.
     fn open(
         &self,
         options: &Options,

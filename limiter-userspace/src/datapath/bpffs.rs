@@ -1,11 +1,13 @@
 //! The BPF file system that pins live on, and the layout under the pin directory:
-//! `maps/NAME` and `links/INTERFACE`.
+//! `maps/NAME` and `links/INTERFACE`. While maps of another layout are replaced, their successors
+//! are in `maps-next/NAME`.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::mount::{MountFlags, mount};
 
 use super::DatapathError;
@@ -16,21 +18,51 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// Mount point of most distributions.
 pub const USUAL_MOUNT: &str = "/sys/fs/bpf";
 
+/// Directory of the maps in force.
+const MAPS: &str = "maps";
+
+/// Directory of the maps that take their place.
+const NEXT: &str = "maps-next";
+
 /// The pin directory of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PinDir(PathBuf);
+pub(super) struct PinDir {
+    path: PathBuf,
+    /// Name of the directory of maps: [`MAPS`] or [`NEXT`].
+    maps: &'static str,
+}
 
 impl PinDir {
     /// Names it, without touching it.
     pub(super) fn new(path: &Path) -> Self {
-        Self(path.to_owned())
+        Self { path: path.to_owned(), maps: MAPS }
+    }
+
+    /// The same directory, with the place of the maps that are to take the place of those in force.
+    pub(super) fn next(&self) -> Self {
+        Self { path: self.path.clone(), maps: NEXT }
+    }
+
+    /// Puts the maps of [`PinDir::next`] in the place of those in force, in one step, and those in
+    /// the place of the others.
+    pub(super) fn exchange(&self) -> Result<(), DatapathError> {
+        let [now, next] = [MAPS, NEXT].map(|name| self.path.join(name));
+        renameat_with(CWD, &next, CWD, &now, RenameFlags::EXCHANGE)
+            .map_err(|error| DatapathError::path("exchanging with maps-next", now)(error.into()))
+    }
+
+    /// Removes what is in the place of next maps, and the place.
+    pub(super) fn remove_next(&self) -> Result<(), DatapathError> {
+        let next = self.path.join(NEXT);
+        remove_files(&next)?;
+        remove_directory(&next)
     }
 
     /// Makes the directory itself, mounting the BPF file system at its usual place if that is
     /// missing.
     pub(super) fn create(&self) -> Result<(), DatapathError> {
         if !self.is_on_bpffs() {
-            let failed = |source| DatapathError::NoBpffs { path: self.0.clone(), source };
+            let failed = |source| DatapathError::NoBpffs { path: self.path.clone(), source };
             if !self.is_usual() {
                 return Err(failed(io::Error::other("it is on another file system")));
             }
@@ -38,14 +70,14 @@ impl PinDir {
                 .map_err(|errno| failed(errno.into()))?;
         }
         if self.has_dot() {
-            return Err(DatapathError::DottedPin(self.0.clone()));
+            return Err(DatapathError::DottedPin(self.path.clone()));
         }
-        make(&self.0)
+        make(&self.path)
     }
 
     /// The directory itself, or the nearest one above it that is there.
     pub(super) fn existing(&self) -> &Path {
-        self.0.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
+        self.path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
     }
 
     /// True if it is on a BPF file system, or would be made on one.
@@ -55,12 +87,12 @@ impl PinDir {
 
     /// True if it is at the usual place, which a start mounts.
     pub(super) fn is_usual(&self) -> bool {
-        self.0.starts_with(USUAL_MOUNT)
+        self.path.starts_with(USUAL_MOUNT)
     }
 
     /// True if a directory that is still to be made has a dot in its name.
     pub(super) fn has_dot(&self) -> bool {
-        let rest = self.0.strip_prefix(self.existing());
+        let rest = self.path.strip_prefix(self.existing());
         rest.is_ok_and(|rest| rest.to_string_lossy().contains('.'))
     }
 
@@ -70,7 +102,7 @@ impl PinDir {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Places of other pin directories: the usual one, and the root of this one's file system.
@@ -119,26 +151,27 @@ impl PinDir {
     /// True if the path is a directory of pins: on a BPF file system, with our directories in it.
     /// Nothing of another one is ours to remove.
     pub(super) fn has_pins(&self) -> bool {
-        is_bpffs(&self.0) && (self.maps().is_dir() || self.links().is_dir())
+        is_bpffs(&self.path) && (self.maps().is_dir() || self.links().is_dir())
     }
 
     /// Removes every pin and the directories. Links first: from then on packets pass.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
-        for directory in [self.links(), self.maps()] {
+        for directory in [self.links(), self.path.join(MAPS), self.path.join(NEXT)] {
             remove_files(&directory)?;
             remove_directory(&directory)?;
         }
-        match remove_directory(&self.0) {
+        match remove_directory(&self.path) {
             // An empty directory may be left to whoever made it for a user that may not, as a unit
             // does.
-            Err(_) if is_empty(&self.0) => Ok(()),
+            Err(_) if is_empty(&self.path) => Ok(()),
             done => done,
         }
     }
 
     /// Removes the directories, as far as nothing is in them.
     pub(super) fn remove_if_empty(&self) {
-        for directory in [self.links(), self.maps(), self.0.clone()] {
+        let maps = [NEXT, MAPS].map(|name| self.path.join(name));
+        for directory in [self.links()].into_iter().chain(maps).chain([self.path.clone()]) {
             if let Err(error) = remove_directory(&directory) {
                 tracing::debug!(%error, "kept");
             }
@@ -147,7 +180,7 @@ impl PinDir {
 
     /// Removes the directory itself, if nothing is in it.
     pub(super) fn remove_own(&self) {
-        if let Err(error) = remove_directory(&self.0) {
+        if let Err(error) = remove_directory(&self.path) {
             tracing::debug!(%error, "kept");
         }
     }
@@ -177,11 +210,11 @@ impl PinDir {
     }
 
     fn maps(&self) -> PathBuf {
-        self.0.join("maps")
+        self.path.join(self.maps)
     }
 
     fn links(&self) -> PathBuf {
-        self.0.join("links")
+        self.path.join("links")
     }
 }
 

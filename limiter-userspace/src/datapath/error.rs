@@ -89,18 +89,6 @@ pub enum DatapathError {
         /// Why it failed.
         source: io::Error,
     },
-    /// Another version made the pinned maps.
-    #[error(
-        "{path} holds maps of ABI {found}, and this limiter speaks {expected}: run `limiter detach` with the version that made them, then start again"
-    )]
-    Abi {
-        /// The pin directory.
-        path: PathBuf,
-        /// ABI number of the pinned maps.
-        found: u64,
-        /// ABI number of this program.
-        expected: u64,
-    },
     /// No such interface here.
     #[error("there is no interface {0} in this network namespace: `ip link` lists them")]
     NoInterface(String),

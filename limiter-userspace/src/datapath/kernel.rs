@@ -21,13 +21,14 @@ use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
-use super::maps::Maps;
+use super::maps::{Maps, PinnedControl};
 use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
 use super::source_store::{Objects, SourceStore};
 use super::sources::Sources;
+use super::succession::Predecessor;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
 use super::{
@@ -64,18 +65,31 @@ pub struct Kernel {
     installed: Installed,
     generation: u64,
     pub(super) trial: Option<Trial>,
+    /// Maps of another layout that these are to replace.
+    pub(super) predecessor: Option<Predecessor>,
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
     /// True if the maps are new or unused, so that a failed start may remove them.
-    fresh: bool,
+    pub(super) fresh: bool,
+}
+
+/// Finding in the place of the maps.
+enum Found {
+    /// Maps of this layout.
+    Ours,
+    /// No maps that anybody uses.
+    None,
+    /// Maps of another layout.
+    Others(Predecessor),
 }
 
 impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is attached
-    /// and no rule changes.
+    /// and no rule changes. Beside maps of another ABI it makes new ones, for which the program is
+    /// attached by [`Datapath::take_over`](super::Datapath::take_over).
     pub fn open(options: &Options) -> Result<Self, DatapathError> {
         Self::open_objects(Objects { hash: OBJECT, lines: LINES }, options)
     }
@@ -90,13 +104,15 @@ impl Kernel {
         // Before anything of it is looked at: what another daemon is making is no rest of a start
         // that was cut short.
         let lock = Arc::new(PinLock::take(&pins)?);
-        let mut fresh = false;
+        let mut made = None;
         pins.create_parts()
-            .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut fresh))
+            // Left by a change of the layout that was cut short.
+            .and_then(|()| pins.remove_next())
+            .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut made))
             .inspect_err(|_| {
-                if fresh {
+                if let Some(made) = made {
                     // Nothing is attached to these maps, and nobody can use them.
-                    if let Err(error) = pins.remove_maps() {
+                    if let Err(error) = made.remove_maps() {
                         tracing::warn!(%error, "half-made maps are left: the next start removes them");
                     }
                 }
@@ -111,35 +127,32 @@ impl Kernel {
         objects: Objects<'_>,
         options: &Options,
     ) -> Result<Self, DatapathError> {
-        Self::open_at(objects, options, &self.pins, &self.lock, &mut false)
+        Self::open_at(objects, options, &self.pins, &self.lock, &mut None)
     }
 
-    /// Says in `fresh` whether the maps are new.
+    /// Says in `made` where new maps are.
     fn open_at(
         objects: Objects<'_>,
         options: &Options,
         pins: &PinDir,
         lock: &Arc<PinLock>,
-        fresh: &mut bool,
+        made: &mut Option<PinDir>,
     ) -> Result<Self, DatapathError> {
-        match Maps::open(pins).and_then(|maps| maps.control(Control::Abi)) {
-            Ok(ABI_VERSION) => {}
-            // A start that was cut short: nothing is attached to these maps yet.
-            Ok(0) | Err(_) if !pins.has_links()? => {
+        let (pins, predecessor) = match Found::at(pins)? {
+            Found::Ours => (pins.clone(), None),
+            Found::None => {
                 pins.remove_maps()?;
-                *fresh = true;
+                (made.insert(pins.clone()).clone(), None)
             }
-            Ok(found) => {
-                return Err(DatapathError::Abi {
-                    path: options.pin_dir.clone(),
-                    found,
-                    expected: ABI_VERSION,
-                });
+            Found::Others(predecessor) => {
+                let next = made.insert(pins.next());
+                next.create_parts()?;
+                (next.clone(), Some(predecessor))
             }
-            Err(error) => return Err(error),
-        }
+        };
+        let (pins, is_new) = (&pins, made.is_some());
         let source_store =
-            if *fresh { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
+            if is_new { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
         let mut ebpf = load(objects.of(source_store.table), options, &source_store, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let changes = ChangeMap::take(&mut ebpf)?;
@@ -157,7 +170,6 @@ impl Kernel {
         let generation = trial::settle(&mut maps, in_force)?;
         let mut installed = rule_set::adopt(&maps, &tables, generation, pins)?;
         let again = installed.take_back_in_force();
-        let is_new = *fresh;
         let fresh = is_new || installed.is_empty() && !pins.has_links()?;
         maps.set_limits(&again.limits)?;
         tables.set_records(&again.records)?;
@@ -186,6 +198,7 @@ impl Kernel {
             installed,
             generation,
             trial: None,
+            predecessor,
             max_frame: attach::MIN_MAX_FRAME,
             choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
@@ -259,5 +272,19 @@ impl Kernel {
     /// The program for such frames.
     pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
         programs::loaded(&mut self.ebpf, framing)
+    }
+}
+
+impl Found {
+    fn at(pins: &PinDir) -> Result<Self, DatapathError> {
+        let found =
+            PinnedControl::open(pins).and_then(|control| Ok((control.get(Control::Abi)?, control)));
+        match found {
+            Ok((ABI_VERSION, _)) => Ok(Self::Ours),
+            // A start that was cut short: nothing is attached to these maps yet.
+            Ok((0, _)) | Err(_) if !pins.has_links()? => Ok(Self::None),
+            Ok((abi, control)) => Ok(Self::Others(Predecessor::open(pins, abi, control))),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -37,20 +37,34 @@ macro_rules! take {
     };
 }
 
+/// The pinned words of `CONTROL`, whatever version made them: the ABI number and the brake have had
+/// their places since the first one.
+pub(super) struct PinnedControl(Array<MapData, u64>);
+
+impl PinnedControl {
+    /// Opens them.
+    pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+        let failed = || DatapathError::map(map::CONTROL);
+        let data = MapData::from_pin(pins.map(map::CONTROL)).map_err(failed())?;
+        let map = Map::from_map_data(data).map_err(failed())?;
+        map.try_into().map(Self).map_err(failed())
+    }
+
+    pub(super) fn get(&self, word: Control) -> Result<u64, DatapathError> {
+        self.0.get(&word.index(), 0).map_err(DatapathError::map(map::CONTROL))
+    }
+
+    pub(super) fn set(&mut self, word: Control, value: u64) -> Result<(), DatapathError> {
+        self.0.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
+    }
+}
+
 impl Maps {
     /// Takes them out of a loaded object.
     pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
         Self::from_source(|name| {
             ebpf.take_map(name)
                 .ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
-        })
-    }
-
-    /// Opens the pinned ones.
-    pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
-        Self::from_source(|name| {
-            let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
-            Map::from_map_data(data).map_err(DatapathError::map(name))
         })
     }
 

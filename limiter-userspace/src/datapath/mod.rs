@@ -39,6 +39,7 @@ mod reading;
 mod remedy;
 mod source_store;
 mod sources;
+mod succession;
 mod tables;
 mod trial;
 mod tries;
@@ -63,6 +64,7 @@ pub use own_links::LeftBehind;
 pub use programs::Framing;
 pub use reading::Reading;
 pub use source_store::{Objects, SourceTable};
+pub use succession::BANNED_BEFORE;
 pub use trial::TrialOutcome;
 pub use xdp::Xdp;
 

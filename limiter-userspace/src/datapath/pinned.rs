@@ -4,19 +4,18 @@ use std::path::Path;
 
 use limiter_common::wire::Control;
 
-use super::maps::Maps;
+use super::maps::PinnedControl;
 use super::own_links::LeftBehind;
 use super::{DatapathError, PinDir, own_links};
 
 /// `limiter off` and `on`.
 pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
-    let mut maps = open(pin_dir)?;
-    maps.set_control(Control::Brake, u64::from(engaged))
+    open(pin_dir)?.set(Control::Brake, u64::from(engaged))
 }
 
 /// True if the brake is engaged.
 pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
-    Ok(open(pin_dir)?.control(Control::Brake)? != 0)
+    Ok(open(pin_dir)?.get(Control::Brake)? != 0)
 }
 
 /// Removes every pin, and with the links the program. Says which interfaces are free now. A daemon
@@ -36,10 +35,10 @@ pub fn limited(pin_dir: &Path) -> Vec<LeftBehind> {
     own_links::limited(&PinDir::new(pin_dir))
 }
 
-fn open(pin_dir: &Path) -> Result<Maps, DatapathError> {
+fn open(pin_dir: &Path) -> Result<PinnedControl, DatapathError> {
     let pins = PinDir::new(pin_dir);
     if !pins.has_pins() {
         return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
     }
-    Maps::open(&pins)
+    PinnedControl::open(&pins)
 }

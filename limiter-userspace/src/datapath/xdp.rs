@@ -68,10 +68,12 @@ impl Backend for Xdp {
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         let mut kernel = Kernel::open(options)?;
-        let attached = interfaces
-            .iter()
-            .try_for_each(|interface| kernel.attach(interface, mode).map(drop))
-            .and_then(|()| kernel.left_behind());
+        let attached = if kernel.is_successor() {
+            kernel.prepare_succession(interfaces, mode)
+        } else {
+            interfaces.iter().try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+        };
+        let attached = attached.and_then(|()| kernel.left_behind());
         let left_behind = match attached {
             Ok(left_behind) => left_behind,
             Err(error) => {

@@ -18,9 +18,9 @@ struct Args {
     /// The limiter binary.
     #[arg(long, value_name = "PATH", default_value = "target/release/limiter")]
     limiter: PathBuf,
-    /// The rule file.
-    #[arg(long, value_name = "FILE", default_value = "examples/sandbox.yaml")]
-    rules: PathBuf,
+    /// The rule file; examples/sandbox.yaml as this was built, if none is given.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// Run so many nodes that share a limit, and stop their redis-server for a while.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
           value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]

@@ -1,5 +1,5 @@
-//! `cargo xtask run` without an interface: two network namespaces, a cable, a real limiter, and
-//! traffic from several sources at once.
+//! The sandbox of `cargo xtask run` and of `limiter demo`: two network namespaces, a cable, a real
+//! limiter, and traffic from several sources at once.
 
 pub mod daemon;
 pub mod expect;
@@ -40,13 +40,16 @@ pub const LONGEST: u64 = 600;
 /// Port of the discard service (RFC 863), to which everything is sent.
 const DISCARD: u16 = 9;
 
+/// Rules of a run that names none.
+const EXAMPLE: &str = include_str!("../../../examples/sandbox.yaml");
+
 /// Options of the sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `limiter` binary.
     pub limiter: PathBuf,
-    /// The rule file.
-    pub rules: PathBuf,
+    /// The rule file; none for [`EXAMPLE`].
+    pub rules: Option<PathBuf>,
     /// How long to send, at most [`LONGEST`] seconds.
     pub duration: Duration,
     /// One JSON document on standard output instead of the last table.
@@ -85,8 +88,11 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let senders = plan::senders(&rules).map_err(Failure::CouldNotRun)?;
     let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
     let testbed = Testbed::create("sandbox").map_err(Failure::CouldNotRun)?;
-    let mut limiter =
-        Limiter::new(options.limiter.clone(), &options.rules, RECEIVER.interface, &testbed);
+    let file = match &options.rules {
+        Some(file) => file.clone(),
+        None => testbed.dir.write("sandbox.yaml", EXAMPLE).map_err(Failure::CouldNotRun)?,
+    };
+    let mut limiter = Limiter::new(options.limiter.clone(), &file, RECEIVER.interface, &testbed);
     let ready = limiter.start().map_err(Failure::CouldNotRun)?;
     eprintln!("{ready}");
     explain(&testbed, &limiter);
@@ -120,7 +126,10 @@ fn prepare(options: &Options) -> Result<Rules> {
         "no limiter binary at {}: build it with `cargo xtask build`",
         options.limiter.display()
     );
-    Rules::read(&options.rules)
+    match &options.rules {
+        Some(file) => Rules::read(file),
+        None => Rules::parse(EXAMPLE),
+    }
 }
 
 /// How to look inside while it runs.
@@ -128,11 +137,12 @@ fn explain(testbed: &Testbed, limiter: &Limiter) {
     eprintln!(
         "Look inside from another terminal:\n  \
          ip netns exec {} ip -details link show {}\n  \
-         {} --socket {} stats",
+         {limiter} --socket {socket} stats\n  \
+         {limiter} --socket {socket} top",
         testbed.receiver.name(),
         RECEIVER.interface,
-        limiter.binary().display(),
-        limiter.socket().display()
+        limiter = limiter.binary().display(),
+        socket = limiter.socket().display()
     );
 }
 

@@ -107,7 +107,12 @@ impl Rules {
         Self::parse(&text).with_context(|| format!("in the rule file {}", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    /// Reads the text of a rule file.
+    ///
+    /// # Errors
+    ///
+    /// When it has something that the sandbox does not know.
+    pub fn parse(text: &str) -> Result<Self> {
         let file: File = serde_saphyr::from_str(text)?;
         let rules = file.descriptors.into_iter().map(|descriptor| {
             let key = &descriptor.key;

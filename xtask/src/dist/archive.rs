@@ -6,14 +6,14 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::tree::{Layout, Tree};
-use super::{Source, VERSION};
+use super::{Programs, Source, VERSION};
 use crate::process;
 
 /// Makes the tarball, and gives its name.
-pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<String> {
-    let top = format!("limiter-{VERSION}-{}-linux-gnu", std::env::consts::ARCH);
+pub(super) fn make(source: &Source, programs: &Programs, output: &Path) -> Result<String> {
+    let top = format!("limiter-{VERSION}-{}-linux-gnu", source.arch.gnu());
     let work = tempfile::tempdir().context("no directory for the tarball could be made")?;
-    let tree = Tree::fill(source, binary, work.path().join(&top), Layout::Fedora)?;
+    let tree = Tree::fill(source, programs, work.path().join(&top), Layout::Fedora)?;
     let tar = work.path().join("packed");
     let mut pack = source.tool("tar");
     pack.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);

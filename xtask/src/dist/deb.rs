@@ -1,24 +1,28 @@
 //! The package for Debian and Ubuntu, by the tools of `dpkg-dev`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::tree::{Layout, Tree};
-use super::{REVISION, Source, VERSION};
+use super::tree::{Layout, PROGRAMS, Tree};
+use super::{Programs, Source, VERSION, cross};
 use crate::process;
 
 /// Directory of control file and scripts, in the checkout.
 const DEBIAN: &str = "dist/debian";
 
+/// Packages of the libraries that a program for another architecture is linked to.
+const LIBRARIES: [&str; 2] = ["libc6", "libgcc-s1"];
+
 /// Scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "postrm", "prerm"];
 
 /// Makes the package, and gives its name.
-pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<String> {
+pub(super) fn make(source: &Source, programs: &Programs, output: &Path) -> Result<String> {
     let work = tempfile::tempdir().context("no directory for the package could be made")?;
-    let tree = Tree::fill(source, binary, work.path().join("tree"), Layout::Debian)?;
+    let tree = Tree::fill(source, programs, work.path().join("tree"), Layout::Debian)?;
     let changes = changelog(source)?;
     tree.compressed("usr/share/doc/limiter/changelog.Debian", changes.as_bytes())?;
 
@@ -32,7 +36,16 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
         tool.current_dir(work.path());
         tool
     };
-    process::run(tool("dpkg-shlibdeps").arg("-Tdebian/substvars").arg(tree.at("usr/bin/limiter")))?;
+    let mut depends = tool("dpkg-shlibdeps");
+    if !source.arch.is_host() {
+        for package in LIBRARIES {
+            let mut of = OsString::from("-S");
+            of.push(cross::fetched(source.arch, package, None)?);
+            depends.arg(of);
+        }
+    }
+    depends.arg("-Tdebian/substvars").args(PROGRAMS.map(|(_, path)| tree.at(path)));
+    process::run(&mut depends)?;
 
     let conffiles = format!("/{}\n", tree.files("etc")?.join("\n/"));
     let others = tree.files("usr")?;
@@ -52,8 +65,7 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
         "-Otree/DEBIAN/control",
     ]))?;
 
-    let architecture = process::output(tool("dpkg").arg("--print-architecture"))?;
-    let name = format!("limiter_{VERSION}-{REVISION}_{}.deb", architecture.trim());
+    let name = format!("limiter_{VERSION}-{}_{}.deb", source.revision, source.arch.debian());
     let mut build = tool("dpkg-deb");
     // One thread: how many there are may decide how xz cuts its blocks.
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]);
@@ -70,18 +82,23 @@ fn changelog(source: &Source) -> Result<String> {
     let date =
         process::output(date.args(["--rfc-email", "--date"]).arg(format!("@{}", source.epoch)))?;
     Ok(format!(
-        "limiter ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}: see \
+        "limiter ({VERSION}-{}) unstable; urgency=medium\n\n  * Version {VERSION}: see \
          changelog.gz.\n\n -- {maintainer}  {}\n",
+        source.revision,
         date.trim()
     ))
 }
 
-/// True if lintian has neither errors nor warnings to report, and shellcheck nothing of the
-/// scripts.
-pub(super) fn lint(source: &Source, package: &Path) -> Result<bool> {
+/// Fails if lintian has errors or warnings to report.
+pub(super) fn lint(package: &Path) -> Result<()> {
     let mut lintian = process::command("lintian");
     lintian.args(["--fail-on", "error,warning", "--allow-root"]).arg(package);
+    process::run(&mut lintian)
+}
+
+/// Fails if shellcheck has something to report of the scripts.
+pub(super) fn shellcheck(source: &Source) -> Result<()> {
     let mut shellcheck = process::command("shellcheck");
     shellcheck.current_dir(source.root.join(DEBIAN)).args(SCRIPTS).arg("try-package");
-    Ok(process::status(&mut lintian)?.success() & process::status(&mut shellcheck)?.success())
+    process::run(&mut shellcheck)
 }

@@ -1,8 +1,12 @@
 //! `cargo xtask dist`: the packages of a release, and that they come out the same again.
 
+mod arch;
 mod archive;
+mod check;
+mod cross;
 mod deb;
 mod notices;
+mod oci;
 mod rpm;
 mod sbom;
 mod tree;
@@ -15,6 +19,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
+use self::arch::Arch;
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
 use crate::{process, workspace};
@@ -22,7 +27,7 @@ use crate::{process, workspace};
 /// Version of all packages: that of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Number of the packaging, behind the version.
+/// Number of the packaging in a release.
 const REVISION: &str = "1";
 
 /// The checksums of everything that was made.
@@ -31,9 +36,13 @@ const SUMS: &str = "SHA256SUMS";
 /// Options of `dist`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Make everything twice, the second time in a clone of HEAD elsewhere, and compare; lintian
+    /// Make everything twice, the second time in a clone of HEAD elsewhere, and compare; and have
+    /// other programs look at it
     #[arg(long)]
     check: bool,
+    /// Only for this architecture; may be repeated. On x86-64 both are made
+    #[arg(long, value_enum)]
+    arch: Vec<Arch>,
     /// Directory to put it in: emptied before
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -41,8 +50,20 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     only: Vec<Form>,
     /// Pack this binary, and build none: for tests
-    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    #[arg(long, value_name = "FILE", conflicts_with = "check", requires = "sandbox")]
     binary: Option<PathBuf>,
+    /// The same for the sandbox of `limiter demo`
+    #[arg(long, value_name = "FILE", requires = "binary")]
+    sandbox: Option<PathBuf>,
+}
+
+/// Programs of a package.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    /// Daemon and command line.
+    pub(crate) limiter: PathBuf,
+    /// Program behind `limiter demo`.
+    pub(crate) sandbox: PathBuf,
 }
 
 /// Files of a release.
@@ -54,13 +75,19 @@ enum Form {
     Rpm,
     /// The tree of files, for everybody else
     Tarball,
+    /// A container image for all the architectures, as an OCI layout
+    Oci,
     /// The lists of all crates in it, which `CycloneDX` calls SBOM
     Sbom,
 }
 
-/// A checkout that packages are made of.
+/// A checkout that packages are made of, for an architecture.
+#[derive(Clone)]
 struct Source {
     root: PathBuf,
+    /// Number of the packaging, behind the version.
+    revision: String,
+    arch: Arch,
     /// The BPF toolchain; none where the binary is given.
     toolchain: Option<String>,
     /// Time of everything inside, in seconds since 1970: that of the commit.
@@ -72,9 +99,10 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let root = workspace::root()?;
     let forms: &[Form] =
         if arguments.only.is_empty() { Form::value_variants() } else { &arguments.only };
+    let archs = if arguments.arch.is_empty() { Arch::usual() } else { arguments.arch.clone() };
     let toolchain = match arguments.binary {
         Some(_) => None,
-        None => Some(setup::ensure(Tools::Dist)?),
+        None => Some(setup::ensure(if arguments.check { Tools::DistCheck } else { Tools::Dist })?),
     };
     if forms.contains(&Form::Sbom) {
         sbom::ensure_tool()?;
@@ -82,30 +110,36 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.check {
         refuse_changes(&root)?;
     }
-    let source = Source { epoch: epoch(&root)?, root, toolchain };
-    let binary = match &arguments.binary {
-        Some(binary) => binary.clone(),
-        None => source.build()?,
+    let first = archs.first().copied().unwrap_or(Arch::Amd64);
+    let source = Source {
+        epoch: epoch(&root)?,
+        root,
+        revision: REVISION.to_owned(),
+        arch: first,
+        toolchain,
+    };
+    let given = arguments.binary.clone().zip(arguments.sandbox.clone());
+    let programs = match given {
+        Some((limiter, sandbox)) => {
+            vec![(source.arch, Programs { limiter, sandbox }.absolute()?)]
+        }
+        None => source.build(&archs)?,
     };
     let output = arguments.output.clone().unwrap_or_else(|| source.root.join("target/packages"));
-    let made = source.make(forms, &binary, &output)?;
+    let made = source.make(forms, &programs, &output)?;
     for name in &made {
         println!("{}", output.join(name).display());
     }
     if !arguments.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut good = true;
-    for name in made.iter().filter(|name| is(name, "deb")) {
-        good &= deb::lint(&source, &output.join(name))?;
-    }
-    good &= again(&source, forms, &output)?;
+    let good = check::all(&source, &made, &output) & again(&source, forms, &archs, &output)?;
     println!("dist: {}", if good { "ok" } else { "failed" });
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Makes everything again in a clone of HEAD, and names what is different.
-fn again(source: &Source, forms: &[Form], output: &Path) -> Result<bool> {
+fn again(source: &Source, forms: &[Form], archs: &[Arch], output: &Path) -> Result<bool> {
     let parent = tempfile::Builder::new()
         .prefix("limiter-again-")
         .tempdir()
@@ -113,14 +147,16 @@ fn again(source: &Source, forms: &[Form], output: &Path) -> Result<bool> {
     let clone = parent.path().join("limiter");
     let mut git = process::command("git");
     process::run(git.args(["clone", "--quiet", "--no-local"]).arg(&source.root).arg(&clone))?;
-    let other =
-        Source { root: clone, toolchain: source.toolchain.clone(), epoch: source.epoch.clone() };
+    let other = Source { root: clone, ..source.clone() };
     let second = parent.path().join("packages");
-    other.make(forms, &other.build()?, &second)?;
+    other.make(forms, &other.build(archs)?, &second)?;
     let (first, second) = (sums(output)?, sums(&second)?);
     let different: Vec<_> = first.symmetric_difference(&second).collect();
     for line in &different {
         println!("dist: not the same again: {line}");
+    }
+    if different.is_empty() {
+        println!("dist: made again in another directory, the same bytes: ok");
     }
     Ok(different.is_empty())
 }
@@ -159,6 +195,23 @@ fn epoch(root: &Path) -> Result<String> {
     Ok(time.trim().to_owned())
 }
 
+impl Programs {
+    fn absolute(&self) -> Result<Self> {
+        let absolute =
+            |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
+        Ok(Self { limiter: absolute(&self.limiter)?, sandbox: absolute(&self.sandbox)? })
+    }
+}
+
+/// Packs programs for Debian as that packaging of this version, and says where it is.
+pub(crate) fn deb_of(programs: &Programs, revision: &str, output: &Path) -> Result<PathBuf> {
+    let root = workspace::root()?;
+    let arch = Arch::Amd64;
+    let source =
+        Source { epoch: epoch(&root)?, root, revision: revision.to_owned(), arch, toolchain: None };
+    Ok(output.join(deb::make(&source, programs, output)?))
+}
+
 impl Source {
     /// A tool that works in the checkout, with the time and the language that are the same
     /// everywhere.
@@ -166,42 +219,85 @@ impl Source {
         let mut command = process::command(program);
         command.current_dir(&self.root).env("SOURCE_DATE_EPOCH", &self.epoch);
         command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        // For the tools of dpkg-dev.
+        command.env("DEB_HOST_ARCH", self.arch.debian());
         command
     }
 
-    /// Builds the binary of a release, without the paths of this machine, and says where it is.
-    fn build(&self) -> Result<PathBuf> {
-        let toolchain = self.toolchain.as_deref().context("no BPF toolchain")?;
-        let mut cargo = workspace::cargo(toolchain)?;
-        cargo.current_dir(&self.root).args(["build", "--package", "limiter-userspace"]);
-        cargo.args(["--bin", "limiter", "--profile", "dist", "--locked", "--target-dir"]);
-        cargo.arg(self.root.join("target"));
-        let home = process::cargo_home().context("neither CARGO_HOME nor HOME is set")?;
-        let from = |path: &Path, to| format!("--remap-path-prefix={}={to}", path.display());
-        let flags = [from(&home, "/cargo"), from(&self.root, "/limiter")];
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-        workspace::built(cargo, "limiter")
+    /// The same checkout, for another architecture.
+    fn of(&self, arch: Arch) -> Self {
+        Self { arch, ..self.clone() }
     }
 
-    /// Makes all `forms` of a binary and their checksums in a directory that is empty before, and
+    /// The time of everything inside, as RFC 3339 has it.
+    fn time(&self) -> Result<String> {
+        let mut date = self.tool("date");
+        date.args(["--utc", "--date", &format!("@{}", self.epoch), "+%Y-%m-%dT%H:%M:%SZ"]);
+        Ok(process::output(&mut date)?.trim().to_owned())
+    }
+
+    /// Builds the programs of a release for each architecture, without the paths of this machine,
+    /// and says where they are.
+    fn build(&self, archs: &[Arch]) -> Result<Vec<(Arch, Programs)>> {
+        archs
+            .iter()
+            .map(|arch| {
+                let source = self.of(*arch);
+                let limiter = source.build_one("limiter-userspace", "limiter")?;
+                let sandbox = source.build_one("limiter-tests", "limiter-sandbox")?;
+                Ok((*arch, Programs { limiter, sandbox }))
+            })
+            .collect()
+    }
+
+    fn build_one(&self, package: &str, program: &str) -> Result<PathBuf> {
+        let toolchain = self.toolchain.as_deref().context("no BPF toolchain")?;
+        let mut cargo = workspace::cargo(toolchain)?;
+        cargo.current_dir(&self.root).args(["build", "--package", package]);
+        cargo.args(["--bin", program, "--profile", "dist", "--locked", "--target-dir"]);
+        cargo.arg(self.root.join("target"));
+        cross::prepare(&mut cargo, self.arch, toolchain)?;
+        let home = process::cargo_home().context("neither CARGO_HOME nor HOME is set")?;
+        let from = |path: &Path, to| format!("--remap-path-prefix={}={to}", path.display());
+        let mut flags = vec![from(&home, "/cargo"), from(&self.root, "/limiter")];
+        flags.extend(cross::flags(self.arch)?);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        workspace::built(cargo, program)
+    }
+
+    /// Makes all `forms` of the programs and their checksums in a directory that is empty before, and
     /// gives the names.
-    fn make(&self, forms: &[Form], binary: &Path, output: &Path) -> Result<Vec<String>> {
+    fn make(
+        &self,
+        forms: &[Form],
+        programs: &[(Arch, Programs)],
+        output: &Path,
+    ) -> Result<Vec<String>> {
         if output.exists() {
             fs::remove_dir_all(output)
                 .with_context(|| format!("cannot empty {}", output.display()))?;
         }
         fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
         let output = &output.canonicalize()?;
-        let binary = &binary.canonicalize().with_context(|| binary.display().to_string())?;
         let mut names = Vec::new();
         for form in forms {
             eprintln!("xtask: {form:?}");
-            names.extend(match form {
-                Form::Deb => vec![deb::make(self, binary, output)?],
-                Form::Rpm => vec![rpm::make(self, binary, output)?],
-                Form::Tarball => vec![archive::make(self, binary, output)?],
-                Form::Sbom => sbom::make(self, output)?,
-            });
+            let pack = match form {
+                Form::Deb => deb::make,
+                Form::Rpm => rpm::make,
+                Form::Tarball => archive::make,
+                Form::Oci => {
+                    names.push(oci::make(self, programs, output)?);
+                    continue;
+                }
+                Form::Sbom => {
+                    names.extend(sbom::make(self, output)?);
+                    continue;
+                }
+            };
+            for (arch, programs) in programs {
+                names.push(pack(&self.of(*arch), programs, output)?);
+            }
         }
         let text = process::output(
             process::command("sha256sum").arg("--").args(&names).current_dir(output),

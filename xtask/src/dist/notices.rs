@@ -2,7 +2,6 @@
 //! text once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -13,8 +12,9 @@ use serde::Deserialize;
 use super::Source;
 use crate::process;
 
-/// Packages of the workspace whose dependencies are in the binary: itself, and the XDP programs.
-const ROOTS: [&str; 2] = ["limiter-userspace", "limiter-ebpf"];
+/// Packages of the workspace whose dependencies are in the programs: limiter itself, the XDP
+/// programs, and the sandbox.
+const ROOTS: [&str; 3] = ["limiter-userspace", "limiter-ebpf", "limiter-tests"];
 
 /// Beginnings of the names of files that hold a licence or a notice, in capitals.
 const TEXTS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
@@ -64,7 +64,7 @@ struct Kind {
 pub(super) fn of(source: &Source) -> Result<String> {
     let mut cargo = source.tool("cargo");
     cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform"]);
-    cargo.arg(format!("{}-unknown-linux-gnu", env::consts::ARCH));
+    cargo.arg(source.arch.target());
     let metadata: Metadata = serde_json::from_str(&process::output(&mut cargo)?)
         .context("cargo metadata said something else than before")?;
     let linked = linked(&metadata);
@@ -78,7 +78,7 @@ pub(super) fn of(source: &Source) -> Result<String> {
         .collect();
     crates.sort_unstable_by_key(|package| (&package.name, &package.version));
     let mut text =
-        "Crates in /usr/bin/limiter that others wrote, and their notices.\n\n".to_owned();
+        "Crates in limiter and in its sandbox that others wrote, and their notices.\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in crates {
         let Package { name, version, license, authors, .. } = package;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::tree::{Layout, Tree};
-use super::{REVISION, Source, VERSION};
+use super::{Programs, Source, VERSION};
 use crate::process;
 
 /// Settings that make the package the same again, on any machine.
@@ -19,13 +19,14 @@ const SAME: [&str; 4] = [
 ];
 
 /// Makes the package, and gives its name.
-pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<String> {
+pub(super) fn make(source: &Source, programs: &Programs, output: &Path) -> Result<String> {
     let work = tempfile::tempdir().context("no directory for the package could be made")?;
-    let tree = Tree::fill(source, binary, work.path().join("tree"), Layout::Fedora)?;
+    let tree = Tree::fill(source, programs, work.path().join("tree"), Layout::Fedora)?;
     let list = work.path().join("files");
     fs::write(&list, files(&tree)?)?;
     let mut build = source.tool("rpmbuild");
-    build.current_dir(work.path()).args(["-bb", "--quiet"]);
+    build.current_dir(work.path()).args(["-bb", "--quiet", "--target"]);
+    build.arg(format!("{}-linux", source.arch.gnu()));
     for define in SAME {
         build.args(["--define", define]);
     }
@@ -36,12 +37,12 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
         ("file_list", &list),
         ("_rpmfilename", Path::new("%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm")),
         ("of_version", Path::new(VERSION)),
-        ("of_release", Path::new(REVISION)),
+        ("of_release", Path::new(&source.revision)),
     ] {
         build.args(["--define", &format!("{name} {}", value.display())]);
     }
     process::run(build.arg(source.root.join("dist/rpm/limiter.spec")))?;
-    Ok(format!("limiter-{VERSION}-{REVISION}.{}.rpm", std::env::consts::ARCH))
+    Ok(format!("limiter-{VERSION}-{}.{}.rpm", source.revision, source.arch.gnu()))
 }
 
 /// The files as a spec has them.

@@ -7,11 +7,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::{Source, notices};
+use super::{Programs, Source, notices};
 use crate::process;
 
 /// Documentation of the package.
 const DOC: &str = "usr/share/doc/limiter";
+
+/// Programs, and their places.
+pub(super) const PROGRAMS: [(Program, &str); 2] = [
+    (|programs| &programs.limiter, "usr/bin/limiter"),
+    (|programs| &programs.sandbox, "usr/libexec/limiter/limiter-sandbox"),
+];
+
+/// One of the programs.
+type Program = fn(&Programs) -> &Path;
 
 /// Files of the checkout, and their places.
 const FILES: [(&str, &str); 7] = [
@@ -71,12 +80,14 @@ impl<'a> Tree<'a> {
     /// Puts everything into `root`, which is made.
     pub(super) fn fill(
         source: &'a Source,
-        binary: &Path,
+        programs: &Programs,
         root: PathBuf,
         layout: Layout,
     ) -> Result<Self> {
-        let tree = Self { source, root };
-        tree.copy(binary, "usr/bin/limiter", 0o755)?;
+        let tree = Self::bare(source, root);
+        for (program, to) in PROGRAMS {
+            tree.copy(program(programs), to, 0o755)?;
+        }
         for (from, to) in FILES {
             tree.copy(&source.root.join(from), to, 0o644)?;
         }
@@ -94,7 +105,7 @@ impl<'a> Tree<'a> {
         let changes = fs::read(source.root.join("CHANGELOG.md"))?;
         tree.compressed(&format!("{DOC}/changelog"), &changes)?;
         tree.compressed(&format!("{DOC}/third-party.txt"), notices::of(source)?.as_bytes())?;
-        tree.made_by_the_binary(binary, layout)?;
+        tree.made_by_the_binary(&programs.limiter, layout)?;
         match layout {
             Layout::Debian => {
                 for (from, to) in DEBIAN {
@@ -111,10 +122,15 @@ impl<'a> Tree<'a> {
         Ok(tree)
     }
 
+    /// A directory with nothing in it yet, which is made with the first file.
+    pub(super) fn bare(source: &'a Source, root: PathBuf) -> Self {
+        Self { source, root }
+    }
+
     /// Manual pages and completions.
     fn made_by_the_binary(&self, binary: &Path, layout: Layout) -> Result<()> {
         let pages = tempfile::tempdir().context("no directory for the pages could be made")?;
-        process::output(process::command(binary).args(["man", "--dir"]).arg(pages.path()))?;
+        process::output(self.source.arch.run(binary).args(["man", "--dir"]).arg(pages.path()))?;
         for page in fs::read_dir(pages.path())? {
             let page = page?;
             let name = page.file_name();
@@ -126,7 +142,7 @@ impl<'a> Tree<'a> {
             ("zsh", layout.zsh()),
             ("fish", "usr/share/fish/vendor_completions.d/limiter.fish"),
         ] {
-            let text = process::output(process::command(binary).args(["completions", shell]))?;
+            let text = process::output(self.source.arch.run(binary).args(["completions", shell]))?;
             self.write(to, text.as_bytes(), 0o644)?;
         }
         Ok(())

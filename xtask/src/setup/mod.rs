@@ -42,8 +42,12 @@ pub(crate) enum Tools {
     Peers,
     /// Tools that the kernel tests call on other kernels.
     Vm,
-    /// Tools that make packages, and check them.
+    /// Tools that make a whole system for an emulated machine, and a package to install there.
+    System,
+    /// Tools that make packages, for other architectures too.
     Dist,
+    /// The same, and those that check packages.
+    DistCheck,
     /// Tools of the tests, and those that record captures and have an opinion on them.
     Captures,
 }
@@ -76,10 +80,23 @@ const TLS: &[Tool] = &[Tool { program: "openssl", package: "openssl" }];
 const DEB: &[Tool] = &[Tool { program: "dpkg-shlibdeps", package: "dpkg-dev" }];
 /// For the alerts and the queries of the dashboard.
 const ALERTS: &[Tool] = &[Tool { program: "promtool", package: "prometheus" }];
-const PACKAGES: &[Tool] = &[
-    Tool { program: "rpmbuild", package: "rpm" },
+const PACKAGES: &[Tool] = &[Tool { program: "rpmbuild", package: "rpm" }];
+/// Tools that build and run programs for arm64.
+const CROSS: &[Tool] = &[
+    Tool { program: "aarch64-linux-gnu-gcc", package: "gcc-aarch64-linux-gnu" },
+    // Recommended by it, so not installed with it.
+    Tool { program: "aarch64-linux-gnu-gcc", package: "libc6-dev-arm64-cross" },
+    Tool { program: "qemu-aarch64-static", package: "qemu-user-static" },
+];
+const OPINIONS: &[Tool] = &[
     Tool { program: "lintian", package: "lintian" },
     Tool { program: "shellcheck", package: "shellcheck" },
+    Tool { program: "skopeo", package: "skopeo" },
+    Tool { program: "umoci", package: "umoci" },
+];
+const SYSTEM: &[Tool] = &[
+    Tool { program: "debootstrap", package: "debootstrap" },
+    Tool { program: "mke2fs", package: "e2fsprogs" },
 ];
 /// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
@@ -103,7 +120,9 @@ impl Tools {
             Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
-            Self::Dist => &[DEB, PACKAGES],
+            Self::System => &[DEB, SYSTEM],
+            Self::Dist => &[DEB, PACKAGES, CROSS],
+            Self::DistCheck => &[DEB, PACKAGES, CROSS, OPINIONS],
             Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],
         };
         let mut missing = Vec::new();
@@ -169,6 +188,11 @@ pub(crate) fn ensure(tools: Tools) -> Result<String> {
 /// Reads the lists of Debian's packages again, where this process may.
 pub(crate) fn update_package_lists() -> Result<()> {
     apt::update(Privilege::find())
+}
+
+/// The version of a package that is installed.
+pub(crate) fn installed_version(package: &str) -> Option<String> {
+    apt::installed(package)
 }
 
 /// The version of a package that apt would install, if there is apt and it has one.

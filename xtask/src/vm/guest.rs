@@ -16,7 +16,7 @@ use super::package::Kernel;
 use crate::process;
 
 /// Two CPUs, which is what races need.
-const MACHINE: [&str; 15] = [
+const MACHINE: [&str; 13] = [
     "-M",
     "q35",
     "-accel",
@@ -29,10 +29,11 @@ const MACHINE: [&str; 15] = [
     "-no-reboot",
     "-display",
     "none",
-    "-append",
-    "console=ttyS0 panic=-1 quiet",
     "-serial",
 ];
+
+/// Words for the kernel: a panic ends the machine.
+const WORDS: &str = "console=ttyS0 panic=-1 quiet";
 
 /// Memory of a guest for the kernel, the maps and the tests, in MiB. The archive comes to it twice:
 /// as it is handed over, and unpacked.
@@ -54,19 +55,29 @@ pub(super) struct Report {
     pub(super) took: Duration,
 }
 
-/// Runs a kernel with an archive, for `limit` at most; `kernel_log` is where its own lines go.
-/// `each` is called for every test that ends.
+/// A machine to start.
+pub(super) struct Machine<'a> {
+    pub(super) emulator: &'a Emulator,
+    pub(super) kernel: &'a Kernel,
+    /// File system that it starts with.
+    pub(super) archive: &'a Path,
+    /// Disk, which keeps what is written to it.
+    pub(super) disk: Option<&'a Path>,
+    /// Further words for the kernel.
+    pub(super) words: &'a str,
+    /// Where the kernel's own lines go.
+    pub(super) log: &'a Path,
+}
+
+/// Runs a machine for `limit` at most. `each` is called for every test that ends.
 pub(super) fn run(
-    emulator: &Emulator,
-    kernel: &Kernel,
-    archive: &Path,
-    kernel_log: &Path,
+    machine: &Machine<'_>,
     wanted: &[Case],
     limit: Duration,
     mut each: impl FnMut(&Outcome),
 ) -> Result<Report> {
     let begun = Instant::now();
-    let mut command = machine(emulator, kernel, archive, kernel_log)?;
+    let mut command = machine.command()?;
     let mut guest = Guest::start(&mut command)?;
     let lines = guest.lines()?;
     let mut transcript = Transcript::default();
@@ -93,28 +104,31 @@ pub(super) fn run(
     };
     let outcomes = transcript.finish(wanted, &why);
     let trouble = (!transcript.done).then(|| {
-        let log = fs::read(kernel_log).unwrap_or_default();
+        let log = fs::read(machine.log).unwrap_or_default();
         let log = tail(&String::from_utf8_lossy(&log), KERNEL_LINES);
         format!("{why}\n{}{log}", transcript.before)
     });
-    let release = transcript.release.unwrap_or_else(|| kernel.version.clone());
+    let release = transcript.release.unwrap_or_else(|| machine.kernel.version.clone());
     Ok(Report { release, outcomes, trouble, took: begun.elapsed() })
 }
 
-fn machine(
-    emulator: &Emulator,
-    kernel: &Kernel,
-    archive: &Path,
-    kernel_log: &Path,
-) -> Result<Command> {
-    let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
-    let memory = MEMORY + 2 * size.div_ceil(1 << 20);
-    let mut command = emulator.command();
-    command.args(["-m", &memory.to_string()]);
-    command.args(MACHINE).arg(format!("file:{}", kernel_log.display()));
-    command.args(["-serial", "stdio", "-kernel"]).arg(&kernel.image);
-    command.arg("-initrd").arg(archive);
-    Ok(command)
+impl Machine<'_> {
+    fn command(&self) -> Result<Command> {
+        let Self { emulator, kernel, archive, disk, words, log } = self;
+        let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
+        let memory = MEMORY + 2 * size.div_ceil(1 << 20);
+        let mut command = emulator.command();
+        command.args(["-m", &memory.to_string()]);
+        command.args(MACHINE).arg(format!("file:{}", log.display()));
+        command.args(["-serial", "stdio", "-kernel"]).arg(&kernel.image);
+        command.arg("-initrd").arg(archive);
+        command.args(["-append", format!("{WORDS} {words}").trim_end()]);
+        if let Some(disk) = disk {
+            let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
+            command.args(["-drive", &drive]);
+        }
+        Ok(command)
+    }
 }
 
 /// The last lines of a text.

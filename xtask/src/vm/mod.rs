@@ -9,6 +9,7 @@ mod modules;
 mod newc;
 mod package;
 mod suite;
+mod system;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use anyhow::{Context as _, Result};
 
 use self::console::{Case, Ended, Outcome};
 use self::emulator::Emulator;
-use self::guest::Report;
+use self::guest::{Machine, Report};
 use self::image::Content;
 use self::package::Kernel;
 use self::suite::{BOUNDS, Part, Scope};
@@ -30,6 +31,8 @@ use crate::{process, workspace};
 
 /// The kernels that are tested when none is named.
 pub(crate) const KERNELS: [&str; 2] = ["6.1", "6.12"];
+/// Directory, in the checkout, of what was downloaded.
+const CACHE: &str = "target/vm";
 /// Lines of a failed test's output that are shown.
 const OUTPUT_LINES: usize = 30;
 
@@ -45,12 +48,18 @@ pub(crate) struct Arguments {
     /// Only tests whose name, as `verdict::TEST`, contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
+    #[arg(long, conflicts_with_all = ["quick", "filter"])]
+    system: bool,
 }
 
 /// Sets up, builds, starts every kernel, and fails if a test failed or none was found.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
     let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
+    if arguments.system {
+        return system::main(kernels);
+    }
     let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
     let filter = arguments.filter.as_deref();
     let prepared =
@@ -85,7 +94,8 @@ struct Prepared {
     left_out: Vec<String>,
 }
 
-fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
+/// Fails on a machine that there are no kernels for.
+fn check_architecture() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Refused::new(
             format!("no kernels for a machine of {}", std::env::consts::ARCH),
@@ -93,8 +103,13 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
         )
         .into());
     }
+    Ok(())
+}
+
+fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
+    check_architecture()?;
     let toolchain = setup::ensure(Tools::Vm)?;
-    let cache = workspace::root()?.join("target/vm");
+    let cache = workspace::root()?.join(CACHE);
     let emulator = Emulator::find(&cache)?;
     let busybox = package::busybox(&cache)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
@@ -182,8 +197,15 @@ impl Prepared {
         let log = self.cache.join(format!("{}.log", kernel.version));
         eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
         let each = |outcome: &Outcome| eprintln!("xtask: {}", line(&kernel.version, outcome));
-        let limit = limit(self.scope);
-        guest::run(&self.emulator, kernel, archive.path(), &log, wanted, limit, each)
+        let machine = Machine {
+            emulator: &self.emulator,
+            kernel,
+            archive: archive.path(),
+            disk: None,
+            words: "",
+            log: &log,
+        };
+        guest::run(&machine, wanted, limit(self.scope), each)
     }
 }
 

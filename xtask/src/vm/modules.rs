@@ -9,7 +9,7 @@ use super::package::{files, name};
 use crate::process;
 
 /// Copies modules and those that they need from below `tree` to `to`, unpacked, with names that
-/// sort in the order of loading.
+/// sort in the order of loading. One that is in the kernel itself leaves an empty file, `.builtin`.
 pub(super) fn copy(tree: &Path, wanted: &[&str], to: &Path, busybox: &Path) -> Result<()> {
     fs::create_dir(to)?;
     let mut known = Vec::new();
@@ -32,6 +32,11 @@ fn copy_one(
         return Ok(());
     }
     let path = known.iter().find(|path| module_of(path).as_deref() == Some(module));
+    let number = files(to)?.len();
+    if path.is_none() && is_builtin(known, module)? {
+        done.push(module.to_owned());
+        return Ok(fs::write(to.join(format!("{number:02}-{module}.builtin")), "")?);
+    }
     let path = path.with_context(|| format!("there is no module {module}"))?;
     let content = if path.extension().is_some_and(|end| end == "xz") {
         let mut unpack = process::command(busybox);
@@ -49,6 +54,15 @@ fn copy_one(
     let number = files(to)?.len();
     fs::write(to.join(format!("{number:02}-{module}.ko")), content)?;
     Ok(())
+}
+
+/// True if the kernel has a module in itself, by its list of those.
+fn is_builtin(known: &[PathBuf], module: &str) -> Result<bool> {
+    let Some(list) = known.iter().find(|path| name(path) == "modules.builtin") else {
+        return Ok(false);
+    };
+    let list = fs::read_to_string(list).with_context(|| list.display().to_string())?;
+    Ok(list.lines().any(|line| module_of(Path::new(line)).as_deref() == Some(module)))
 }
 
 /// All files below a directory.

@@ -13,6 +13,10 @@ use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
 const MODULES: [&str; 4] = ["veth", "bonding", "8021q", "bridge"];
+/// Those of a machine with a disk.
+const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
+/// Directories of modules that are kept of a kernel.
+const KEPT: [(&str, &[&str]); 2] = [("modules", &MODULES), ("disk-modules", &DISK_MODULES)];
 /// The package and the program in it.
 const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 
@@ -23,8 +27,10 @@ pub(super) struct Kernel {
     pub(super) version: String,
     /// Image to start.
     pub(super) image: PathBuf,
-    /// In the order to load them.
+    /// Modules of the tests, in the order to load them.
     pub(super) modules: Vec<PathBuf>,
+    /// Modules of a machine with a disk, in the order to load them.
+    pub(super) disk_modules: Vec<PathBuf>,
 }
 
 /// The path of busybox.
@@ -70,20 +76,33 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
             let image = images.iter().find(|path| name(path).starts_with("vmlinuz-"));
             let image = image.with_context(|| format!("{package} has no /boot/vmlinuz-*"))?;
             fs::copy(image, to.join("vmlinuz"))?;
-            modules::copy(&from.join("lib/modules"), &MODULES, &to.join("modules"), busybox)
+            KEPT.iter().try_for_each(|(name, wanted)| {
+                modules::copy(&from.join("lib/modules"), wanted, &to.join(name), busybox)
+            })
         })?;
     }
-    let mut modules = files(&directory.join("modules"))?;
-    modules.sort();
-    Ok(Kernel { version: version.to_owned(), image: directory.join("vmlinuz"), modules })
+    let [modules, disk_modules] = KEPT.map(|(name, _)| {
+        let mut modules = files(&directory.join(name))?;
+        modules.retain(|path| path.extension().is_some_and(|end| end == "ko"));
+        modules.sort();
+        anyhow::Ok(modules)
+    });
+    Ok(Kernel {
+        version: version.to_owned(),
+        image: directory.join("vmlinuz"),
+        modules: modules?,
+        disk_modules: disk_modules?,
+    })
 }
 
 /// True if a kernel is kept there with all modules that a guest loads.
 fn is_complete(directory: &Path) -> bool {
-    let kept = files(&directory.join("modules")).unwrap_or_default();
-    MODULES.iter().all(|module| {
-        let end = format!("-{module}.ko");
-        kept.iter().any(|path| name(path).ends_with(&end))
+    KEPT.iter().all(|(modules, wanted)| {
+        let kept = files(&directory.join(modules)).unwrap_or_default();
+        wanted.iter().all(|module| {
+            let part = format!("-{module}.");
+            kept.iter().any(|path| name(path).contains(&part))
+        })
     })
 }
 
@@ -225,12 +244,14 @@ mod tests {
     #[test]
     fn a_kernel_without_one_of_the_modules_is_fetched_again() {
         let kept = tempfile::tempdir().unwrap();
-        let modules = kept.path().join("modules");
-        assert!(!is_complete(kept.path()));
-        fs::create_dir(&modules).unwrap();
-        for module in MODULES {
-            assert!(!is_complete(kept.path()), "without {module}");
-            fs::write(modules.join(format!("00-{module}.ko")), "").unwrap();
+        for (name, wanted) in KEPT {
+            let modules = kept.path().join(name);
+            assert!(!is_complete(kept.path()));
+            fs::create_dir(&modules).unwrap();
+            for module in wanted {
+                assert!(!is_complete(kept.path()), "without {module}");
+                fs::write(modules.join(format!("00-{module}.ko")), "").unwrap();
+            }
         }
         assert!(is_complete(kept.path()));
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use limiter_common::wire::ABI_VERSION;
+
 use super::finding::Finding;
 use crate::cli::args::PIN_DIR;
 use crate::datapath::DatapathError;
@@ -58,14 +60,18 @@ pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding 
         Pinned::Maps { brake: false } => {
             Finding::ok(check, format!("the maps under {path} are of this version"))
         }
-        Pinned::Maps { brake: true } => {
+        Pinned::Maps { brake: true } | Pinned::OtherLayout { brake: true, .. } => {
             Finding::problem(check, "limits are off: every packet passes")
                 .remedy("release the brake")
                 .command(on_pins("on"))
         }
-        Pinned::Refused(error @ DatapathError::Abi { .. }) => {
-            Finding::refused(check, error).command(on_pins("detach"))
-        }
+        Pinned::OtherLayout { found, brake: false } => Finding::note(
+            check,
+            format!(
+                "the maps under {path} are of another version (layout {found}, this limiter has \
+                 {ABI_VERSION}): a start replaces them, and its buckets and counters begin anew"
+            ),
+        ),
         Pinned::Refused(error) if may_bpf => Finding::unseen(check, error),
         Pinned::Refused(_) => {
             Finding::unprivileged(check, &format!("which maps are pinned under {path}"))
@@ -118,10 +124,11 @@ mod tests {
         );
         let usual = pinned(Path::new(PIN_DIR), &Pinned::Maps { brake: true }, true);
         assert_eq!(usual.command.as_deref(), Some("limiter on"));
-        let abi = DatapathError::Abi { path: "/x".into(), found: 1, expected: 2 };
-        let old = judged(&Pinned::Refused(abi), true);
-        assert_eq!(old.level, Level::Problem);
-        assert_eq!(old.command.as_deref(), Some("limiter detach --pin-dir /x"));
+        let old = judged(&Pinned::OtherLayout { found: 1, brake: false }, true);
+        assert_eq!(old.level, Level::Note);
+        assert!(old.seen.contains("layout 1"), "{}", old.seen);
+        let old = judged(&Pinned::OtherLayout { found: 1, brake: true }, true);
+        assert_eq!(old.command.as_deref(), Some("limiter on --pin-dir /x"));
         let unseen = Pinned::Refused(DatapathError::NothingPinned("/x".into()));
         assert_eq!(judged(&unseen, true).level, Level::Unknown);
         let denied = judged(&unseen, false);

@@ -25,6 +25,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
 use crate::daemon::service::{Service, told_prefix};
 use crate::daemon::views;
+use crate::datapath::BANNED_BEFORE;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
@@ -51,10 +52,15 @@ pub struct BannedSource {
     pub ends_in_seconds: u64,
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
-    /// The rule that banned it; none when that is not in force any more, and of a ban by hand.
+    /// The rule that banned it; none when that is not in force any more, not known since an upgrade,
+    /// and of a ban by hand.
     pub rule: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,
+    /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
+    /// one is not known any more.
+    #[serde(default)]
+    pub before_upgrade: bool,
 }
 
 /// `PUT /v1/bans`: bans a source.
@@ -292,6 +298,7 @@ impl BannedSource {
             bans: History::from_raw(ban.history).level(),
             rule: rule.cloned(),
             by_hand: ban.rule == BY_HAND,
+            before_upgrade: ban.rule == BANNED_BEFORE,
         }
     }
 }
@@ -340,7 +347,11 @@ impl Render for Bans {
                     format!("{} s", entry.ends_in_seconds),
                     entry.bans.to_string(),
                     entry.rule.clone().unwrap_or_else(|| {
-                        let none = if entry.by_hand { "(by hand)" } else { "(removed rules)" };
+                        let none = match (entry.by_hand, entry.before_upgrade) {
+                            (true, _) => "(by hand)",
+                            (_, true) => "(before an upgrade)",
+                            (false, false) => "(removed rules)",
+                        };
                         none.to_owned()
                     }),
                 ]);

@@ -8,7 +8,7 @@ use limiter_common::wire::{ABI_VERSION, Control};
 use rustix::fs::{Access, access};
 
 use crate::datapath::interface::Interface;
-use crate::datapath::maps::Maps;
+use crate::datapath::maps::PinnedControl;
 use crate::datapath::own_links;
 use crate::datapath::{DatapathError, Mode, PinDir, attach};
 
@@ -44,7 +44,14 @@ pub enum Pinned {
         /// True if every packet passes: `limiter off`.
         brake: bool,
     },
-    /// Maps that cannot be used, or not be seen.
+    /// Maps of another version, with another layout: a start replaces them.
+    OtherLayout {
+        /// ABI number of the maps.
+        found: u64,
+        /// True if every packet passes: `limiter off`.
+        brake: bool,
+    },
+    /// Maps that cannot be seen.
     Refused(DatapathError),
 }
 
@@ -74,17 +81,13 @@ pub fn pinned(pin_dir: &Path) -> Pinned {
     if !pins.has_pins() {
         return Pinned::Nothing;
     }
-    let words = Maps::open(&pins)
-        .and_then(|maps| Ok((maps.control(Control::Abi)?, maps.control(Control::Brake)?)));
+    let words = PinnedControl::open(&pins)
+        .and_then(|control| Ok((control.get(Control::Abi)?, control.get(Control::Brake)?)));
     match words {
         Ok((ABI_VERSION, brake)) => Pinned::Maps { brake: brake != 0 },
         // Rests of a start that was cut short: the next one makes them anew.
         Ok((0, _)) | Err(_) if pins.has_links().is_ok_and(|any| !any) => Pinned::Nothing,
-        Ok((found, _)) => Pinned::Refused(DatapathError::Abi {
-            path: pin_dir.to_owned(),
-            found,
-            expected: ABI_VERSION,
-        }),
+        Ok((found, brake)) => Pinned::OtherLayout { found, brake: brake != 0 },
         Err(error) => Pinned::Refused(error),
     }
 }

@@ -1,0 +1,95 @@
+//! `limiter demo`: the sandbox, which is a program of its own, so that nothing of it is in the
+//! daemon.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, io};
+
+use super::args::Output;
+use super::failure::Failure;
+
+/// Name of the program.
+const PROGRAM: &str = "limiter-sandbox";
+
+/// Place of the program in the packages, from the directory of `limiter`.
+const PACKAGED: &str = "../libexec/limiter";
+
+/// Longest run, in seconds, that the sandbox has room for.
+const LONGEST: u64 = 600;
+
+/// Arguments of `demo`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Two network namespaces, a cable between them, a daemon on it, six senders and \
+    a table: what each may send, and what arrives. The daemon has a socket, pins and files of its own.\n\n\
+    Exit code: 0 if every sender was held to its limit, 1 if one was not or the run broke off, 2 if it \
+    could not run, 130 if it was interrupted."
+)]
+pub(super) struct Ask {
+    /// How long to send
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
+    duration: u64,
+    /// Rule file in the place of the built-in one; it must limit the addresses that the demo sends
+    /// from
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Keep all of it until Ctrl-C when the measurement is over, for a look inside
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Becomes the sandbox; returns only if that fails.
+pub(super) fn demo(ask: &Ask, output: Output) -> Failure {
+    let limiter = match env::current_exe() {
+        Ok(limiter) => limiter,
+        Err(error) => return Failure::Demo(format!("cannot find this program: {error}")),
+    };
+    let places = places(&limiter);
+    let Some(program) = places.iter().find(|place| place.is_file()) else {
+        let looked = places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>();
+        return Failure::Demo(format!(
+            "{PROGRAM} is not installed (looked for {}): it is in the packages; in a checkout run \
+             `cargo xtask run`",
+            looked.join(" and ")
+        ));
+    };
+    let mut sandbox = Command::new(program);
+    sandbox.arg("--limiter").arg(&limiter).args(["--duration", &ask.duration.to_string()]);
+    if let Some(rules) = &ask.rules {
+        sandbox.arg("--rules").arg(rules);
+    }
+    if ask.keep_going {
+        sandbox.arg("--keep-going");
+    }
+    match output {
+        Output::Table => {}
+        Output::Json => {
+            sandbox.arg("--json");
+        }
+        Output::Yaml => {
+            return Failure::Demo("there is no YAML of a demo: ask for --output json".to_owned());
+        }
+    }
+    let error: io::Error = sandbox.exec();
+    Failure::Demo(format!("{}: cannot be started: {error}", program.display()))
+}
+
+/// Places of the program: beside `limiter`, as it is built, and where packages have it.
+fn places(limiter: &Path) -> [PathBuf; 2] {
+    let directory = limiter.parent().unwrap_or(Path::new("/"));
+    [directory.join(PROGRAM), directory.join(PACKAGED).join(PROGRAM)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sandbox_is_looked_for_beside_and_where_packages_have_it() {
+        let places = places(Path::new("/usr/bin/limiter"));
+        assert_eq!(places[0], Path::new("/usr/bin/limiter-sandbox"));
+        assert_eq!(places[1], Path::new("/usr/bin/../libexec/limiter/limiter-sandbox"));
+    }
+}

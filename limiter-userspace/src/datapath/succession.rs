@@ -1,0 +1,249 @@
+//! A start over maps of another version, whose layout this one does not have. New maps are filled
+//! beside the old ones, which go on limiting; then the program behind each link is replaced, as in
+//! any upgrade. So every packet meets the old rules in the old maps or the new ones in the new.
+
+use std::ops::RangeInclusive;
+
+use aya::maps::{HashMap, Map, MapData};
+use limiter_common::wire::{ABI_VERSION, Ban, Control, map};
+
+use super::interface::Interface;
+use super::kernel::Kernel;
+use super::maps::PinnedControl;
+use super::own_links::{self, OwnLink};
+use super::pod::Wire;
+use super::{
+    Attachment, DatapathError, Framing, LinkState, Mode, ModeChoice, PinDir, attach, programs,
+};
+
+/// [`Ban::rule`] of a ban by a rule of maps of another layout, which had numbers of its own.
+pub const BANNED_BEFORE: u64 = u64::MAX - 1;
+
+/// Layouts whose `BANS` are as those of this one.
+const BANS_OF: RangeInclusive<u64> = 2..=ABI_VERSION;
+
+type Bans = HashMap<MapData, [u8; 16], Wire<Ban>>;
+
+/// Maps of another layout, in force until the links have the new program.
+pub(super) struct Predecessor {
+    /// ABI number of the maps.
+    abi: u64,
+    control: PinnedControl,
+    /// Bans in the old maps; none where their layout is not known.
+    bans: Option<Bans>,
+    /// Value of the brake that was carried over last.
+    brake: u64,
+    /// Interfaces to take over, and the mode for those that are new.
+    asked: Vec<String>,
+    choice: ModeChoice,
+}
+
+impl Predecessor {
+    /// Opens what can be carried over of the maps at `pins`.
+    pub(super) fn open(pins: &PinDir, abi: u64, control: PinnedControl) -> Self {
+        let bans = BANS_OF.contains(&abi).then(|| open_bans(pins)).and_then(|opened| {
+            opened.inspect_err(|error| tracing::debug!(%error, "no bans that can be read")).ok()
+        });
+        Self { abi, control, bans, brake: 0, asked: Vec::new(), choice: ModeChoice::Native }
+    }
+
+    /// Bans on record, with the sign of a rule of other numbers.
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        let Some(bans) = &self.bans else { return Ok(Vec::new()) };
+        bans.iter()
+            .map(|entry| {
+                let (source, Wire(ban)) = entry.map_err(DatapathError::map(map::BANS))?;
+                Ok((source, of_before(ban)))
+            })
+            .collect()
+    }
+}
+
+/// A ban as it is carried over: its rule has another number now, or none.
+fn of_before(ban: Ban) -> Ban {
+    match u32::try_from(ban.rule) {
+        Ok(1..) => Ban { rule: BANNED_BEFORE, ..ban },
+        // None, or no rule's.
+        Ok(0) | Err(_) => ban,
+    }
+}
+
+fn open_bans(pins: &PinDir) -> Result<Bans, DatapathError> {
+    let failed = || DatapathError::map(map::BANS);
+    let data = MapData::from_pin(pins.map(map::BANS)).map_err(failed())?;
+    // Checks the sizes of key and value.
+    Map::from_map_data(data).map_err(failed())?.try_into().map_err(failed())
+}
+
+impl Kernel {
+    /// True if maps of another layout are in force, and [`Kernel::succeed`] is still to come.
+    pub(super) const fn is_successor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
+    /// Notes the interfaces that are to be taken over once the rules are in the new maps, and how
+    /// they are now.
+    pub(super) fn prepare_succession(
+        &mut self,
+        interfaces: &[String],
+        choice: ModeChoice,
+    ) -> Result<(), DatapathError> {
+        for name in interfaces {
+            let found = Interface::query(name)?;
+            self.max_frame = self.max_frame.max(found.max_frame());
+            let link = own_links::behind(&self.pins, &found)?;
+            if let (None, Some((_, id))) = (&link, found.program) {
+                return Err(attach::foreign(&found, &self.pins, id));
+            }
+            self.attachments.push(Attachment {
+                interface: name.clone(),
+                asked: name.clone(),
+                ifindex: found.index,
+                mode: found.program.map_or(Mode::Native, |(mode, _)| mode),
+                program_id: link.as_ref().map_or(0, |link| link.program_id),
+                link_id: link.as_ref().map_or(0, |link| link.id),
+                adopted: link.is_some(),
+                state: if link.is_some() { LinkState::Attached } else { LinkState::Detached },
+            });
+        }
+        if let Some(before) = &mut self.predecessor {
+            before.asked = interfaces.to_vec();
+            before.choice = choice;
+        }
+        Ok(())
+    }
+
+    /// Carries brake and bans over, puts the new maps in the place of the old ones, and replaces
+    /// the program behind each link. Fails whole, as long as no link has the new program.
+    pub(super) fn succeed(&mut self) -> Result<(), DatapathError> {
+        let Some(mut before) = self.predecessor.take() else { return Ok(()) };
+        // Before any packet meets the new maps.
+        let carried = self.carry(&mut before).and_then(|bans| {
+            self.pins.exchange()?;
+            Ok(bans)
+        });
+        let bans = match carried {
+            Ok(bans) => bans,
+            Err(error) => {
+                self.predecessor = Some(before);
+                return Err(error);
+            }
+        };
+        self.pins = PinDir::new(self.pins.path());
+        self.attachments.clear();
+        let attached = before
+            .asked
+            .iter()
+            .try_for_each(|interface| self.attach(interface, before.choice).map(drop));
+        if let Err(error) = attached {
+            if !self.attachments.iter().any(|at| at.adopted) {
+                self.step_back(before)?;
+            }
+            return Err(error);
+        }
+        self.take_left_behind()?;
+        // Who was banned while the links changed, and a brake of that moment.
+        let bans = bans.max(self.carry(&mut before)?);
+        self.tell(&before, bans);
+        drop(before);
+        if let Err(error) = self.pins.remove_next() {
+            tracing::warn!(%error, "old maps are left: the next start removes them");
+        }
+        self.fresh = false;
+        Ok(())
+    }
+
+    /// Puts the old maps back in their place.
+    fn step_back(&mut self, before: Predecessor) -> Result<(), DatapathError> {
+        for at in std::mem::take(&mut self.attachments) {
+            self.pins.remove_link(&at.interface)?;
+        }
+        self.asked.clear();
+        self.pins.exchange()?;
+        self.pins = self.pins.next();
+        self.predecessor = Some(before);
+        Ok(())
+    }
+
+    /// Copies the brake, and bans that are not there yet; says how many sources have a record.
+    fn carry(&mut self, before: &mut Predecessor) -> Result<usize, DatapathError> {
+        let brake = before.control.get(Control::Brake)?;
+        if brake != before.brake {
+            self.maps.set_control(Control::Brake, brake)?;
+            before.brake = brake;
+        }
+        let bans = before.bans()?;
+        for (source, ban) in &bans {
+            // A record of the new program is newer.
+            if self.tables.ban(source)?.is_none() {
+                let inserted = self.tables.bans.insert(source, Wire(*ban), 0);
+                inserted.map_err(DatapathError::map(map::BANS))?;
+            }
+        }
+        if !bans.is_empty() {
+            self.maps.set_control(Control::BansKept, 1)?;
+        }
+        Ok(bans.len())
+    }
+
+    /// Replaces the program of links that an earlier start left on interfaces which this one was
+    /// not told to limit: with the old program nothing could brake them any more.
+    fn take_left_behind(&mut self) -> Result<(), DatapathError> {
+        let attached: Vec<u32> = self.attachments.iter().map(|at| at.link_id).collect();
+        for link in own_links::all(&self.pins)? {
+            if attached.contains(&link.id) || link.place == own_links::Place::Nowhere {
+                continue;
+            }
+            let OwnLink { called, pin, .. } = &link;
+            let Some(framing) = framing(&link) else {
+                tracing::warn!(
+                    "{called} keeps the program and the limits of the version before, which no \
+                     command changes: remove its pin {} to end it",
+                    pin.display()
+                );
+                continue;
+            };
+            let name = called.clone();
+            attach::adopt(self.program(framing)?, link.link, &name)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, before: &Predecessor, bans: usize) {
+        let bans = match (&before.bans, bans) {
+            (None, _) => "bans could not be read, and are forgotten".to_owned(),
+            (Some(_), 1) => "1 source with bans on record is taken over".to_owned(),
+            (Some(_), bans) => format!("{bans} sources with bans on record are taken over"),
+        };
+        tracing::warn!(
+            "the maps of another version (layout {}, this limiter has {ABI_VERSION}) are replaced, \
+             and nothing was without limits: rules, lists and the brake are as before, {bans}; \
+             buckets and counters begin anew, so a source may have its burst once more",
+            before.abi
+        );
+    }
+}
+
+/// Header that the frames of a link's interface begin with; none if that cannot be seen.
+fn framing(link: &OwnLink) -> Option<Framing> {
+    let here = link.here.as_ref().map(|found| found.framing);
+    here.or_else(|| {
+        let name = programs::name_of(link.program_id);
+        Framing::ALL.into_iter().find(|framing| framing.program() == name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ban_keeps_its_end_and_no_number_of_a_rule() {
+        let ban = Ban { until: 7, history: 9, rule: 3 };
+        assert_eq!(of_before(ban), Ban { rule: BANNED_BEFORE, ..ban });
+        for rule in [0, u64::MAX, BANNED_BEFORE] {
+            let other = Ban { rule, ..ban };
+            assert_eq!(of_before(other), other);
+        }
+    }
+}
