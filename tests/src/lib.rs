@@ -15,6 +15,7 @@ pub mod captures;
 pub mod clock;
 pub mod cluster;
 pub mod command;
+pub mod compare;
 pub mod cpu;
 pub mod doctor;
 pub mod foreign;

@@ -42,38 +42,60 @@ pub(super) struct Ask {
 
 /// Becomes the sandbox; returns only if that fails.
 pub(super) fn demo(ask: &Ask, output: Output) -> Failure {
-    let limiter = match env::current_exe() {
-        Ok(limiter) => limiter,
-        Err(error) => return Failure::Demo(format!("cannot find this program: {error}")),
+    let mut sandbox = match sandbox() {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return failure,
     };
-    let places = places(&limiter);
-    let Some(program) = places.iter().find(|place| place.is_file()) else {
-        let looked = places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>();
-        return Failure::Demo(format!(
-            "{PROGRAM} is not installed (looked for {}): it is in the packages; in a checkout run \
-             `cargo xtask run`",
-            looked.join(" and ")
-        ));
-    };
-    let mut sandbox = Command::new(program);
-    sandbox.arg("--limiter").arg(&limiter).args(["--duration", &ask.duration.to_string()]);
+    sandbox.args(["--duration", &ask.duration.to_string()]);
     if let Some(rules) = &ask.rules {
         sandbox.arg("--rules").arg(rules);
     }
     if ask.keep_going {
         sandbox.arg("--keep-going");
     }
+    if let Err(failure) = printing(&mut sandbox, output) {
+        return failure;
+    }
+    become_it(sandbox)
+}
+
+/// The sandbox, which uses this program.
+pub(super) fn sandbox() -> Result<Command, Failure> {
+    let limiter = env::current_exe()
+        .map_err(|error| Failure::Demo(format!("cannot find this program: {error}")))?;
+    let places = places(&limiter);
+    let Some(program) = places.iter().find(|place| place.is_file()) else {
+        let looked = places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>();
+        return Err(Failure::Demo(format!(
+            "{PROGRAM} is not installed (looked for {}): it is in the packages; in a checkout run \
+             `cargo xtask run`",
+            looked.join(" and ")
+        )));
+    };
+    let mut sandbox = Command::new(program);
+    sandbox.arg("--limiter").arg(&limiter);
+    Ok(sandbox)
+}
+
+/// Tells it how to print.
+pub(super) fn printing(sandbox: &mut Command, output: Output) -> Result<(), Failure> {
     match output {
         Output::Table => {}
         Output::Json => {
             sandbox.arg("--json");
         }
         Output::Yaml => {
-            return Failure::Demo("there is no YAML of a demo: ask for --output json".to_owned());
+            return Err(Failure::Demo("it prints no YAML: ask for --output json".to_owned()));
         }
     }
+    Ok(())
+}
+
+/// Becomes it; returns only if that fails.
+pub(super) fn become_it(mut sandbox: Command) -> Failure {
     let error: io::Error = sandbox.exec();
-    Failure::Demo(format!("{}: cannot be started: {error}", program.display()))
+    let program = sandbox.get_program().display().to_string();
+    Failure::Demo(format!("{program}: cannot be started: {error}"))
 }
 
 /// Places of the program: beside `limiter`, as it is built, and where packages have it.

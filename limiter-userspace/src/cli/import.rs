@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Answer;
 use super::args::Output;
+use super::demo;
 use super::export;
 use super::failure::Failure;
 use crate::import::{self, Format, Imported, MAX_BYTES, Options, Outcome};
@@ -30,6 +31,10 @@ pub(super) struct Ask {
     /// Write it there, as a whole or not at all, and print nothing of it
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
+    /// Load the text and its translation into network namespaces beside each other, send the same
+    /// packets through both, and print what passed. Needs root, and nft or iptables-restore
+    #[arg(long, conflicts_with_all = ["shadow", "set", "to"])]
+    compare: bool,
 }
 
 /// Translates a text. Nothing is applied.
@@ -53,6 +58,9 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     } else {
         clean(&file.display().to_string())
     };
+    if ask.compare {
+        return Err(compare(format, &file, output));
+    }
     let failed = |why: String| Failure::Import { file: name.clone(), why };
     let text = read(&file)
         .map_err(|error| failed(format!("cannot be read: {error}: name a text file, or -")))?;
@@ -68,6 +76,23 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
         (None, document) => document.unwrap_or(imported.text),
     };
     Ok(Answer { text, errors, code: if refused > 0 { 2 } else { 0 } })
+}
+
+/// Becomes the sandbox, which compares; returns only if that fails.
+fn compare(format: Option<Format>, file: &Path, output: Output) -> Failure {
+    let mut sandbox = match demo::sandbox() {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return failure,
+    };
+    let file = if file == Path::new("-") { Path::new("/dev/stdin") } else { file };
+    sandbox.arg("--compare").arg(file);
+    if let Some(format) = format {
+        sandbox.args(["--format", format.name()]);
+    }
+    match demo::printing(&mut sandbox, output) {
+        Ok(()) => demo::become_it(sandbox),
+        Err(failure) => failure,
+    }
 }
 
 /// One byte more than is imported, so that more is noticed.

@@ -71,6 +71,7 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
                 outcome: Outcome::NotTranslated,
                 differences: Vec::new(),
                 reason: Some(reason),
+                paths: Vec::new(),
             });
         }
     }

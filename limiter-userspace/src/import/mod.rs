@@ -34,6 +34,8 @@ pub use error::ImportError;
 use firewall::Firewall;
 use packets::Family;
 
+use crate::rules::Path;
+
 /// Longest text in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
@@ -78,6 +80,9 @@ pub struct Entry {
     pub differences: Vec<String>,
     /// The reason why it was not translated, or need not be.
     pub reason: Option<String>,
+    /// Paths of the rules of the file in which it is.
+    #[serde(skip)]
+    pub paths: Vec<Path>,
 }
 
 /// Fate of a rule.

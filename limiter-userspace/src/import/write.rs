@@ -32,7 +32,8 @@ pub(super) fn write(
     let mut judge = Judge::new(firewall);
     Walk::all(firewall, &mut judge);
     let (set, origins) = held(&mut judge, shadow)?;
-    let entries = entries(firewall, &judge);
+    let mut entries = entries(firewall, &judge);
+    place(&mut entries, &set, &origins);
     let count = |outcome| entries.iter().filter(|entry| entry.1.outcome == outcome).count();
     let translated = count(Outcome::Translated);
     let mut text = format!(
@@ -139,10 +140,24 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
                 outcome,
                 differences: differences.iter().map(|one| clean(&one.to_string())).collect(),
                 reason: reason.map(|reason| clean(&reason)),
+                paths: Vec::new(),
             },
         ));
     }
     entries
+}
+
+/// Notes with each rule of the other program in which rules of the set it is.
+fn place(entries: &mut [(usize, Entry)], set: &RuleSet, origins: &[Vec<usize>]) {
+    for (rule, origins) in set.rules.iter().zip(origins) {
+        for origin in origins {
+            if let Ok(at) = entries.binary_search_by_key(origin, |(index, _)| *index)
+                && let Some((_, entry)) = entries.get_mut(at)
+            {
+                entry.paths.push(rule.path.clone());
+            }
+        }
+    }
 }
 
 /// The rule of an index; they are in order.

@@ -1,6 +1,7 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
-//! share a limit. Exit codes: 0 every source was held to its limit; 1 one was not, or the run broke
-//! off; 2 it could not run; 130 interrupted.
+//! share a limit; or compares the rules of another program with their translation. Exit codes: 0
+//! every source was held to its limit, or nothing differs that was not named; 1 otherwise, or the
+//! run broke off; 2 it could not run; 130 interrupted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use limiter_tests::cluster;
 use limiter_tests::cluster::nodes::MOST;
+use limiter_tests::compare;
 use limiter_tests::sandbox::{self, Failure, LONGEST, Options, Outcome};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
@@ -32,6 +34,12 @@ struct Args {
     /// Print one JSON document instead of the last table.
     #[arg(long)]
     json: bool,
+    /// Compare the rules of another program in this file with their translation.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rules", "cluster", "duration", "keep_going"])]
+    compare: Option<PathBuf>,
+    /// The format of that file, as `limiter import` names it; without it, it is looked for.
+    #[arg(long, requires = "compare")]
+    format: Option<String>,
     /// Keep the sandbox until Ctrl-C when the measurement is over, for a look inside.
     #[arg(long)]
     keep_going: bool,
@@ -40,6 +48,10 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let seconds = |default| Duration::from_secs(args.duration.unwrap_or(default));
+    if let Some(file) = args.compare {
+        let Args { limiter, format, json, .. } = args;
+        return ended(compare::run(&compare::Options { limiter, file, format, json }));
+    }
     let outcome = match args.cluster {
         Some(nodes) => cluster::run(&cluster::Options {
             duration: seconds(20),
@@ -55,6 +67,10 @@ fn main() -> ExitCode {
             keep_going: args.keep_going,
         }),
     };
+    ended(outcome)
+}
+
+fn ended(outcome: Result<Outcome, Failure>) -> ExitCode {
     match outcome {
         Ok(Outcome::Pass) => ExitCode::SUCCESS,
         Ok(Outcome::Fail) => ExitCode::from(1),

@@ -1,0 +1,177 @@
+//! `limiter import --compare`: rules of another program, and what `limiter import` makes of them, in
+//! network namespaces beside each other, under the same packets.
+//!
+//! Each rule gets loads around its limit. Before each load both sides begin anew. What the
+//! arithmetic says is the model's answer for the times at which the packets were sent.
+
+mod load;
+mod report;
+mod side;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use limiter_userspace::import::{self, Entry, Format, Imported};
+use limiter_userspace::rules::{Path, RuleFile, RuleSet, Terms};
+
+use crate::interrupt::Interrupt;
+use crate::program::MAX_FRAME;
+use crate::root;
+use crate::sandbox::{Failure, Outcome};
+use load::{Load, Traffic};
+use report::{Report, Row};
+use side::{New, Old, Ruleset};
+
+/// Rules that are compared at most: each takes some fifteen seconds.
+const MOST: usize = 24;
+
+/// Options of a comparison.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `limiter` binary.
+    pub limiter: PathBuf,
+    /// File with the rules of the other program.
+    pub file: PathBuf,
+    /// Format of the file, as `limiter import` names it; none to look for it.
+    pub format: Option<String>,
+    /// One JSON document on standard output instead of the table.
+    pub json: bool,
+}
+
+/// A rule of the other program, and the rule of the file that is tried for it.
+struct Pair<'a> {
+    entry: &'a Entry,
+    /// Letters of all differences that were named for the rule of the file.
+    named: BTreeSet<char>,
+    traffic: Traffic,
+}
+
+/// Compares, and prints what passed.
+///
+/// # Errors
+///
+/// Why there is no result. Nothing is left on the machine.
+pub fn run(options: &Options) -> std::result::Result<Outcome, Failure> {
+    let prepared = prepare(options).map_err(Failure::CouldNotRun)?;
+    compare(options, &prepared).map_err(Failure::BrokeOff)
+}
+
+/// All that is known before anything is made.
+struct Prepared {
+    ruleset: Ruleset,
+    imported: Imported,
+    set: RuleSet,
+    interrupt: Interrupt,
+}
+
+fn prepare(options: &Options) -> Result<Prepared> {
+    ensure!(root::is_root(), "it makes network namespaces: run it as root");
+    let text = fs::read(&options.file)
+        .with_context(|| format!("{}: cannot be read", options.file.display()))?;
+    let format = options.format.as_deref().map(named).transpose()?;
+    let asked = import::Options { format, ..import::Options::default() };
+    let imported = import::import(&text, &asked)
+        .map_err(|error| anyhow!("{}: {error}", options.file.display()))?;
+    let ruleset = Ruleset::new(named(&imported.format)?, text)?;
+    let file = RuleFile::parse("imported.yaml", imported.text.as_bytes(), MAX_FRAME)?;
+    Ok(Prepared { ruleset, imported, set: file.rules, interrupt: Interrupt::watch()? })
+}
+
+fn named(name: &str) -> Result<Format> {
+    let known = Format::NAMED.into_iter().find(|(known, _)| *known == name);
+    known.map(|(_, format)| format).with_context(|| format!("{name} is no format"))
+}
+
+/// The rules to try: of each rule of the other program the first one of the file, with the reasons
+/// why others are not tried.
+fn pairs<'a>(imported: &'a Imported, set: &RuleSet) -> (Vec<Pair<'a>>, Vec<String>) {
+    let (mut pairs, mut left_out) = (Vec::new(), Vec::new());
+    for entry in &imported.rules {
+        let limits = entry.paths.iter().find_map(|path| Some((path, limits(set, path)?)));
+        let Some((path, limits)) = limits else { continue };
+        if pairs.len() == MOST {
+            left_out.push(format!("{}: only {MOST} rules are tried", entry.place));
+            continue;
+        }
+        match Traffic::new(path, &limits, is_forwarded(entry)) {
+            Ok(traffic) => {
+                let beside = imported.rules.iter().filter(|other| other.paths.contains(path));
+                let named = beside.flat_map(|other| &other.differences);
+                let named = named.filter_map(|difference| difference.chars().next()).collect();
+                pairs.push(Pair { entry, named, traffic });
+            }
+            Err(why) => left_out.push(format!("{}: {why}", entry.place)),
+        }
+    }
+    (pairs, left_out)
+}
+
+/// Limits of the rule with a path, its own or its budget's.
+fn limits(set: &RuleSet, path: &Path) -> Option<limiter_userspace::rules::model::Limits> {
+    let rule = set.rules.iter().find(|rule| rule.path == *path)?;
+    match &rule.terms {
+        Terms::Unlimited => None,
+        Terms::Limits(limits) => Some(limits.clone()),
+        Terms::Budget(name) => {
+            set.budgets.iter().find(|budget| budget.name == *name).map(|b| b.limits.clone())
+        }
+    }
+}
+
+/// True if the rule is for packets that the machine forwards, as far as its text says.
+fn is_forwarded(entry: &Entry) -> bool {
+    let text = format!("{} {}", entry.place, entry.rule).to_ascii_lowercase();
+    text.contains("forward") && !text.contains("-a input")
+}
+
+fn compare(options: &Options, prepared: &Prepared) -> Result<Outcome> {
+    let Prepared { ruleset, imported, set, interrupt } = prepared;
+    let (pairs, left_out) = pairs(imported, set);
+    if pairs.is_empty() {
+        bail!("no limit was translated that could be tried: {}", left_out.join("; "));
+    }
+    let mut report = Report::new(imported, left_out);
+    for pair in &pairs {
+        let interface = pair.traffic.interface();
+        let old = Old::create(&interface, &pair.traffic)?;
+        let new = New::create(&interface, &pair.traffic, &options.limiter, &imported.text)?;
+        for load in Load::ALL {
+            if interrupt.is_set() {
+                return Ok(Outcome::Interrupted);
+            }
+            let frames = match pair.traffic.schedule(load) {
+                Ok(frames) => frames,
+                Err(why) => {
+                    report.left_out.push(format!("{}, {}: {why}", pair.entry.place, load.name()));
+                    continue;
+                }
+            };
+            old.begin(ruleset)?;
+            let running = new.begin()?;
+            let times = load::send(&frames, [&old.wire, &new.wire], interrupt)?;
+            if times.len() < frames.len() {
+                return Ok(Outcome::Interrupted);
+            }
+            let row = Row {
+                rule: pair.entry.place.clone(),
+                load: load.name(),
+                offered: frames.len() as u64,
+                old: old.passed()?,
+                new: new.passed()?,
+                arithmetic: load::arithmetic(set, &frames, &times)?,
+                named: pair.named.clone(),
+                dropped: false,
+            };
+            running.close()?;
+            eprintln!("{}", row.line());
+            report.rows.push(row);
+        }
+        old.close()?;
+        new.close()?;
+    }
+    report.note_dropped();
+    print!("{}", if options.json { report.json()? } else { report.text() });
+    Ok(if report.is_as_named() { Outcome::Pass } else { Outcome::Fail })
+}
