@@ -23,7 +23,7 @@ const SHADOW: u8 = 0x80;
 /// The input for a text that is read as `format`; none to look for it in the text.
 pub fn input(format: Option<Format>, text: &[u8]) -> Vec<u8> {
     let place = Format::NAMED.iter().position(|(_, named)| Some(*named) == format);
-    let first = place.map_or(u8::MAX & !SHADOW, |place| u8::try_from(place).unwrap_or(0));
+    let first = place.map_or(!SHADOW, |place| u8::try_from(place).unwrap_or(0));
     [&[first], text].concat()
 }
 
@@ -55,9 +55,9 @@ pub fn check(input: &[u8]) {
         assert!(!refused || entry.reason.is_some(), "no reason: {entry:?}");
     }
     if imported.is_list {
-        list(&imported.text)
+        list(&imported.text);
     } else {
-        rule_file(&imported.text)
+        rule_file(&imported.text);
     }
     let again = import(text, &options).expect("a text that was taken once");
     assert_eq!(again, imported, "another result the second time");

@@ -160,7 +160,9 @@ impl Scene {
         let mut seen = interface.passed;
         seen.merge(interface.dropped);
         let mut all = Tally::default();
-        reasons.iter().for_each(|tally| all.merge(*tally));
+        for tally in reasons {
+            all.merge(tally);
+        }
         assert_eq!(seen, all, "every packet is counted at its interface");
         Counters { reasons, rules }
     }

@@ -156,12 +156,12 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
     ensure!(limiter.json(&["status"])?["interfaces"][0]["adopted"] == true, "{ready}");
     // Its counters go on, and those of another interface with its index begin anew.
     ensure!(counted_by(&limiter, NEAR)? == Some((5, 15)));
-    let index = limiter.json(&["status"])?["interfaces"][0]["ifindex"].to_string();
+    let index = limiter.json(&["status"])?["interfaces"][0]["ifindex"].clone();
     bed.receiver.ip(["link", "delete", NEAR])?;
     wait_for_attached(&limiter, false)?;
-    bed.receiver.ip(["link", "add", NEAR, "index", &index, "type", "veth"])?;
+    bed.receiver.ip(["link", "add", NEAR, "index", &index.to_string(), "type", "veth"])?;
     let again = wait_for_attached(&limiter, true)?;
-    ensure!(again["ifindex"].to_string() == index, "{again}");
+    ensure!(again["ifindex"] == index, "{again}");
     ensure!(counted_by(&limiter, NEAR)? == Some((0, 0)), "counted before it was there");
     limiter.close()?;
     bed.close()

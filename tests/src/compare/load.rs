@@ -151,7 +151,9 @@ impl Traffic {
         };
         let icmp = match icmp {
             None => None,
-            Some(kind) => Some(u8::try_from(kind).map_err(|_| "no ICMP has that type".to_owned())?),
+            Some(kind) => {
+                Some(u8::try_from(kind).map_err(|error| format!("ICMP {kind}: {error}"))?)
+            }
         };
         let payload = if counts.contains(&Count::Bytes) { LARGE } else { SMALL };
         let interface = path.0.iter().find_map(|part| match part {

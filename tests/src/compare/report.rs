@@ -130,15 +130,16 @@ impl Report {
         });
         let mut text = table(&header, &[2, 3, 4, 5], rows) + "\n";
         for left_out in &self.left_out {
-            text += &format!("not tried: {}\n", clean(left_out));
+            text.push_str("not tried: ");
+            text.push_str(&clean(left_out));
+            text.push('\n');
         }
         let as_said = if self.is_as_named() { "nothing" } else { "something" };
-        text += &format!(
-            "{} rules were translated; {as_said} differs that was not named. docs/import.md has the \
-             letters.\n",
-            self.translated
-        );
-        text
+        let translated = self.translated;
+        text + &format!(
+            "{translated} rules were translated; {as_said} differs that was not named. \
+             docs/import.md has the letters.\n"
+        )
     }
 
     pub(super) fn json(&self) -> Result<String> {

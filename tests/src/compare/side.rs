@@ -103,15 +103,18 @@ impl Bed {
     /// Counts the packets of a source at a hook, beside whatever is loaded there.
     fn count(&self, source: IpAddr, hooks: &[&str]) -> Result<()> {
         let family = if source.is_ipv6() { "ip6" } else { "ip" };
-        let mut text = format!("table inet {COUNTS} {{\ncounter passed {{ }}\n");
-        for hook in hooks {
-            let name = hook.split(' ').next().unwrap_or(hook);
-            text += &format!(
-                "chain {name} {{\ntype filter hook {hook};\n{family} saddr {source} counter name \
-                 passed\n}}\n"
-            );
-        }
-        text += "}\n";
+        let chains: Vec<String> = hooks
+            .iter()
+            .map(|hook| {
+                let name = hook.split(' ').next().unwrap_or(hook);
+                format!(
+                    "chain {name} {{\ntype filter hook {hook};\n{family} saddr {source} counter \
+                     name passed\n}}\n"
+                )
+            })
+            .collect();
+        let chains = chains.concat();
+        let text = format!("table inet {COUNTS} {{\ncounter passed {{ }}\n{chains}}}\n");
         feed(&self.receiver, "nft", &["-f", "-"], text.as_bytes(), &self.dir)
     }
 
