@@ -154,7 +154,7 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
     limiter.kill()?;
     let ready = limiter.start()?;
     ensure!(limiter.json(&["status"])?["interfaces"][0]["adopted"] == true, "{ready}");
-    // Its counters go on, and those of another interface with its index begin anew.
+    // Counters go on, and those of another interface with its index begin anew.
     ensure!(counted_by(&limiter, NEAR)? == Some((5, 15)));
     let index = limiter.json(&["status"])?["interfaces"][0]["ifindex"].clone();
     bed.receiver.ip(["link", "delete", NEAR])?;

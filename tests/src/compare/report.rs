@@ -1,4 +1,5 @@
-//! What was offered, what passed on either side, and whether a difference was named.
+//! The table of a comparison: packets that were offered, packets that passed on either side, and
+//! whether a difference was named.
 
 use std::collections::BTreeSet;
 

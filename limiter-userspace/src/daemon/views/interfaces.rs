@@ -10,8 +10,7 @@ use crate::datapath::Datapath;
 
 /// Packets of each interface that the program is on, by name.
 ///
-/// Those whose counters are one, which is so for two in a thousand at most, are one entry with both
-/// names. Of an interface in another network namespace nothing is told: its index is another there.
+/// Interfaces whose counters are one, two in a thousand at most, are one entry with both names. Of an interface in another network namespace nothing is told: its index is another there.
 pub(super) fn interfaces(datapath: &dyn Datapath) -> Result<Vec<InterfaceCounts>> {
     let mut by_place: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
