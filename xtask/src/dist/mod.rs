@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// Pack this binary, and build none: for tests
     #[arg(long, value_name = "FILE", conflicts_with = "check", requires = "sandbox")]
     binary: Option<PathBuf>,
-    /// The same for the sandbox of `limiter demo`
+    /// Pack this sandbox of `limiter demo`: for tests
     #[arg(long, value_name = "FILE", requires = "binary")]
     sandbox: Option<PathBuf>,
 }
@@ -224,7 +224,7 @@ impl Source {
         command
     }
 
-    /// The same checkout, for another architecture.
+    /// This checkout, for another architecture.
     fn of(&self, arch: Arch) -> Self {
         Self { arch, ..self.clone() }
     }
@@ -265,8 +265,8 @@ impl Source {
         workspace::built(cargo, program)
     }
 
-    /// Makes all `forms` of the programs and their checksums in a directory that is empty before, and
-    /// gives the names.
+    /// Makes all `forms` of the programs and their checksums in a directory that is empty before,
+    /// and gives the names.
     fn make(
         &self,
         forms: &[Form],

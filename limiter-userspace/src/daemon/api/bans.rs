@@ -52,8 +52,8 @@ pub struct BannedSource {
     pub ends_in_seconds: u64,
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
-    /// The rule that banned it; none when that is not in force any more, not known since an upgrade,
-    /// and of a ban by hand.
+    /// The rule that banned it; none when that is not in force any more, not known since an
+    /// upgrade, and of a ban by hand.
     pub rule: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,
