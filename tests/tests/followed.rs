@@ -6,6 +6,7 @@ use limiter_tests::root::require_root;
 
 const PACKAGE: &str = "dist/debian/try-package does so in a root and under a systemd of its own";
 const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
+const DEMO: &str = "the test `the_demo_is_the_sandbox_where_packages_have_it` runs it";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
 const README: Page = Page {
@@ -14,7 +15,15 @@ const README: Page = Page {
     not_typed: &[
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
-        ("cargo xtask dist && sudo dpkg -i target/packages/limiter_*.deb", PACKAGE),
+        (
+            "cargo xtask dist --only deb --arch amd64 && sudo dpkg -i \
+             target/packages/limiter_*.deb",
+            PACKAGE,
+        ),
+        (
+            "sudo limiter demo    # the same, of the package: two namespaces, six senders, a table",
+            DEMO,
+        ),
     ],
 };
 

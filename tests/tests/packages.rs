@@ -23,8 +23,15 @@ fn package(directory: &Path) -> Result<String> {
     let mut make = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     make.current_dir(ROOT).args(["run", "--quiet", "--package", "xtask", "--", "dist"]);
     make.env("SOURCE_DATE_EPOCH", "1000000000");
-    make.args(["--only", "deb", "--binary"]).arg(limiter::binary()?);
-    make.args(["--sandbox", env!("CARGO_BIN_EXE_limiter-sandbox")]);
+    // Without symbols, as those of a release: packing takes as long as they are large.
+    let stripped = |program: &Path, name: &str| {
+        let to = directory.with_extension(name);
+        command::checked(Command::new("strip").arg("-o").arg(&to).arg(program))?;
+        anyhow::Ok(to)
+    };
+    let sandbox = Path::new(env!("CARGO_BIN_EXE_limiter-sandbox"));
+    make.args(["--only", "deb", "--binary"]).arg(stripped(&limiter::binary()?, "limiter")?);
+    make.arg("--sandbox").arg(stripped(sandbox, "sandbox")?);
     command::checked(make.arg("--output").arg(directory))?;
     let files = fs::read_dir(directory)?.map(|file| Ok(file?.path()));
     let files = files.collect::<Result<Vec<_>>>()?;

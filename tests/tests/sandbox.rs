@@ -70,6 +70,33 @@ fn a_good_limiter_passes() -> Result<()> {
     Ok(())
 }
 
+/// `limiter demo`, with the programs where packages have them.
+#[test]
+fn the_demo_is_the_sandbox_where_packages_have_it() -> Result<()> {
+    require_root();
+    let dir = WorkDir::create("demo")?;
+    let at = |path: &str| dir.path().join(path);
+    fs::create_dir_all(at("bin"))?;
+    fs::create_dir_all(at("libexec/limiter"))?;
+    fs::copy(binary()?, at("bin/limiter"))?;
+    let demo = || {
+        let mut demo = Command::new(at("bin/limiter"));
+        demo.args(["demo", "--duration", "4", "--output", "json"]).stdin(Stdio::null());
+        demo
+    };
+    check_could_not_run(&run(&mut demo())?, &["limiter-sandbox", "packages", "cargo xtask run"])?;
+    fs::copy(PROGRAM, at("libexec/limiter/limiter-sandbox"))?;
+    // No rule file: those that are built in.
+    let output = run(&mut demo())?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    ensure!(said.contains("Cleaned up"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == true, "{report}");
+    ensure!(report["sources"].as_array().context("no sources")?.len() == 6, "{report}");
+    Ok(())
+}
+
 #[test]
 fn a_limiter_with_another_rate_fails() -> Result<()> {
     require_root();

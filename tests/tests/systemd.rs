@@ -181,7 +181,7 @@ impl Manager {
 /// Does what the unit's `ExecStartPre=` lines say, on the test's BPF file system and for its user.
 fn prepare(unit: &Unit, bed: &Testbed, limiter: &Limiter) -> Result<()> {
     let nobody = NOBODY.to_string();
-    // What may fail is of a machine that starts, as waiting for its interfaces.
+    // Lines that may fail are for a machine that starts: they wait for its interfaces.
     for line in unit.all("ExecStartPre").into_iter().filter(|line| !line.starts_with('-')) {
         let words = line.strip_prefix('+').context("not run as root")?.split_whitespace();
         let words = words

@@ -20,12 +20,11 @@ const LONGEST: u64 = 600;
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Two network namespaces, a cable between them, a daemon on it, six senders and \
-    a table: what each may send, and what arrives. The daemon has a socket, pins and files of its own.\n\n\
-    Exit code: 0 if every sender was held to its limit, 1 if one was not or the run broke off, 2 if it \
-    could not run, 130 if it was interrupted."
-)]
+#[command(after_help = "Two network namespaces, a cable between them, a daemon on it, six \
+    senders and a table: what each may send, and what arrives. The daemon has a socket, pins and \
+    files of its own.\n\n\
+    Exit code: 0 if every sender was held to its limit, 1 if one was not or the run broke off, 2 \
+    if it could not run, 130 if it was interrupted.")]
 pub(super) struct Ask {
     /// How long to send
     #[arg(long, value_name = "SECONDS", default_value_t = 10,

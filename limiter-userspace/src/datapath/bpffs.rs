@@ -38,7 +38,7 @@ impl PinDir {
         Self { path: path.to_owned(), maps: MAPS }
     }
 
-    /// The same directory, with the place of the maps that are to take the place of those in force.
+    /// This directory, with the place of the maps that are to take the place of those in force.
     pub(super) fn next(&self) -> Self {
         Self { path: self.path.clone(), maps: NEXT }
     }

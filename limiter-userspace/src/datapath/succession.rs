@@ -142,7 +142,7 @@ impl Kernel {
             return Err(error);
         }
         self.take_left_behind()?;
-        // Who was banned while the links changed, and a brake of that moment.
+        // Bans that were made while the links changed, and a brake of that moment.
         let bans = bans.max(self.carry(&mut before)?);
         self.tell(&before, bans);
         drop(before);

@@ -15,7 +15,7 @@ use crate::process;
 const FILES: &str = "dist/debian/files";
 
 /// Asks everybody; prints what was looked at, and what is wrong. True if nothing is.
-pub(super) fn all(source: &Source, made: &[String], output: &Path) -> bool {
+pub(super) fn all(source: &Source, archs: &[Arch], made: &[String], output: &Path) -> bool {
     let mut good = true;
     let mut judge = |what: &str, judged: Result<()>| match judged {
         Ok(()) => println!("dist: {what}: ok"),
@@ -37,7 +37,7 @@ pub(super) fn all(source: &Source, made: &[String], output: &Path) -> bool {
             "rpm" => judge(&format!("{name}, its version"), rpm(&path)),
             "gz" => judge(&format!("{name}, its program"), tarball(name, &path)),
             "json" => judge(&format!("{name}, an SBOM"), sbom(&path)),
-            "tar" => judge(&format!("{name}, by skopeo and umoci"), image(&path)),
+            "tar" => judge(&format!("{name}, by skopeo and umoci"), image(archs, &path)),
             _ => {}
         }
     }
@@ -128,13 +128,13 @@ fn sbom(path: &Path) -> Result<()> {
 
 /// Each image is copied with all its digests checked, unpacked, and its program run with its own
 /// libraries.
-fn image(path: &Path) -> Result<()> {
+fn image(archs: &[Arch], path: &Path) -> Result<()> {
     let work = tempfile::tempdir().context("no directory to unpack in")?;
     let archive = format!("oci-archive:{}:{VERSION}", path.display());
     let copy = format!("dir:{}", work.path().join("all").display());
     let mut skopeo = process::command("skopeo");
     process::output(skopeo.args(["copy", "--insecure-policy", "--all", &archive, &copy]))?;
-    for arch in Arch::usual() {
+    for arch in archs {
         let layout = work.path().join(arch.debian());
         let one = format!("oci:{}:{VERSION}", layout.display());
         let mut skopeo = process::command("skopeo");

@@ -99,6 +99,8 @@ pub(super) fn lint(package: &Path) -> Result<()> {
 /// Fails if shellcheck has something to report of the scripts.
 pub(super) fn shellcheck(source: &Source) -> Result<()> {
     let mut shellcheck = process::command("shellcheck");
-    shellcheck.current_dir(source.root.join(DEBIAN)).args(SCRIPTS).arg("try-package");
+    shellcheck.current_dir(source.root.join(DEBIAN)).args(SCRIPTS);
+    shellcheck.args(["try-package", "../oci/try-image", "../systemd/try-unit"]);
+    shellcheck.arg("../../xtask/src/vm/system/steps.sh");
     process::run(&mut shellcheck)
 }

@@ -49,10 +49,10 @@ pub(crate) struct Arguments {
     /// Only this; may be repeated
     #[arg(long, value_enum)]
     only: Vec<Form>,
-    /// Pack this binary, and build none: for tests
-    #[arg(long, value_name = "FILE", conflicts_with = "check", requires = "sandbox")]
+    /// Pack this binary, and build none: for tests. With --check it is packed twice
+    #[arg(long, value_name = "FILE", requires = "sandbox")]
     binary: Option<PathBuf>,
-    /// The same for the sandbox of `limiter demo`
+    /// Pack this sandbox of `limiter demo`: for tests
     #[arg(long, value_name = "FILE", requires = "binary")]
     sandbox: Option<PathBuf>,
 }
@@ -100,9 +100,10 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let forms: &[Form] =
         if arguments.only.is_empty() { Form::value_variants() } else { &arguments.only };
     let archs = if arguments.arch.is_empty() { Arch::usual() } else { arguments.arch.clone() };
+    let tools = if arguments.check { Tools::DistCheck } else { Tools::Dist };
     let toolchain = match arguments.binary {
-        Some(_) => None,
-        None => Some(setup::ensure(if arguments.check { Tools::DistCheck } else { Tools::Dist })?),
+        Some(_) if !arguments.check => None,
+        _ => Some(setup::ensure(tools)?),
     };
     if forms.contains(&Form::Sbom) {
         sbom::ensure_tool()?;
@@ -118,28 +119,38 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         arch: first,
         toolchain,
     };
-    let given = arguments.binary.clone().zip(arguments.sandbox.clone());
-    let programs = match given {
+    let given = match arguments.binary.clone().zip(arguments.sandbox.clone()) {
         Some((limiter, sandbox)) => {
-            vec![(source.arch, Programs { limiter, sandbox }.absolute()?)]
+            Some(vec![(source.arch, Programs { limiter, sandbox }.absolute()?)])
         }
-        None => source.build(&archs)?,
+        None => None,
+    };
+    let pack = |source: &Source, output: &Path| {
+        let programs = match &given {
+            Some(programs) => programs.clone(),
+            None => source.build(&archs)?,
+        };
+        source.make(forms, &programs, output)
     };
     let output = arguments.output.clone().unwrap_or_else(|| source.root.join("target/packages"));
-    let made = source.make(forms, &programs, &output)?;
+    let made = pack(&source, &output)?;
     for name in &made {
         println!("{}", output.join(name).display());
     }
     if !arguments.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let good = check::all(&source, &made, &output) & again(&source, forms, &archs, &output)?;
+    let good = check::all(&source, &archs, &made, &output) & again(&source, &output, pack)?;
     println!("dist: {}", if good { "ok" } else { "failed" });
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Makes everything again in a clone of HEAD, and names what is different.
-fn again(source: &Source, forms: &[Form], archs: &[Arch], output: &Path) -> Result<bool> {
+fn again(
+    source: &Source,
+    output: &Path,
+    pack: impl Fn(&Source, &Path) -> Result<Vec<String>>,
+) -> Result<bool> {
     let parent = tempfile::Builder::new()
         .prefix("limiter-again-")
         .tempdir()
@@ -149,7 +160,7 @@ fn again(source: &Source, forms: &[Form], archs: &[Arch], output: &Path) -> Resu
     process::run(git.args(["clone", "--quiet", "--no-local"]).arg(&source.root).arg(&clone))?;
     let other = Source { root: clone, ..source.clone() };
     let second = parent.path().join("packages");
-    other.make(forms, &other.build(archs)?, &second)?;
+    pack(&other, &second)?;
     let (first, second) = (sums(output)?, sums(&second)?);
     let different: Vec<_> = first.symmetric_difference(&second).collect();
     for line in &different {
@@ -224,7 +235,7 @@ impl Source {
         command
     }
 
-    /// The same checkout, for another architecture.
+    /// This checkout, for another architecture.
     fn of(&self, arch: Arch) -> Self {
         Self { arch, ..self.clone() }
     }
@@ -265,8 +276,8 @@ impl Source {
         workspace::built(cargo, program)
     }
 
-    /// Makes all `forms` of the programs and their checksums in a directory that is empty before, and
-    /// gives the names.
+    /// Makes all `forms` of the programs and their checksums in a directory that is empty before,
+    /// and gives the names.
     fn make(
         &self,
         forms: &[Form],

@@ -2,6 +2,7 @@
 //! program, its licences, and those of Debian's libraries that the program is linked to. No engine
 //! is needed to make it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -65,12 +66,19 @@ fn image(source: &Source, programs: &Programs, root: &Path, layout: &Path) -> Re
         for name in names {
             tree.write(&format!("{}/{name}", arch.libraries()), &read(&from.join(name))?, 0o755)?;
         }
-        let copyright = format!("usr/share/doc/{package}/copyright");
-        // One of them is a link to the other's source package.
-        let found = [copyright.clone(), "usr/share/doc/gcc-12-base/copyright".to_owned()];
-        if let Some(text) = found.iter().find_map(|path| fs::read(unpacked.join(path)).ok()) {
-            tree.write(&copyright, &text, 0o644)?;
-        }
+        // A link to the directory of another package of the same source has that one's.
+        let doc = unpacked.join("usr/share/doc").join(package);
+        let text = match fs::read_link(&doc) {
+            Ok(other) => {
+                let name = other.to_str().context("a package's name is not UTF-8")?;
+                read(
+                    &cross::fetched(arch, name, None)?
+                        .join(format!("usr/share/doc/{name}/copyright")),
+                )?
+            }
+            Err(_) => read(&doc.join("copyright"))?,
+        };
+        tree.write(&format!("usr/share/doc/{package}/copyright"), &text, 0o644)?;
         if package == "libc6" {
             let loader = read(&unpacked.join(arch.libraries()).join(loader_name(arch)))?;
             tree.write(arch.loader(), &loader, 0o755)?;
@@ -84,7 +92,7 @@ fn image(source: &Source, programs: &Programs, root: &Path, layout: &Path) -> Re
         tree.write(&to, &read(&source.root.join(name))?, 0o644)?;
     }
     tree.write("usr/bin/limiter", &read(&programs.limiter)?, 0o755)?;
-    for directory in ["etc/limiter", "run/limiter", "var/lib/limiter", "sys/fs/bpf", "tmp"] {
+    for directory in ["etc/limiter", "run/limiter", "var/lib/limiter", "sys/fs/bpf"] {
         fs::create_dir_all(tree.at(directory))?;
     }
 
@@ -143,8 +151,12 @@ fn pack(source: &Source, directory: &Path, to: &Path) -> Result<()> {
     let mut tar = source.tool("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
     tar.arg(format!("--mtime=@{}", source.epoch)).arg("--directory").arg(directory);
-    tar.args(["--mode=u+rwX,go+rX,go-w", "--transform=s,^\\./,,"]);
-    process::run(tar.arg("--create").arg("--file").arg(to).arg("."))
+    tar.args(["--mode=u+rwX,go+rX,go-w", "--create", "--file"]).arg(to).arg("--");
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let names = entries.map(|entry| Ok(entry?.file_name()));
+    // In an order: the option is for what is in directories.
+    tar.args(names.collect::<std::io::Result<BTreeSet<_>>>()?);
+    process::run(&mut tar)
 }
 
 fn digest(path: &Path) -> Result<String> {

@@ -46,7 +46,7 @@ pub(crate) enum Tools {
     System,
     /// Tools that make packages, for other architectures too.
     Dist,
-    /// The same, and those that check packages.
+    /// Tools of [`Tools::Dist`], and those that check packages.
     DistCheck,
     /// Tools of the tests, and those that record captures and have an opinion on them.
     Captures,

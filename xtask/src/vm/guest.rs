@@ -65,7 +65,7 @@ pub(super) struct Machine<'a> {
     pub(super) disk: Option<&'a Path>,
     /// Further words for the kernel.
     pub(super) words: &'a str,
-    /// Where the kernel's own lines go.
+    /// File that the kernel's own lines go to.
     pub(super) log: &'a Path,
 }
 

@@ -13,7 +13,7 @@ use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
 const MODULES: [&str; 4] = ["veth", "bonding", "8021q", "bridge"];
-/// Those of a machine with a disk.
+/// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
 /// Directories of modules that are kept of a kernel.
 const KEPT: [(&str, &[&str]); 2] = [("modules", &MODULES), ("disk-modules", &DISK_MODULES)];

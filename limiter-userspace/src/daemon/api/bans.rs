@@ -52,14 +52,14 @@ pub struct BannedSource {
     pub ends_in_seconds: u64,
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
-    /// The rule that banned it; none when that is not in force any more, not known since an upgrade,
-    /// and of a ban by hand.
+    /// The rule that banned it; none when that is not in force any more, not known since an
+    /// upgrade, and of a ban by hand.
     pub rule: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,
     /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
     /// one is not known any more.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub before_upgrade: bool,
 }
 

@@ -88,7 +88,7 @@ fn system(cache: &Path) -> Result<PathBuf> {
     let root = work.path().join("root");
     let mut debootstrap = process::command("debootstrap");
     debootstrap.args(["--variant=minbase", INCLUDED, RELEASE]).arg(&root);
-    // Its talk is no result.
+    // Talk of a tool is no result.
     process::output(&mut debootstrap)?;
     fs::rename(&root, &system).with_context(|| system.display().to_string())?;
     Ok(system)
