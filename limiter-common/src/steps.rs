@@ -68,6 +68,7 @@ macro_rules! steps {
             // The tables.
             run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
+            class_range = limiter_common::table::class_range, (world scratch) (half half);
             peek = limiter_common::table::peek, (world scratch) (option half);
             peek_again = limiter_common::table::peek_again, (world scratch) (half);
             refresh = limiter_common::table::refresh, (world scratch) (half);

@@ -65,11 +65,13 @@ pub enum Reason {
     TableFull = 22,
     /// No host can have the source, by a rule file that says `martians: drop`.
     Martian = 23,
+    /// A rule blocks it: `action: drop` without a limit.
+    Blocked = 24,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -94,6 +96,7 @@ impl Reason {
         Self::OverAggregate,
         Self::TableFull,
         Self::Martian,
+        Self::Blocked,
     ];
 
     /// The size of the `REASONS` map.
@@ -126,6 +129,7 @@ impl Reason {
             21 => Self::OverAggregate,
             22 => Self::TableFull,
             23 => Self::Martian,
+            24 => Self::Blocked,
             _ => Self::Contended,
         }
     }
@@ -147,7 +151,8 @@ impl Reason {
             | Self::Banned
             | Self::OverAggregate
             | Self::TableFull
-            | Self::Martian => Verdict::Drop,
+            | Self::Martian
+            | Self::Blocked => Verdict::Drop,
             Self::Conforming
             | Self::Unlimited
             | Self::NoRule
@@ -194,6 +199,7 @@ impl Reason {
             Self::OverAggregate => "over-aggregate",
             Self::TableFull => "table-full",
             Self::Martian => "martian",
+            Self::Blocked => "blocked",
         }
     }
 }

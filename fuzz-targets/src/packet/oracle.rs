@@ -42,6 +42,8 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
                 destination: mapped(header.destination()),
                 dscp: header.dcp().value(),
                 ecn: header.ecn().value(),
+                length: header.total_len(),
+                ttl: header.ttl(),
                 fragment: fragment(later, header.more_fragments()),
             };
             (said, ip.payload())
@@ -65,6 +67,8 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
                 destination: header.destination(),
                 dscp: header.dscp().value(),
                 ecn: header.ecn().value(),
+                length: header.payload_length().saturating_add(40),
+                ttl: header.hop_limit(),
                 fragment: fragment(later, more),
             };
             (said, ip.payload())
@@ -77,6 +81,7 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     assert_eq!(facts.source_address(), said.source, "{facts:?}");
     assert_eq!(facts.destination_address(), said.destination, "{facts:?}");
     assert_eq!((facts.dscp(), facts.ecn()), (said.dscp, said.ecn), "{facts:?}");
+    assert_eq!((facts.packet_length(), facts.ttl()), (said.length, said.ttl), "{facts:?}");
     // Headers behind the point at which the chain was given up were not seen; behind a later
     // fragment's header there are only data, whatever etherparse reads in them.
     if facts.reach() != Reach::Transport {
@@ -113,6 +118,9 @@ struct Said {
     destination: [u8; 16],
     dscp: u8,
     ecn: u8,
+    /// Length of the IP packet, 65,535 for anything longer.
+    length: u16,
+    ttl: u8,
     fragment: Fragment,
 }
 

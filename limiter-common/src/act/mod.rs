@@ -52,7 +52,7 @@ where
         }
         return outcome;
     }
-    if !outcome.is(Reason::OverLimit) {
+    if !outcome.is(Reason::OverLimit) && !outcome.is(Reason::Blocked) {
         return outcome;
     }
     if matches!(kind, ActionKind::Reject) {

@@ -34,6 +34,7 @@ pub struct Facts {
     vlan: u16,
     network_offset: u16,
     transport_offset: u16,
+    packet_length: u16,
     version: u8,
     traffic_class: u8,
     protocol: u8,
@@ -44,10 +45,12 @@ pub struct Facts {
     reach: u8,
     known: u8,
     inner_version: u8,
+    ttl: u8,
+    reserved: [u8; 5],
     interface: u32,
 }
 
-const _: () = assert!(size_of::<Facts>() == 72);
+const _: () = assert!(size_of::<Facts>() == 80);
 
 impl Facts {
     /// Room for facts: those of a packet that says nothing.
@@ -60,6 +63,7 @@ impl Facts {
         vlan: 0,
         network_offset: 0,
         transport_offset: 0,
+        packet_length: 0,
         version: 0,
         traffic_class: 0,
         protocol: 0,
@@ -70,6 +74,8 @@ impl Facts {
         reach: 0,
         known: 0,
         inner_version: 0,
+        ttl: 0,
+        reserved: [0; 5],
         interface: 0,
     };
 
@@ -78,10 +84,10 @@ impl Facts {
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         let zero = black_box(0);
-        let [w0, w1, w2, w3, w4, w5, w6, w7, w8]: &mut [u64; 9] = bytemuck::cast_mut(self);
+        let [w0, w1, w2, w3, w4, w5, w6, w7, w8, w9]: &mut [u64; 10] = bytemuck::cast_mut(self);
         (*w0, *w1, *w2, *w3) = (zero, zero, zero, zero);
         (*w4, *w5, *w6, *w7) = (zero, zero, zero, zero);
-        *w8 = zero;
+        (*w8, *w9) = (zero, zero);
     }
 
     #[inline(always)]
@@ -97,6 +103,12 @@ impl Facts {
     pub(super) fn set_network(&mut self, version: Version, traffic_class: u8) {
         self.version = version as u8;
         self.traffic_class = traffic_class;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_size(&mut self, packet_length: u16, ttl: u8) {
+        self.packet_length = packet_length;
+        self.ttl = ttl;
     }
 
     #[inline(always)]
@@ -249,6 +261,19 @@ impl Facts {
     #[inline(always)]
     pub const fn ecn(&self) -> u8 {
         self.traffic_class & 3
+    }
+
+    /// The length of the IP packet in bytes, as its header says, 65,535 for anything longer. The
+    /// network stack drops a packet that is shorter than that, and cuts one that is longer.
+    #[inline(always)]
+    pub const fn packet_length(&self) -> u16 {
+        self.packet_length
+    }
+
+    /// The time to live of IPv4, the hop limit of IPv6.
+    #[inline(always)]
+    pub const fn ttl(&self) -> u8 {
+        self.ttl
     }
 
     /// The kind of fragment that the packet is.

@@ -12,6 +12,9 @@ use crate::verdict::Reason;
 
 const V4_HEADER: usize = Ipv4Hdr::LEN;
 const V6_HEADER: usize = Ipv6Hdr::LEN;
+const FIXED_V6: u16 = 40;
+
+const _: () = assert!(FIXED_V6 as usize == V6_HEADER);
 
 /// The smallest IPv4 header length, in words of four bytes.
 const MIN_WORDS: u8 = 5;
@@ -54,9 +57,11 @@ pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Rea
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
     let header = v4_bytes(frame, offset)?;
-    let [start, service, _, _, _, _, high, low, _, next, _, _, a, b, c, d, e, f, g, h] = header;
+    let [start, service, more, less, _, _, high, low, ttl, next, _, _, rest @ ..] = header;
+    let [a, b, c, d, e, f, g, h] = rest;
     facts.clear();
     facts.set_network(Version::V4, service);
+    facts.set_size(u16::from_be_bytes([more, less]), ttl);
     facts.set_addresses(mapped([a, b, c, d]), mapped([e, f, g, h]));
     let words = start & 0x0f;
     let position = u16::from_be_bytes([high, low]);
@@ -75,7 +80,7 @@ pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
 /// The whole of an IPv6 header.
 #[inline(always)]
 pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
-    let [high, low, _, _, _, _, next, ..] = v6_bytes(frame, offset)?;
+    let [high, low, _, _, more, less, next, hops, ..] = v6_bytes(frame, offset)?;
     // Read here and not with the rest: so they go through one register, and not through forty.
     let Some(source) = frame.read(offset + 8) else {
         return Err(Reason::Truncated);
@@ -85,6 +90,8 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
     };
     facts.clear();
     facts.set_network(Version::V6, high << 4 | low >> 4);
+    // Without its fixed header; 0 in a jumbogram (RFC 2675).
+    facts.set_size(u16::from_be_bytes([more, less]).saturating_add(FIXED_V6), hops);
     facts.set_addresses(
         bytemuck::cast::<[u8; 16], _>(source),
         bytemuck::cast::<[u8; 16], _>(destination),

@@ -57,6 +57,10 @@ pub fn peek<W: World>(
                 reason = Reason::Shadow;
             } else {
                 reason = Reason::TableFull;
+                if record.is_block() {
+                    reason = Reason::Blocked;
+                    action = u32::from(record.action);
+                }
                 result = StepResult::Over;
             }
         }

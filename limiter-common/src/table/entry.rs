@@ -52,9 +52,9 @@ pub(super) fn insert<W: World>(
 #[inline(always)]
 fn name<W: World>(maps: &W, key: &Cell<TableKey>) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
-    let [first, second, third, fourth, fifth, sixth]: [u64; 6] = bytemuck::cast(key.get());
+    let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(key.get());
     let name = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);
-    scatter(scatter(name ^ fourth) ^ fifth) ^ sixth
+    scatter(scatter(scatter(name ^ fourth) ^ fifth) ^ sixth) ^ last
 }
 
 /// Takes a ring slot for one more key, if their table has room.

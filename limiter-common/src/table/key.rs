@@ -50,8 +50,8 @@ fn fragment_class(facts: &Facts) -> Fragment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyFacts {
-    /// The first two words of [`TableKey`], with all facts in them.
-    words: [u64; 2],
+    /// The first three words of [`TableKey`], with all facts in them.
+    words: [u64; 3],
     /// The second of those words for tables with [`field::INNER`].
     inner_word: u64,
     /// Bits of [`field`] that the packet has, and [`INNER_V4`].
@@ -66,7 +66,7 @@ const FAMILIES: u32 = field::V4 | field::V6;
 
 impl KeyFacts {
     /// No facts.
-    pub const EMPTY: Self = Self { words: [0; 2], inner_word: 0, has: 0 };
+    pub const EMPTY: Self = Self { words: [0; 3], inner_word: 0, has: 0 };
 
     /// The facts of a packet.
     #[inline(always)]
@@ -76,10 +76,14 @@ impl KeyFacts {
             | field::INTERFACE
             | field::DSCP
             | field::FRAGMENT
+            | field::PACKET_LENGTH
+            | field::TTL
             | if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
         let mut key = TableKey {
             interface: facts.interface(),
-            dscp: facts.dscp(),
+            dscp: facts.dscp().into(),
+            packet_length: facts.packet_length(),
+            ttl: facts.ttl().into(),
             flags: (fragment_class(facts) as u8) << FRAGMENT_SHIFT,
             version: facts.version() as u8,
             ..TableKey::EMPTY
@@ -90,7 +94,8 @@ impl KeyFacts {
         }
         if let Some(ports) = facts.ports() {
             key.destination_port = ports.destination;
-            has |= field::DESTINATION_PORT;
+            key.source_port = ports.source;
+            has |= field::DESTINATION_PORT | field::SOURCE_PORT;
         }
         if let Some(icmp) = facts.icmp() {
             key.destination_port = icmp.message(facts.version()).into();
@@ -112,9 +117,9 @@ impl KeyFacts {
             }
         }
         let inner = TableKey { version: inner.map_or(0, |version| version as u8), ..key };
-        let [first, second, ..]: [u64; 6] = bytemuck::cast(key);
-        let [_, inner_word, ..]: [u64; 6] = bytemuck::cast(inner);
-        Self { words: [first, second], inner_word, has: u64::from(has) }
+        let [first, second, third, ..]: [u64; 7] = bytemuck::cast(key);
+        let [_, inner_word, ..]: [u64; 7] = bytemuck::cast(inner);
+        Self { words: [first, second, third], inner_word, has: u64::from(has) }
     }
 }
 
@@ -123,7 +128,7 @@ impl KeyFacts {
 #[inline(always)]
 pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     let fields = u64::from(table.fields);
-    let KeyFacts { words: [first, outer_word], inner_word, has } = *key_facts;
+    let KeyFacts { words: [first, outer_word, third], inner_word, has } = *key_facts;
     let families = u64::from(FAMILIES);
     // Tables with `INNER` are of both families.
     if fields & !families & !has != 0 || fields & families & has == 0 {
@@ -131,7 +136,7 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
     }
     let inner = mask_of(fields, field::INNER);
     let is_v4 = mix(inner, mask_of(has, INNER_V4), mask_of(has, field::V4));
-    let [first_mask, second_mask] = table.words;
+    let [first_mask, second_mask, third_mask] = table.words;
     let [v4_source, v6_source] = &table.source_masks;
     let [v4_destination, v6_destination] = &table.destination_masks;
     let ([high, low], [inner_high, inner_low]) = (facts.source_words(), facts.inner_words());
@@ -145,6 +150,7 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
     let words = [
         first & first_mask | id,
         mix(inner, inner_word, outer_word) & second_mask,
+        third & third_mask,
         to_high,
         to_low,
         from_high,

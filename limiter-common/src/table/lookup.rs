@@ -46,13 +46,16 @@ pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) 
 /// The key of the rule trie for keys of a shape.
 #[inline(always)]
 fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
-    let [first, second, to_high, to_low, from_high, from_low]: [u64; 6] = bytemuck::cast(*key);
-    let [first_mask, second_mask, high_mask, low_mask, ..]: [u64; 6] = bytemuck::cast(shape.mask);
+    let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
+        bytemuck::cast(*key);
+    let [first_mask, second_mask, third_mask, high_mask, low_mask, ..]: [u64; 7] =
+        bytemuck::cast(shape.mask);
     // Stands in the first four bytes, of which the mask has none.
     let ordinal: u64 = bytemuck::cast([ordinal, 0]);
     bytemuck::cast([
         first & first_mask | ordinal,
         second & second_mask,
+        third & third_mask,
         to_high & high_mask,
         to_low & low_mask,
         from_high,

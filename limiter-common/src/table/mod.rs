@@ -40,8 +40,8 @@ pub use over::{count_class, over_source};
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
 pub use result::StepResult;
 pub use run::{
-    begin, begin_packet, fail, finish, judge_source, note_dropped, peek_again, run_tables,
-    undo_table,
+    begin, begin_packet, class_range, fail, finish, judge_source, note_dropped, peek_again,
+    run_tables, undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
 pub use spend::spend;

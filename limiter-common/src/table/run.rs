@@ -18,7 +18,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{Control, MAX_TABLES, RuleSetHeader, is_daemon_lost};
+use crate::wire::{Control, MAX_RANGES, MAX_TABLES, RuleSetHeader, is_daemon_lost};
 use crate::world::{Keyed as _, World};
 
 /// Runs a block for each table, unrolled.
@@ -97,12 +97,38 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
         place.set(key);
         fixed = table.fixed;
         keyed = fixed == Slot::NONE.index();
+        let [first, ..] = &table.ranges;
+        let mut rounds = Rounds::new();
+        while first.is_some()
+            && let Some(number) = rounds.next(MAX_RANGES as u64)
+        {
+            if !step!(class_range(maps, scratch; index, number)) {
+                break;
+            }
+        }
     }
     if let Some(account) = scratch.account(index) {
         account.fixed.set(fixed);
     }
     keyed
 }
+
+/// Puts the class of a range into the key in `scratch`, if that has a value of it; false where the
+/// table has no more ranges.
+#[inline(always)]
+pub fn class_range<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> bool {
+    if let Some(table) = maps.table(scratch.generation(), index)
+        && let Some(range) = table.ranges.get(number as usize & (MAX_RANGES - 1))
+        && range.is_some()
+        && let Some(key) = scratch.key(index)
+    {
+        key.set(range.classed(key.get()));
+        return true;
+    }
+    false
+}
+
+const _: () = assert!(MAX_RANGES.is_power_of_two());
 
 /// Refreshes in one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
@@ -195,6 +221,8 @@ pub fn note_dropped<W: World>(
             Reason::OverAggregate
         } else if reason == Reason::TableFull.index() {
             Reason::TableFull
+        } else if reason == Reason::Blocked.index() {
+            Reason::Blocked
         } else {
             Reason::OverLimit
         };

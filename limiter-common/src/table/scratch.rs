@@ -324,6 +324,12 @@ impl Scratch {
         self.probe.as_ptr().cast_const()
     }
 
+    /// The key that [`super::begin`] has left for a table; none past the last one.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn located(&self, index: u32) -> Option<TableKey> {
+        self.key(index).map(Cell::get)
+    }
+
     /// The key of the packet in a table.
     #[inline(always)]
     pub(super) fn key(&self, index: u32) -> Option<&Cell<TableKey>> {

@@ -35,7 +35,7 @@ impl<K> ChargeTarget<'_, K> {
 pub(super) enum TargetLookup<'m, K> {
     /// No rule, or nothing to charge; the record, if there is one.
     Free(Option<&'m Record>),
-    /// The key has no bucket, and its rule says `drop`.
+    /// The key has no bucket, and its rule says `drop`; or its rule is a block.
     Full(&'m Record),
     /// Limits to charge.
     Target(ChargeTarget<'m, K>),
@@ -62,6 +62,9 @@ pub(super) fn target_of<'m, W: World>(
     };
     if record.is_unlimited() {
         return TargetLookup::Free(Some(record));
+    }
+    if record.is_block() {
+        return TargetLookup::Full(record);
     }
     if record.budget == 0 {
         if let Some((bucket, scale)) = own {

@@ -31,6 +31,12 @@ pub mod field {
     pub const INNER: u32 = 1 << 11;
     /// The type of ICMP or `ICMPv6`, as [`crate::packet::Icmp::message`] has it.
     pub const ICMP_TYPE: u32 = 1 << 12;
+    /// The source port of TCP, UDP, UDP-Lite, SCTP or DCCP.
+    pub const SOURCE_PORT: u32 = 1 << 13;
+    /// The length of the IP packet.
+    pub const PACKET_LENGTH: u32 = 1 << 14;
+    /// The time to live of IPv4, the hop limit of IPv6.
+    pub const TTL: u32 = 1 << 15;
 }
 
 /// Classes of TCP flags that exclude each other; the first that fits.
@@ -73,7 +79,8 @@ impl FlagClass {
 /// The key of a bucket: the facts that the table asks for, the others zero. Multi-byte fields are
 /// in host order but for the addresses, which are in network order, IPv4 as IPv4-mapped IPv6.
 ///
-/// All but the addresses stand in the first two words, and have a row in `PLACES`.
+/// All but the addresses stand in the first three words, and have a row in `PLACES`. Those of 16
+/// bits are the lanes that a [`super::Range`] can be of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub struct TableKey {
@@ -82,25 +89,33 @@ pub struct TableKey {
     pub table: u32,
     /// Interface index.
     pub interface: u32,
-    /// VLAN id.
-    pub vlan: u16,
-    /// Destination port, or the type of ICMP: no packet has both, and no table asks for both.
-    pub destination_port: u16,
     /// Protocol number.
     pub protocol: u8,
     /// A [`FlagClass`] in the low four bits, a [`crate::packet::Fragment`] in the next four.
     pub flags: u8,
-    /// DSCP.
-    pub dscp: u8,
+    /// Zero.
+    pub reserved: u8,
     /// IP version, 4 or 6; 0 where no address is part of the key.
     pub version: u8,
+    /// Time to live.
+    pub ttl: u16,
+    /// DSCP.
+    pub dscp: u16,
+    /// VLAN id.
+    pub vlan: u16,
+    /// Destination port, or the type of ICMP: no packet has both, and no table asks for both.
+    pub destination_port: u16,
+    /// Source port.
+    pub source_port: u16,
+    /// Length of the IP packet in bytes.
+    pub packet_length: u16,
     /// Masked destination address.
     pub destination: [u64; 2],
     /// Masked source address.
     pub source: [u64; 2],
 }
 
-const _: () = assert!(size_of::<TableKey>() == 48);
+const _: () = assert!(size_of::<TableKey>() == 56);
 
 /// Bits of [`TableKey::flags`] that are the class of TCP flags.
 const FLAG_CLASS_BITS: u8 = 0x0f;
@@ -112,18 +127,21 @@ const FRAGMENT_BITS: u8 = 0xf0;
 pub const FRAGMENT_SHIFT: u32 = 4;
 
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
-pub const TRIE_FIXED_BITS: u32 = 256;
+pub const TRIE_FIXED_BITS: u32 = 320;
 
-/// Facts in the first two words of a key, by their bits in [`field`], with ones where each stands.
+/// Facts in the first three words of a key, by their bits in [`field`], with ones where each stands.
 /// With any of the addresses, the key has the version.
-const PLACES: [(u32, TableKey); 9] = [
+const PLACES: [(u32, TableKey); 12] = [
     (field::DESTINATION_PORT, TableKey { destination_port: u16::MAX, ..TableKey::EMPTY }),
     (field::ICMP_TYPE, TableKey { destination_port: 0xff, ..TableKey::EMPTY }),
     (field::PROTOCOL, TableKey { protocol: u8::MAX, ..TableKey::EMPTY }),
     (field::TCP_FLAGS, TableKey { flags: FLAG_CLASS_BITS, ..TableKey::EMPTY }),
     (field::INTERFACE, TableKey { interface: u32::MAX, ..TableKey::EMPTY }),
     (field::VLAN, TableKey { vlan: u16::MAX, ..TableKey::EMPTY }),
-    (field::DSCP, TableKey { dscp: u8::MAX, ..TableKey::EMPTY }),
+    (field::DSCP, TableKey { dscp: 0xff, ..TableKey::EMPTY }),
+    (field::SOURCE_PORT, TableKey { source_port: u16::MAX, ..TableKey::EMPTY }),
+    (field::PACKET_LENGTH, TableKey { packet_length: u16::MAX, ..TableKey::EMPTY }),
+    (field::TTL, TableKey { ttl: 0xff, ..TableKey::EMPTY }),
     (field::FRAGMENT, TableKey { flags: FRAGMENT_BITS, ..TableKey::EMPTY }),
     (
         field::SOURCE | field::DESTINATION | field::INNER,
@@ -136,36 +154,40 @@ impl TableKey {
     pub const EMPTY: Self = Self {
         table: 0,
         interface: 0,
-        vlan: 0,
-        destination_port: 0,
         protocol: 0,
         flags: 0,
-        dscp: 0,
+        reserved: 0,
         version: 0,
+        ttl: 0,
+        dscp: 0,
+        vlan: 0,
+        destination_port: 0,
+        source_port: 0,
+        packet_length: 0,
         destination: [0; 2],
         source: [0; 2],
     };
 
-    /// The bits of the first two words that are of some facts, which are bits of [`field`].
-    pub fn mask(fields: u32) -> [u64; 2] {
+    /// The bits of the first three words that are of some facts, which are bits of [`field`].
+    pub fn mask(fields: u32) -> [u64; 3] {
         let places = PLACES.iter().filter(|(bits, _)| fields & bits != 0);
-        places.fold([0; 2], |mask, (_, place)| both(mask, place.words()))
+        places.fold([0; 3], |mask, (_, place)| both(mask, place.words()))
     }
 
-    /// One fact where it stands in the first two words.
-    pub fn place(fact: u32, value: u32) -> [u64; 2] {
+    /// One fact where it stands in the first three words.
+    pub fn place(fact: u32, value: u32) -> [u64; 3] {
         Self::mask(fact)
             .map(|mask| u64::from(value).checked_shl(mask.trailing_zeros()).unwrap_or(0) & mask)
     }
 
     /// The value of one fact, 0 if the key does not have it.
     pub fn value(&self, fact: u32) -> u32 {
-        let [first, second] = self.words();
-        let [first_mask, second_mask] = Self::mask(fact);
-        let of =
-            |word: u64, mask: u64| (word & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);
-        // One of the two masks is zero.
-        u32::try_from(of(first, first_mask) | of(second, second_mask)).unwrap_or(u32::MAX)
+        let words = self.words().into_iter().zip(Self::mask(fact));
+        // All masks but one are zero.
+        let value = words.fold(0, |value, (word, mask)| {
+            value | (word & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0)
+        });
+        u32::try_from(value).unwrap_or(u32::MAX)
     }
 
     /// The facts, of those in `of`, that have all of their bits set, as in the mask of a
@@ -176,22 +198,22 @@ impl TableKey {
         places.fold(0, |facts, (bits, _)| facts | bits)
     }
 
-    /// The first two words: all but the addresses.
-    pub fn words(&self) -> [u64; 2] {
-        let [first, second, ..]: [u64; 6] = bytemuck::cast(*self);
-        [first, second]
+    /// The first three words: all but the addresses.
+    pub fn words(&self) -> [u64; 3] {
+        let [first, second, third, ..]: [u64; 7] = bytemuck::cast(*self);
+        [first, second, third]
     }
 
-    /// The key with other bits set in the first two words.
+    /// The key with other bits set in the first three words.
     #[must_use]
-    pub fn with(self, words: [u64; 2]) -> Self {
-        let [_, _, rest @ ..]: [u64; 6] = bytemuck::cast(self);
-        let ([first, second], [a, b, c, d]) = (both(self.words(), words), rest);
-        bytemuck::cast([first, second, a, b, c, d])
+    pub fn with(self, words: [u64; 3]) -> Self {
+        let [_, _, _, rest @ ..]: [u64; 7] = bytemuck::cast(self);
+        let ([first, second, third], [a, b, c, d]) = (both(self.words(), words), rest);
+        bytemuck::cast([first, second, third, a, b, c, d])
     }
 }
 
 /// Bits that are set in one or the other.
-fn both([first, second]: [u64; 2], [other_first, other_second]: [u64; 2]) -> [u64; 2] {
-    [first | other_first, second | other_second]
+fn both([a, b, c]: [u64; 3], [d, e, f]: [u64; 3]) -> [u64; 3] {
+    [a | d, b | e, c | f]
 }

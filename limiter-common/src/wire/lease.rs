@@ -108,7 +108,7 @@ pub struct Ask {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Ask>() == 56);
+const _: () = assert!(size_of::<Ask>() == 64);
 
 /// Size of the ring of asks in bytes: a power of two, and whole pages on every machine. It has room
 /// for 4,096 of them; a key that finds none asks with a later packet.

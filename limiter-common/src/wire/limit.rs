@@ -38,6 +38,16 @@ impl Count {
         }
     }
 
+    /// The name in rule files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Bytes => "bytes",
+            Self::Syns => "syns",
+            Self::Flows => "flows",
+        }
+    }
+
     /// Takes the number as it stands in a map.
     #[inline(always)]
     pub const fn from_raw(raw: u8) -> Self {

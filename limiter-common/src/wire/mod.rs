@@ -14,6 +14,7 @@ mod limit;
 mod line;
 mod list;
 mod moment;
+mod range;
 mod record;
 mod table;
 
@@ -35,6 +36,7 @@ pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};
 pub use moment::{CHANGES, Moment};
+pub use range::{MAX_RANGES, Range};
 pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,
     WORDS,

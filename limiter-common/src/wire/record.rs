@@ -305,6 +305,13 @@ impl Record {
         self.kind == Kind::Unlimited as u8
     }
 
+    /// True if the rule drops everything: it has no limits, and keys without a bucket are dropped.
+    /// None of its keys gets one.
+    #[inline(always)]
+    pub const fn is_block(&self) -> bool {
+        self.count == 0 && self.full == super::Full::Drop as u8 && !self.is_unlimited()
+    }
+
     /// The only limit, if that is a hard token bucket that is not shared.
     #[inline(always)]
     pub const fn alone(&self) -> Option<&LimitSpec> {

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::key::{TableKey, field};
+use super::range::{MAX_RANGES, Range};
 
 /// The most tables beside the source table.
 pub const MAX_TABLES: u32 = 8;
@@ -25,16 +26,18 @@ pub struct Table {
     /// The slot of the rule of a table without keys, [`crate::bucket::Slot::NONE`] otherwise. Such
     /// a rule has a shared budget.
     pub fixed: u32,
-    /// The bits of the first two words of a [`TableKey`] that are part of the key:
+    /// The bits of the first three words of a [`TableKey`] that are part of the key:
     /// [`TableKey::mask`] of the fields.
-    pub words: [u64; 2],
+    pub words: [u64; 3],
     /// Masks of the source address, of IPv4 (in IPv4-mapped form) and of IPv6.
     pub source_masks: [[u64; 2]; 2],
     /// Masks of the destination address, likewise.
     pub destination_masks: [[u64; 2]; 2],
+    /// Values that count as one, by fact. Those of the table come first.
+    pub ranges: [Range; MAX_RANGES],
 }
 
-const _: () = assert!(size_of::<Table>() == 96);
+const _: () = assert!(size_of::<Table>() == 232);
 
 impl Table {
     /// True if its keys are the sources of the source table: it has the rules by source that are
@@ -56,7 +59,7 @@ pub struct Shape {
     pub mask: TableKey,
 }
 
-const _: () = assert!(size_of::<Shape>() == 48);
+const _: () = assert!(size_of::<Shape>() == 56);
 
 /// The value of the rule trie: the slot, and above it the rank. Of the rules that the shapes of a
 /// table find, the one with the highest rank is the most specific.

@@ -1,6 +1,7 @@
 //! The arguments.
 
 mod run;
+mod set;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
 use self::run::Run;
+pub(super) use self::set::{Set, Unset};
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
@@ -95,42 +97,18 @@ pub(super) enum Command {
     Run(Box<Run>),
     /// Show the daemon, its interfaces and its last reload
     Status,
-    /// Limit an address or prefix; replaces its rule from the rule file
+    /// Limit an address, prefix or port; replaces its rule from the rule file
     #[command(
+        alias = "add",
         after_help = "RATE: 100/s, 10k/s, 600/min, 100/5min, 10/hour, 5/day, 3/week; in bytes \
         64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\n\
-        Every source inside a prefix has a bucket of its own. An IPv6 source is a /64."
+        Every source inside a prefix has a bucket of its own, unless --shared is given. An IPv6 source is a /64.\n\
+        limiter set --port 22/tcp --count syns --for 1h --name ssh 10/min"
     )]
-    Set {
-        /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24
-        #[arg(value_name = "ADDRESS|PREFIX")]
-        source: String,
-        /// How much it may send
-        // A rate may begin with a dash by mistake; it deserves our words.
-        #[arg(allow_hyphen_values = true)]
-        rate: String,
-        /// Packets or bytes at once [default: the amount of RATE]
-        #[arg(long, value_name = "N")]
-        burst: Option<u64>,
-        /// Try it out: count what is over the limit, and let it pass
-        #[arg(long)]
-        shadow: bool,
-        /// Tell the sender of what is dropped, as far as the rule file's `replies` allows
-        #[arg(long)]
-        reject: bool,
-        /// Set it even if it limits this SSH session
-        #[arg(long)]
-        force: bool,
-    },
+    Set(Box<Set>),
     /// Remove a limit that `set` made
-    Unset {
-        /// Source whose limit to remove
-        #[arg(value_name = "ADDRESS|PREFIX")]
-        source: String,
-        /// Remove it even if another rule limits this SSH session then
-        #[arg(long)]
-        force: bool,
-    },
+    #[command(alias = "remove")]
+    Unset(Unset),
     /// List the rules in force
     List,
     /// Show all counters: by verdict, reason and rule
@@ -147,9 +125,11 @@ pub(super) enum Command {
     /// Let addresses or prefixes pass, before any rule
     Allow(Listing),
     /// Drop everything from addresses or prefixes, before any rule
+    #[command(alias = "block")]
     Deny(Listing),
     /// Take addresses or prefixes off their lists
     #[command(
+        alias = "unblock",
         after_help = "One that is on no list is an error; of several, those are passed over and \
         counted."
     )]
@@ -179,6 +159,7 @@ pub(super) enum Command {
         source: String,
     },
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
+    #[command(alias = "log")]
     Events(Ask),
     /// Read the rule files again; ends what `apply` put in their place
     Reload {

@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, demo, doctor, events, explain, explain_now, export, hand, import, lists, pinned,
-    rule_sets, shells, sources, top,
+    Answer, check, demo, doctor, events, explain, explain_now, export, hand, import, limits, lists,
+    pinned, rule_sets, shells, sources, top,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -18,7 +18,7 @@ use crate::daemon::api::brake::Detached;
 use crate::daemon::api::cluster::Cluster;
 use crate::daemon::api::events::Events;
 use crate::daemon::api::explain::ExplainedNow;
-use crate::daemon::api::limits::{Limits, SetLimit};
+use crate::daemon::api::limits::Limits;
 use crate::daemon::api::lists::{ListName, Lists};
 use crate::daemon::api::rules::Changed;
 use crate::daemon::api::source::SourceView;
@@ -28,7 +28,7 @@ use crate::daemon::{self, RunOptions, StartError, ssh};
 use crate::datapath::Backend;
 use crate::render::{self, Render};
 use crate::rules::file::schema;
-use crate::rules::{RateText, rate_text, source_text};
+use crate::rules::source_text;
 use crate::stderr::Log;
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
@@ -49,28 +49,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
-        Command::Set { source, rate, burst, shadow, reject, force } => {
-            // Checked here as well, so that a typing error needs no daemon to be told.
-            source_text::parse(source)?;
-            let terms = RateText::parse(rate)?.terms(*burst, 0)?;
-            rate_text::rejecting(rate_text::shadowed(terms, *shadow)?, *reject)?;
-            let limit = SetLimit {
-                source: source.clone(),
-                rate: rate.clone(),
-                burst: *burst,
-                shadow: *shadow,
-                reject: *reject,
-                force: *force,
-                session: ssh::own_session(),
-            };
-            print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
-        }
-        Command::Unset { source, force } => {
-            let selector = source_text::parse(source)?;
-            // The parsed form has nothing in it that a URL would have to escape.
-            let path = format!("/v1/limits?source={selector}{}", hand::query(*force));
-            print.answer(&client.delete::<Changed>(&path)?)
-        }
+        Command::Set(set) => print.answer(&limits::set(&client, set)?),
+        Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
         Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
         Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
         Command::Show { address } => {

@@ -19,6 +19,12 @@ pub(super) struct Question {
     /// ICMP type of the packet: a name as in echo-request, or a number [default: echo-request]
     #[arg(long, value_name = "TYPE", requires = "to")]
     pub(super) icmp_type: Option<String>,
+    /// Source port of the packet
+    #[arg(long, value_name = "PORT", requires = "to")]
+    pub(super) source_port: Option<u16>,
+    /// Time to live of the packet, or its hop limit [default: 64]
+    #[arg(long, value_name = "TTL", requires = "from")]
+    pub(super) ttl: Option<u8>,
     /// Destination address of the packet
     #[arg(long, value_name = "ADDRESS", requires = "from")]
     pub(super) destination: Option<String>,
@@ -38,13 +44,26 @@ pub(super) struct Question {
 
 /// The path to ask at; none if it is about a capture.
 pub(super) fn ask(what: &Explain) -> Option<String> {
-    let Question { from, to, flags, icmp_type, destination, vlan, dscp, fragment, length } =
-        &what.question;
+    let Question {
+        from,
+        to,
+        flags,
+        icmp_type,
+        source_port,
+        ttl,
+        destination,
+        vlan,
+        dscp,
+        fragment,
+        length,
+    } = &what.question;
     let mut path = format!("/v1/explain?from={}", escaped(from.as_ref()?));
     let fields = [
         ("to", to.clone()),
         ("flags", flags.clone()),
         ("icmp_type", icmp_type.clone()),
+        ("source_port", source_port.map(|port| port.to_string())),
+        ("ttl", ttl.map(|ttl| ttl.to_string())),
         ("destination", destination.clone()),
         ("interface", what.interface.clone()),
         ("vlan", vlan.map(|id| id.to_string())),

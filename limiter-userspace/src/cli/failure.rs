@@ -6,7 +6,7 @@ use crate::control::ClientError;
 use crate::daemon::StartError;
 use crate::datapath::DatapathError;
 use crate::explain::{CaptureError, ExplainError};
-use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError};
+use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError, TargetError};
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,9 @@ pub enum Failure {
     /// An address or prefix.
     #[error(transparent)]
     Source(#[from] SourceTextError),
+    /// Whom to limit.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// A rate.
     #[error(transparent)]
     Rate(#[from] RateTextError),
@@ -115,6 +118,7 @@ impl Failure {
             Self::Pinned(fault) => !fault.is_refusal(),
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)
+            | Self::Target(_)
             | Self::Rate(_)
             | Self::PinDir(_)
             | Self::ListFile(_)

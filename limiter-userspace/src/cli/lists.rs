@@ -40,7 +40,10 @@ pub(super) fn set(
         let seconds = batch.first().and_then(|(_, seconds)| *seconds);
         let sources = batch.iter().map(|(source, _)| source.clone()).collect();
         let request = SetList { list, sources, seconds, force, session };
+        let mut done = std::mem::take(&mut changed.done);
         changed = client.put::<ListsChanged>("/v1/lists", &request)?;
+        done.append(&mut changed.done);
+        changed.done = done;
     }
     if listing.replace {
         let kept: BTreeSet<Selector> = sources
@@ -49,7 +52,7 @@ pub(super) fn set(
             .collect::<Result<_, _>>()?;
         changed = take_off_others(client, list, &kept, force)?.unwrap_or(changed);
     }
-    Ok(changed)
+    Ok(summed_up(changed, &listing.whom))
 }
 
 /// Takes off a list all but some sources. They come last, so that nobody is on it in between who is
@@ -100,7 +103,12 @@ pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
         changed = client.delete(&format!("/v1/lists?sources={}{hand}", batch.join(",")))?;
         changed.not_listed += not_listed;
     }
-    Ok(changed)
+    Ok(summed_up(changed, whom))
+}
+
+/// Of a file the sums are told, and not each of its sources.
+fn summed_up(changed: ListsChanged, whom: &Whom) -> ListsChanged {
+    if whom.file.is_some() { ListsChanged { done: Vec::new(), ..changed } } else { changed }
 }
 
 /// True if the session in which the command is typed falls under a source.

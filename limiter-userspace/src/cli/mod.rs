@@ -15,6 +15,7 @@ mod failure;
 mod hand;
 mod hangup;
 mod import;
+mod limits;
 mod lists;
 mod output;
 mod pinned;
@@ -22,6 +23,7 @@ mod rule_sets;
 mod shells;
 mod sources;
 mod top;
+mod usage;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -53,8 +55,11 @@ impl From<String> for Answer {
 
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
-    // Wrong arguments end here, with clap's own words and exit code 2.
-    let args = Args::parse();
+    // Wrong arguments end here, with exit code 2.
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage::refuse(error),
+    };
     if args.waits_with_a_reader()
         && let Err(error) = hangup::end_with_reader()
     {

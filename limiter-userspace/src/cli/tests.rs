@@ -66,8 +66,7 @@ fn usage_errors_have_exit_code_2() {
         "limiter run --iface eth0 --rules r.yaml --mode fast",
         "limiter run --iface eth0 --rules r.yaml --max-rules 0",
         "limiter run --iface eth0 --rules r.yaml --max-rules 524288",
-        "limiter set 192.0.2.1",
-        "limiter set 192.0.2.1 5/s --burst -1",
+        "limiter set",
         "limiter statsu",
         "limiter explain",
         "limiter explain --pcap x --max-frame 100",
@@ -82,7 +81,17 @@ fn bad_texts_need_no_daemon_to_be_told() {
     assert!(
         failure(&format!("limiter set 192.0.2.7/24 5/s {socket}")).contains("write 192.0.2.0/24")
     );
-    assert!(failure(&format!("limiter set 192.0.2.7 -5/s {socket}")).contains("is negative"));
+    assert_eq!(
+        failure(&format!("limiter set 192.0.2.7 {socket}")),
+        "how much 192.0.2.7 may send is not said: write a rate behind it, as in 100/s"
+    );
+    assert!(failure(&format!("limiter set 5/s {socket}")).starts_with("whom to limit is not said"));
+    assert!(failure(&format!("limiter set --port ssh 5/s {socket}")).contains("is no port"));
+    assert!(failure(&format!("limiter set --port -1 5/s {socket}")).contains("is no port"));
+    assert!(
+        failure(&format!("limiter set 192.0.2.7 5/s --burst -1 {socket}"))
+            .contains("is not a burst")
+    );
     assert!(failure(&format!("limiter set 192.0.2.7 5 {socket}")).contains("is not a rate"));
     assert!(
         failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is more than one source")
@@ -153,6 +162,7 @@ fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
         budget: None,
         label: None,
         sharing: None,
+        ends_in_seconds: None,
     }
 }
 

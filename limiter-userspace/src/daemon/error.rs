@@ -5,7 +5,9 @@ use crate::cluster::ConfigError;
 use crate::control::BindError;
 use crate::control::Refusal;
 use crate::datapath::DatapathError;
-use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceTextError};
+use crate::rules::{
+    Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
+};
 
 /// Reason why a request to the daemon has no effect.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,8 @@ pub(super) enum ServiceError {
     #[error(transparent)]
     Rate(#[from] RateTextError),
     #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
     File(#[from] RuleFileError),
     /// A plan that cannot be in force, which is no mistake of the rule file.
     #[error(transparent)]
@@ -37,15 +41,15 @@ pub(super) enum ServiceError {
     )]
     Management { selector: Selector, prefix: Selector },
     #[error(
-        "the rule for {selector} comes from the rule file {place}: \
+        "the rule for {path} comes from the rule file {place}: \
          remove it there and run `limiter reload`"
     )]
-    FromFile { selector: Selector, place: String },
+    FromFile { path: Path, place: String },
     #[error(
-        "the rule for {selector} was put in force by `limiter apply` ({place}): apply rules without it, \
+        "the rule for {path} was put in force by `limiter apply` ({place}): apply rules without it, \
          or go back to the rule files with `limiter reload`"
     )]
-    FromApplied { selector: Selector, place: String },
+    FromApplied { path: Path, place: String },
     /// A request for a rule set of no files.
     #[error("documents: there is none: send at least one rule file")]
     NoDocuments,
@@ -59,9 +63,9 @@ pub(super) enum ServiceError {
     #[error("not applied: {0}")]
     Objection(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
-    NoRule(Selector),
-    #[error("{0} is on no list: `limiter lists` shows all")]
-    NotListed(Selector),
+    NoRule(Path),
+    #[error("{selector} has no entry of its own, it is {stands}: `limiter lists` shows all")]
+    NotListed { selector: Selector, stands: String },
     #[error("{0} is neither banned nor on record: `limiter bans` shows the bans")]
     NotBanned(Selector),
     #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
@@ -70,9 +74,9 @@ pub(super) enum ServiceError {
     SourceCount { count: u32, most: u32 },
     #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
     NoFrame { length: u64, most: u64 },
-    /// A word of it, and what is wrong with that.
+    /// A word of a request, and what is wrong with that.
     #[error("{word}: {problem}")]
-    Question { word: &'static str, problem: String },
+    Word { word: &'static str, problem: String },
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
@@ -106,10 +110,11 @@ impl From<ServiceError> for Refusal {
             | E::NoTime
             | E::NoDocuments
             | E::LongTrial
-            | E::Question { .. }
+            | E::Word { .. }
+            | E::Target(_)
             | E::NoFrame { .. }
             | E::SourceCount { .. } => Self::Invalid(text),
-            E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
+            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
             | E::FromApplied { .. }
@@ -143,6 +148,7 @@ macro_rules! refused {
 refused!(
     SourceTextError,
     RateTextError,
+    TargetError,
     RuleFileError,
     DatapathError,
     StateError,

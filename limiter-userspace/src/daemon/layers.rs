@@ -20,8 +20,10 @@ pub(super) struct Layers {
     pub(super) file: RuleFiles,
     /// True if `limiter apply` put `file` there.
     pub(super) applied: bool,
-    /// `limiter set`: rules by source alone.
+    /// `limiter set`.
     pub(super) edits: BTreeMap<Path, Arc<Rule>>,
+    /// Ends of edits that are for a time, in seconds since 1970.
+    pub(super) ends: BTreeMap<Path, u64>,
     /// Prefixes that are never limited, with the reason.
     pub(super) management: BTreeMap<Selector, &'static str>,
     /// Number of nodes that share limits, this one among them; none without a cluster.
@@ -35,6 +37,8 @@ pub(super) struct Effective {
     pub(super) rule: Arc<Rule>,
     /// Layer of the rule.
     pub(super) origin: Origin,
+    /// The end of an edit that is for a time, in seconds since 1970.
+    pub(super) end: Option<u64>,
 }
 
 /// All rules in force.
@@ -64,8 +68,14 @@ pub(super) struct EffectiveSet {
 impl Layers {
     /// These layers with other rule files.
     pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
-        let (edits, management) = (self.edits.clone(), self.management.clone());
-        Self { file, applied, edits, management, cluster: self.cluster }
+        let (edits, ends) = (self.edits.clone(), self.ends.clone());
+        let (management, cluster) = (self.management.clone(), self.cluster);
+        Self { file, applied, edits, ends, management, cluster }
+    }
+
+    /// Edits whose time is over.
+    pub(super) fn over(&self, now: u64) -> impl Iterator<Item = &Path> {
+        self.ends.iter().filter(move |(_, end)| **end <= now).map(|(path, _)| path)
     }
 
     /// The rules of `limiter set` alone.
@@ -131,7 +141,8 @@ impl Layers {
                 // Later layers replace earlier ones.
                 None if origin == Origin::File && self.edits.contains_key(&rule.path) => {}
                 None => {
-                    let effective = Effective { rule: Arc::clone(rule), origin };
+                    let end = self.ends.get(&rule.path).filter(|_| origin == Origin::Cli).copied();
+                    let effective = Effective { rule: Arc::clone(rule), origin, end };
                     match rule.path.selector() {
                         Some(selector) => sources.push((selector, effective)),
                         None => others.push(effective),
@@ -142,7 +153,7 @@ impl Layers {
         let management = self.management.iter().map(|(selector, reason)| {
             let path = Path::of_source(selector);
             let rule = Rule { name: Some((*reason).into()), ..Rule::new(path, Terms::Unlimited) };
-            (*selector, Effective { rule: Arc::new(rule), origin: Origin::Management })
+            (*selector, Effective { rule: Arc::new(rule), origin: Origin::Management, end: None })
         });
         sources.extend(management);
         sources.sort_by_key(|(selector, _)| *selector);

@@ -146,7 +146,7 @@ impl Book {
             }
             changed.push((selector, before));
         }
-        Ok(self.totals)
+        Ok(self.totals.clone())
     }
 
     /// Undoes a change, as far as the kernel lets.
@@ -187,7 +187,7 @@ impl Book {
                 return Err(error);
             }
         }
-        Ok(ListsChanged { not_listed: selectors.len() - changed.len(), ..self.totals })
+        Ok(ListsChanged { not_listed: selectors.len() - changed.len(), ..self.totals.clone() })
     }
 
     /// Removes what has expired. The program has ignored it since then.
@@ -231,8 +231,30 @@ impl Book {
     }
 
     /// Entries on the two lists.
-    pub(super) const fn totals(&self) -> ListsChanged {
-        self.totals
+    pub(super) fn totals(&self) -> ListsChanged {
+        self.totals.clone()
+    }
+
+    /// How a source stands on the lists now, in words: by its own entry, else by the one around it.
+    pub(super) fn told(&self, source: &Selector, now: Ticks) -> String {
+        for selector in std::iter::once(*source).chain(source.wider()) {
+            let entry = self.entries.get(&selector);
+            let Some((entry, listed)) = entry.and_then(|entry| Some((entry, entry.at(now)?)))
+            else {
+                continue;
+            };
+            let what = match listed {
+                Listed::Allow | Listed::Management => "allowed",
+                Listed::Deny => "denied",
+            };
+            let time = entry.expires().map_or_else(
+                || "for ever".to_owned(),
+                |end| format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
+            );
+            let by = if selector == *source { String::new() } else { format!(" by {selector}") };
+            return format!("{what} {time}{by}");
+        }
+        "on no list".to_owned()
     }
 
     /// The list that decides on a source now; none if the rules do.
@@ -379,7 +401,7 @@ pub(super) fn named(request: &UnsetList) -> Result<BTreeSet<Selector>, ServiceEr
         (None, Some(sources)) => sources.split(',').collect(),
         (None, None) | (Some(_), Some(_)) => {
             let problem = "name one, or several with sources=A,B".to_owned();
-            return Err(ServiceError::Question { word: "source", problem });
+            return Err(ServiceError::Word { word: "source", problem });
         }
     };
     Ok(texts.into_iter().map(source_text::parse).collect::<Result<_, _>>()?)

@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod guard;
 mod layers;
+mod limit_ends;
 mod links;
 mod lists;
 mod memory;

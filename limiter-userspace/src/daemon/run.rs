@@ -16,6 +16,7 @@ use super::api;
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
 use super::layers::Layers;
+use super::limit_ends;
 use super::links::LinkEvents;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
@@ -113,6 +114,11 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect();
+    layers.ends = limit_ends::load(&state, &layers.edits);
+    for path in layers.over(limit_ends::now()).cloned().collect::<Vec<_>>() {
+        layers.edits.remove(&path);
+        layers.ends.remove(&path);
+    }
     let mut planned = check(options, &layers, max_frame, backend)?;
     let layers = with_applied(layers, &state, digest, max_frame)?;
     if layers.applied {

@@ -13,6 +13,7 @@ use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::guard::{self, Hand, Scene};
 use super::layers::{EffectiveSet, Layers};
+use super::limit_ends;
 use super::lists::{Book, Changes};
 use super::memory::Leftovers;
 use super::not_ip::NotIp;
@@ -238,6 +239,8 @@ impl Service {
         let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
         hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
         let prepared = self.state.prepare(EDITS, &text)?;
+        // Before the edits: an end without its edit is none.
+        limit_ends::store(&self.state, &planned.layers)?;
         self.apply_and_keep(planned, prepared)?;
         self.changed()
     }
@@ -247,6 +250,7 @@ impl Service {
             generation: self.datapath()?.generation(),
             rules: self.effective.rules.len(),
             warnings: std::mem::take(&mut self.news),
+            done: None,
         })
     }
 }

@@ -24,7 +24,7 @@ use crate::datapath::{Datapath, Mode};
 
 pub(super) use census::Census;
 pub(super) use counted::{dropped_by, marked};
-pub(super) use described::{count_name, describe};
+pub(super) use described::describe;
 pub(super) use exported::RulesText;
 pub(super) use limits::LimitsText;
 pub(super) use metrics::{Facts, Trials, metrics};

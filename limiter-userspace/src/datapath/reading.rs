@@ -7,8 +7,8 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue,
-    map,
+    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, map,
 };
 
 use super::pod::Wire;
@@ -111,7 +111,7 @@ pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
 pub(super) const SOURCE_BITS: u32 = 128;
 
 /// All bits of a key in the trie of rules.
-pub(super) const KEY_BITS: u32 = 384;
+pub(super) const KEY_BITS: u32 = TRIE_FIXED_BITS + 128;
 
 impl Reading for Kernel {
     fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {

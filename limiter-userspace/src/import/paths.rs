@@ -305,5 +305,5 @@ fn whole(family: Family) -> IpNet {
 }
 
 fn fact(fact: Fact, value: Option<u16>) -> Part {
-    Part::Fact(fact, value)
+    Part::Fact(fact, value.map(Into::into))
 }

@@ -13,6 +13,7 @@ mod environment;
 mod error;
 mod layout;
 mod leaky_bucket;
+mod ranges;
 mod record;
 mod rule_error;
 mod rule_id;

@@ -1,6 +1,6 @@
 //! Rules: from text to what the data path holds. Pure, but for reading nothing at all.
 //!
-//! [`mod@file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a
+//! [`mod@file`], [`rate_text`], [`source_text`] and [`target_text`] read what people write, [`model`] says what a
 //! rule is, [`plain`] says what may stand in a name, [`compile`] turns rules into the program's
 //! arithmetic and finds all that cannot be held, and [`place`] decides which slot and rule number
 //! each one gets, so that what did not change keeps its state.
@@ -12,6 +12,7 @@ pub mod place;
 pub mod plain;
 pub mod rate_text;
 pub mod source_text;
+pub mod target_text;
 
 pub use compile::{CompileError, CompiledSet, Environment, LimitError, compile_set};
 pub use file::{RuleFile, RuleFileError, RuleFiles};
@@ -19,3 +20,4 @@ pub use model::{Budget, Path, Period, RateLimit, Rule, RuleSet, Selector, Subjec
 pub use place::{HeldTables, Installed, PlaceError, Plan, PlanError, TablesPlan};
 pub use rate_text::{RateText, RateTextError};
 pub use source_text::SourceTextError;
+pub use target_text::{Target, TargetError};

@@ -1,12 +1,18 @@
-//! A rate, as people write it on the command line: `100/s`, `10k/s`, `5/day`, `100/5min`,
-//! `10mbit/s`, `1MiB/s`.
+//! A rate, as people write it on the command line and in rule files: `100/s`, `10k/s`, `5/day`,
+//! `100/5min`, `10mbit/s`, `1MiB/s`.
 //!
 //! Without a suffix, or with k, M or G, packets are counted; with bit or B suffixes, bytes. One kbit
-//! is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024.
+//! is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024. `10 syns/min` and
+//! `10 flows/min` are what `limiter list` shows of limits that count so.
 
 use limiter_common::wire::Count;
 
-use super::model::{Limits, Over, Period, RateLimit, Terms, Unit};
+use super::model::{Limits, Over, Period, Quota, RateLimit, Terms, Unit};
+
+mod error;
+mod meant;
+
+pub use error::RateTextError;
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;
@@ -30,76 +36,6 @@ pub enum RateText {
     },
 }
 
-/// Why a text is no rate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RateTextError {
-    /// No slash, no number, or something else in between.
-    #[error(
-        "{0:?} is not a rate: write one like 100/s, 10k/s, 5/day, 10mbit/s, 500kB/s or unlimited"
-    )]
-    Syntax(String),
-    /// An unknown suffix of the number.
-    #[error(
-        "{text:?}: {suffix:?} is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, MB, GB, KiB, MiB or GiB"
-    )]
-    Suffix {
-        /// The whole text.
-        text: String,
-        /// Text behind the number.
-        suffix: String,
-    },
-    /// An unknown unit of time.
-    #[error("{text:?}: {unit:?} is not a unit of time: use s, min, hour, day or week")]
-    Unit {
-        /// The whole text.
-        text: String,
-        /// Text behind the slash.
-        unit: String,
-    },
-    /// No such length of time.
-    #[error("{text:?}: {multiplier:?} does not fit: give 1 to {most} times a {unit}")]
-    Multiplier {
-        /// The whole text.
-        text: String,
-        /// Number before the unit of time.
-        multiplier: String,
-        /// The most that there may be.
-        most: u64,
-        /// The unit of time.
-        unit: &'static str,
-    },
-    /// Bits or decimals that make no whole number.
-    #[error("{text:?} is not a whole number of {what} per {per}: {remedy}")]
-    Fraction {
-        /// The whole text.
-        text: String,
-        /// `packets` or `bytes`.
-        what: &'static str,
-        /// The length of time.
-        per: String,
-        /// Advice: the text to write instead.
-        remedy: &'static str,
-    },
-    /// More than 64 bits.
-    #[error("{0:?} is more than 2^64 - 1 per unit of time: lower it")]
-    TooLarge(String),
-    /// Below zero.
-    #[error("{0:?} is negative: give a rate of at least 1 per week")]
-    Negative(String),
-    /// Zero.
-    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
-    Zero,
-    /// A burst of nothing.
-    #[error("unlimited has no burst: leave --burst out")]
-    UnlimitedBurst,
-    /// Nothing to try out.
-    #[error("unlimited drops nothing that could be counted: leave --shadow out")]
-    UnlimitedShadow,
-    /// Nothing to tell.
-    #[error("unlimited drops nothing that could be told: leave --reject out")]
-    UnlimitedReject,
-}
-
 /// The limits in shadow mode, if that was asked for.
 pub fn shadowed(terms: Terms, shadow: bool) -> Result<Terms, RateTextError> {
     match terms {
@@ -119,7 +55,7 @@ pub fn rejecting(terms: Terms, reject: bool) -> Result<Terms, RateTextError> {
 }
 
 /// Suffix, what it counts, and how many eighths of the unit it is.
-const SUFFIXES: [(&str, Count, u128); 15] = [
+const SUFFIXES: [(&str, Count, u128); 17] = [
     ("", Count::Packets, 8),
     ("k", Count::Packets, 8_000),
     ("M", Count::Packets, 8_000_000),
@@ -135,6 +71,8 @@ const SUFFIXES: [(&str, Count, u128); 15] = [
     ("KiB", Count::Bytes, 8 << 10),
     ("MiB", Count::Bytes, 8 << 20),
     ("GiB", Count::Bytes, 8 << 30),
+    ("syns", Count::Syns, 8),
+    ("flows", Count::Flows, 8),
 ];
 
 const UNITS: [(&str, Unit); 11] = [
@@ -153,7 +91,23 @@ const UNITS: [(&str, Unit); 11] = [
 
 impl RateText {
     /// Reads a rate.
+    ///
+    /// # Errors
+    ///
+    /// Why the text is none, with the rate that was probably meant.
     pub fn parse(text: &str) -> Result<Self, RateTextError> {
+        Self::read(text).map_err(|error| match error {
+            RateTextError::Syntax(_)
+            | RateTextError::Suffix { .. }
+            | RateTextError::Unit { .. } => match meant::meant(text) {
+                rates if rates.is_empty() => error,
+                rates => RateTextError::Meant { text: text.to_owned(), rates },
+            },
+            other => other,
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, RateTextError> {
         if text == "unlimited" {
             return Ok(Self::Unlimited);
         }
@@ -162,44 +116,64 @@ impl RateText {
         }
         let syntax = || RateTextError::Syntax(text.to_owned());
         let (amount, per) = text.split_once('/').ok_or_else(syntax)?;
-        let digits = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
-        let (number, suffix) = amount.split_at(digits);
-        let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() || decimals.contains('.') || number.ends_with('.') {
-            return Err(syntax());
-        }
+        let (number, suffix) = number_and_suffix(amount).ok_or_else(syntax)?;
         let (count, eighths) = size(suffix).ok_or_else(|| RateTextError::Suffix {
             text: text.to_owned(),
             suffix: suffix.to_owned(),
         })?;
         let period = period(text, per)?;
-        let too_large = || RateTextError::TooLarge(text.to_owned());
-        if whole.len() + decimals.len() > MAX_DIGITS {
-            return Err(too_large());
-        }
-        let scale = 8 * 10u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
-        let number: u128 = format!("{whole}{decimals}").parse().map_err(|_source| syntax())?;
-        let scaled = number.checked_mul(eighths).ok_or_else(too_large)?;
-        if !scaled.is_multiple_of(scale) {
-            let (what, remedy) = match count {
-                Count::Packets | Count::Syns | Count::Flows => {
-                    ("packets", "use a longer unit of time")
-                }
-                Count::Bytes => {
-                    ("bytes", "a byte is 8 bits, so round it or use a longer unit of time")
-                }
-            };
-            let per = match period.multiplier {
-                1 => period.unit.name().to_owned(),
-                _ => period.to_string(),
-            };
-            return Err(RateTextError::Fraction { text: text.to_owned(), what, per, remedy });
-        }
-        let requests_per_unit = u64::try_from(scaled / scale).map_err(|_source| too_large())?;
+        let requests_per_unit = whole(number, eighths).map_err(|wrong| match wrong {
+            NotWhole::TooLarge => RateTextError::TooLarge(text.to_owned()),
+            NotWhole::Fraction => {
+                let remedy = match count {
+                    Count::Packets | Count::Syns | Count::Flows => "use a longer unit of time",
+                    Count::Bytes => "a byte is 8 bits, so round it or use a longer unit of time",
+                };
+                let per = match period.multiplier {
+                    1 => period.unit.name().to_owned(),
+                    _ => period.to_string(),
+                };
+                RateTextError::Fraction { text: text.to_owned(), what: count.name(), per, remedy }
+            }
+        })?;
         if requests_per_unit == 0 {
             return Err(RateTextError::Zero);
         }
         Ok(Self::Rate { count, requests_per_unit, period })
+    }
+
+    /// This rate as one that counts `count`, if that is said elsewhere; none of `unlimited`. A rate
+    /// without a unit of bytes is one of packets, SYNs or flows.
+    ///
+    /// # Errors
+    ///
+    /// The rate counts another unit. `text` is the text that it was read from.
+    pub fn quota(self, count: Option<Count>, text: &str) -> Result<Option<Quota>, RateTextError> {
+        let Self::Rate { count: has, requests_per_unit, period } = self else {
+            return Ok(None);
+        };
+        let count = match (has, count) {
+            (has, None) => has,
+            (has, Some(wants)) if has == wants => wants,
+            (Count::Packets, Some(wants @ (Count::Syns | Count::Flows))) => wants,
+            (has, Some(wants)) => {
+                let (text, has, wants) = (text.to_owned(), has.name(), wants.name());
+                return Err(RateTextError::Counts { text, has, wants });
+            }
+        };
+        Ok(Some(Quota { count, requests_per_unit, period }))
+    }
+
+    /// This rate as one of `count`: [`RateText::quota`].
+    ///
+    /// # Errors
+    ///
+    /// The rate counts another unit. `text` is the text that it was read from.
+    pub fn counting(self, count: Option<Count>, text: &str) -> Result<Self, RateTextError> {
+        Ok(self.quota(count, text)?.map_or(self, |quota| {
+            let Quota { count, requests_per_unit, period } = quota;
+            Self::Rate { count, requests_per_unit, period }
+        }))
     }
 
     /// Terms of a rule with this rate, with the burst asked for or the default one. `max_frame` in
@@ -213,6 +187,34 @@ impl RateText {
                     burst.unwrap_or_else(|| default_burst(count, requests_per_unit, max_frame));
                 Ok(RateLimit { count, requests_per_unit, period, burst }.into())
             }
+        }
+    }
+}
+
+/// Reads a burst of a rate that counts `count`: `200`, `10k`, `60kB`, `1MiB`. A number without a unit,
+/// or with k, M or G, is in the unit that is counted.
+///
+/// # Errors
+///
+/// Why the text is no such burst.
+pub fn burst(text: &str, count: Count) -> Result<u64, RateTextError> {
+    let syntax = || RateTextError::Burst(text.to_owned());
+    let (number, suffix) = number_and_suffix(text).ok_or_else(syntax)?;
+    let (unit, eighths) = size(suffix).ok_or_else(syntax)?;
+    match (unit, count) {
+        (Count::Packets, _) => {}
+        (unit, count) if unit == count => {}
+        (Count::Bytes, count) => {
+            return Err(RateTextError::BurstUnit { text: text.to_owned(), what: count.name() });
+        }
+        (Count::Syns | Count::Flows, _) => return Err(syntax()),
+    }
+    match whole(number, eighths) {
+        Ok(0) => Err(RateTextError::BurstZero),
+        Ok(burst) => Ok(burst),
+        Err(NotWhole::TooLarge) => Err(RateTextError::TooLarge(text.to_owned())),
+        Err(NotWhole::Fraction) => {
+            Err(RateTextError::BurstFraction { text: text.to_owned(), what: count.name() })
         }
     }
 }
@@ -246,6 +248,37 @@ fn period(text: &str, per: &str) -> Result<Period, RateTextError> {
     })
 }
 
+/// A number, maybe with decimals, and the text behind it.
+fn number_and_suffix(amount: &str) -> Option<(&str, &str)> {
+    let digits = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
+    let (number, suffix) = amount.split_at(digits);
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = !whole.is_empty() && !decimals.contains('.') && !number.ends_with('.');
+    is_number.then(|| (number, suffix.trim()))
+}
+
+/// Why an amount is no whole number of 64 bits.
+enum NotWhole {
+    Fraction,
+    TooLarge,
+}
+
+/// A number of a size, in whole units.
+fn whole(number: &str, eighths: u128) -> Result<u64, NotWhole> {
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + decimals.len() > MAX_DIGITS {
+        return Err(NotWhole::TooLarge);
+    }
+    let scale = 8 * 10u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
+    let number: u128 =
+        format!("{whole}{decimals}").parse().map_err(|_source| NotWhole::TooLarge)?;
+    let scaled = number.checked_mul(eighths).ok_or(NotWhole::TooLarge)?;
+    if !scaled.is_multiple_of(scale) {
+        return Err(NotWhole::Fraction);
+    }
+    u64::try_from(scaled / scale).map_err(|_source| NotWhole::TooLarge)
+}
+
 fn size(suffix: &str) -> Option<(Count, u128)> {
     // tc writes mbit, others Mbit: bits have no other meaning.
     let bits = suffix.to_ascii_lowercase();
@@ -254,149 +287,4 @@ fn size(suffix: &str) -> Option<(Count, u128)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::rules::compile::display_rate;
-
-    fn rate(count: Count, requests_per_unit: u64, unit: Unit) -> RateText {
-        RateText::Rate { count, requests_per_unit, period: Period::one(unit) }
-    }
-
-    fn every(count: Count, requests_per_unit: u64, unit: Unit, multiplier: u32) -> RateText {
-        let period = Period { unit, multiplier };
-        RateText::Rate { count, requests_per_unit, period }
-    }
-
-    #[test]
-    fn rates_are_read() {
-        use Count::{Bytes, Packets};
-        for (text, wanted) in [
-            ("100/s", rate(Packets, 100, Unit::Second)),
-            ("10k/s", rate(Packets, 10_000, Unit::Second)),
-            ("1.5k/s", rate(Packets, 1_500, Unit::Second)),
-            ("2M/s", rate(Packets, 2_000_000, Unit::Second)),
-            ("5/day", rate(Packets, 5, Unit::Day)),
-            ("600/min", rate(Packets, 600, Unit::Minute)),
-            ("3/week", rate(Packets, 3, Unit::Week)),
-            ("10/hour", rate(Packets, 10, Unit::Hour)),
-            ("10mbit/s", rate(Bytes, 1_250_000, Unit::Second)),
-            ("1Gbit/s", rate(Bytes, 125_000_000, Unit::Second)),
-            ("64kbit/s", rate(Bytes, 8_000, Unit::Second)),
-            ("500kB/s", rate(Bytes, 500_000, Unit::Second)),
-            ("1MB/s", rate(Bytes, 1_000_000, Unit::Second)),
-            ("1MiB/s", rate(Bytes, 1 << 20, Unit::Second)),
-            ("1GiB/day", rate(Bytes, 1 << 30, Unit::Day)),
-            ("18446744073709551615/s", rate(Packets, u64::MAX, Unit::Second)),
-            ("100/5min", every(Packets, 100, Unit::Minute, 5)),
-            ("10/2week", every(Packets, 10, Unit::Week, 2)),
-            ("1MB/30s", every(Bytes, 1_000_000, Unit::Second, 30)),
-            ("7/1day", rate(Packets, 7, Unit::Day)),
-            ("1/366d", every(Packets, 1, Unit::Day, 366)),
-            ("unlimited", RateText::Unlimited),
-        ] {
-            assert_eq!(RateText::parse(text), Ok(wanted), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_rate_is_refused_with_its_remedy() {
-        let syntax =
-            "is not a rate: write one like 100/s, 10k/s, 5/day, 10mbit/s, 500kB/s or unlimited";
-        let size = "is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, MB, GB, KiB, MiB or GiB";
-        for (text, message) in [
-            ("", format!("\"\" {syntax}")),
-            ("100", format!("\"100\" {syntax}")),
-            ("/s", format!("\"/s\" {syntax}")),
-            ("1./s", format!("\"1./s\" {syntax}")),
-            ("1.2.3/s", format!("\"1.2.3/s\" {syntax}")),
-            ("10m/s", format!("\"10m/s\": \"m\" {size}")),
-            ("10 /s", format!("\"10 /s\": \" \" {size}")),
-            ("10mb/s", format!("\"10mb/s\": \"mb\" {size}")),
-            (
-                "10/fortnight",
-                "\"10/fortnight\": \"fortnight\" is not a unit of time: use s, min, hour, day or week"
-                    .to_owned(),
-            ),
-            (
-                "10/5",
-                "\"10/5\": \"5\" is not a unit of time: use s, min, hour, day or week".to_owned(),
-            ),
-            (
-                "10/0min",
-                "\"10/0min\": \"0\" does not fit: give 1 to 527040 times a minute".to_owned(),
-            ),
-            (
-                "10/53week",
-                "\"10/53week\": \"53\" does not fit: give 1 to 52 times a week".to_owned(),
-            ),
-            (
-                "1bit/30s",
-                "\"1bit/30s\" is not a whole number of bytes per 30s: a byte is 8 bits, so round it or use a longer unit of time"
-                    .to_owned(),
-            ),
-            (
-                "1bit/s",
-                "\"1bit/s\" is not a whole number of bytes per second: a byte is 8 bits, so round it or use a longer unit of time"
-                    .to_owned(),
-            ),
-            (
-                "0.5/s",
-                "\"0.5/s\" is not a whole number of packets per second: use a longer unit of time"
-                    .to_owned(),
-            ),
-            (
-                "18446744073709551616/s",
-                "\"18446744073709551616/s\" is more than 2^64 - 1 per unit of time: lower it".to_owned(),
-            ),
-            ("-1/s", "\"-1/s\" is negative: give a rate of at least 1 per week".to_owned()),
-            ("0/s", "a rate of 0 blocks the source for ever: give at least 1 per week".to_owned()),
-        ] {
-            assert_eq!(RateText::parse(text).unwrap_err().to_string(), message, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_burst_is_one_unit_s_worth_and_at_least_a_frame() {
-        let burst = |text: &str, frame| match RateText::parse(text).unwrap().terms(None, frame) {
-            Ok(Terms::Limits(limits)) => limits.plain().unwrap().burst,
-            other => panic!("{text}: {other:?}"),
-        };
-        assert_eq!(burst("100/min", 9022), 100);
-        assert_eq!(burst("64kbit/s", 1522), 8_000);
-        assert_eq!(burst("64kbit/s", 9022), 9_022);
-        assert_eq!(burst("8kbit/s", 0), 1_522);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_displayed_is_read_back(
-            bytes: bool, requests in 1u64.., unit in 0usize..5, multiplier: u64, shift in 0u32..64,
-        ) {
-            let count = if bytes { Count::Bytes } else { Count::Packets };
-            let (requests_per_unit, unit) = ((requests >> shift).max(1), Unit::ALL[unit]);
-            let multiplier = u32::try_from((multiplier >> shift) % Period::most(unit) + 1).unwrap();
-            let period = Period { unit, multiplier };
-            let text = display_rate(&RateLimit { count, requests_per_unit, period, burst: 1 });
-            prop_assert_eq!(
-                RateText::parse(&text),
-                Ok(every(count, requests_per_unit, unit, multiplier))
-            );
-        }
-
-        #[test]
-        fn round_bit_rates_are_read_back(bytes in 1u64..1 << 50, scale in 0u32..4) {
-            let requests_per_unit = bytes.saturating_mul(125 * 1000u64.pow(scale)).max(1);
-            let unit = Unit::Second;
-            let period = Period::one(unit);
-            let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, period, burst: 1 });
-            prop_assert_eq!(RateText::parse(&text), Ok(rate(Count::Bytes, requests_per_unit, unit)));
-        }
-
-        #[test]
-        fn any_text_is_answered(text: String) {
-            drop(RateText::parse(&text));
-        }
-    }
-}
+mod tests;

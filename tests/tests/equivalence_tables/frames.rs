@@ -17,7 +17,7 @@ pub(crate) fn source_v6(random: &mut Rng) -> [u8; 16] {
 }
 
 fn transport(random: &mut Rng) -> Transport {
-    let source = 40_000 + random.u16(0..3);
+    let source = [40_000, 40_001, 40_002, 1_024, 53][random.usize(0..5)];
     let destination = [22, 53, 443, 9][random.usize(0..4)];
     match random.u8(0..12) {
         0..4 => Transport::Udp { source, destination },
@@ -118,6 +118,8 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
     } else {
         frame[ip + 1] = class;
     }
+    // Time to live.
+    frame[ip + if v6 { 7 } else { 8 }] = [64, 64, 1, 0, 5, 128, 255][random.usize(0..7)];
     match random.u8(..) {
         // Broken in one byte of the headers, or cut.
         0..16 => {

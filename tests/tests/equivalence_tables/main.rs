@@ -347,6 +347,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
         Reason::NoRule,
         Reason::Marked,
         Reason::Class,
+        Reason::Blocked,
     ] {
         let index = usize::try_from(reason.index()).unwrap();
         assert!(met.reasons[index] > 0, "no {}", reason.name());

@@ -14,6 +14,16 @@ const REMOTE: (&str, &[&str]) = (
 const DESTINATION: (&str, &[&str]) =
     ("key: destination_address", &["", "198.51.100.0/24", "198.51.100.1", "fd00::/16", "fd00::1"]);
 const PORT: (&str, &[&str]) = ("key: destination_port", &["", "22", "53"]);
+const PORTS: (&str, &[&str]) =
+    ("key: destination_port", &["", "9-30", "22", "40-500", "53-60", "443"]);
+// Beside other keys, what is inside a range must be for all packets of the range: so nothing is.
+const APART: (&str, &[&str]) = ("key: destination_port", &["9-30", "40-60", "443"]);
+const SOURCE_PORT: (&str, &[&str]) = ("key: source_port", &["40000", "40001-40002", "1024-39999"]);
+const LENGTHS: (&str, &[&str]) = ("key: packet_length", &["0-60", "61-65535"]);
+const TTLS: (&str, &[&str]) = ("key: ttl", &["64", "0-5", "65-255"]);
+const LENGTH: (&str, &[&str]) =
+    ("key: packet_length", &["", "0-60", "30-40", "61-65535", "200-1000", "28"]);
+const TTL: (&str, &[&str]) = ("key: ttl", &["", "64", "0-5", "1", "65-255"]);
 const PROTOCOL: (&str, &[&str]) = ("key: protocol", &["", "tcp", "udp", "icmp", "47"]);
 const FLAGS: (&str, &[&str]) =
     ("key: tcp_flags", &["", "syn", "syn-ack", "rst", "fin", "ack", "other"]);
@@ -67,6 +77,13 @@ const FORMS: &[Form] = &[
     &[ICMP],
     &[ICMP, REMOTE],
     &[PROTOCOL, ICMP, FRAGMENT],
+    &[PORTS],
+    &[SOURCE_PORT, REMOTE],
+    &[LENGTH],
+    &[TTL],
+    &[PROTOCOL, APART],
+    &[SOURCE_PORT, APART, LENGTHS],
+    &[TTLS, MASKED],
 ];
 
 const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];
@@ -149,6 +166,11 @@ impl Rules {
     fn terms(&mut self, form: usize, value: &str) -> String {
         match self.random.u8(0..20) {
             0 => return "rate_limit: {unlimited: true}".into(),
+            4 | 5 if FORMS[form].iter().all(|key| key.0 != "key: generic_key") => {
+                let rest = ["", ", shadow_mode: true", ", on_daemon_loss: shadow"];
+                let action = ["drop", "reject"][self.random.usize(0..2)];
+                return format!("action: {action}{}", rest[self.random.usize(0..3)]);
+            }
             1..4 => return format!("budget: {}", BUDGETS[self.random.usize(0..BUDGETS.len())]),
             _ => {}
         }

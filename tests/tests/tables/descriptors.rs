@@ -460,3 +460,69 @@ fn martians_are_dropped_where_the_file_says_so() {
     assert_eq!(reason(&dropping, &Frame::ipv4([0, 0, 0, 0], to).build()), Reason::Conforming);
     assert_eq!(passed(&dropping, &v4(1).build(), 5), 2);
 }
+
+#[test]
+fn a_source_port_is_one_of_tcp_or_udp() {
+    let port = |port| TableKey { source_port: port, ..NO_KEY };
+    let from = |source| Transport::Udp { source, destination: 53 };
+    let tcp = Transport::Tcp { source: 123, destination: 22, flags: 2 };
+    let with = [(&v4(1).transport(from(53)), port(53)), (&v6(1, 1).transport(tcp), port(123))];
+    let ping = v4(1).transport(Transport::Echo { id: 1, sequence: 1 });
+    keys("key: source_port", field::SOURCE_PORT, with, Some(&ping));
+}
+
+/// As the header says it: 20 bytes of IPv4 or 40 of IPv6, 8 of UDP, and what it carries.
+#[test]
+fn a_packet_s_length_is_that_of_the_ip_packet() {
+    let length = |packet_length| TableKey { packet_length, ..NO_KEY };
+    let with = [
+        (&v4(1).transport(udp(9)).payload(&[0; 72]), length(100)),
+        (&v6(1, 1).transport(udp(9)).payload(&[0; 72]), length(120)),
+    ];
+    keys("key: packet_length", field::PACKET_LENGTH, with, None);
+}
+
+#[test]
+fn a_time_to_live_is_that_of_the_header() {
+    let program = program(&format!("descriptors: [{{key: ttl, value: 0-5, {TWO}}}]"));
+    let with = |mut frame: Vec<u8>, at: usize, ttl: u8| {
+        frame[at] = ttl;
+        frame
+    };
+    let of_v4 = |ttl| with(v4(1).build(), 14 + 8, ttl);
+    let of_v6 = |ttl| with(v6(1, 1).build(), 14 + 7, ttl);
+    assert_eq!(reason(&program, &of_v4(6)), Reason::NoRule);
+    assert_eq!(reason(&program, &of_v6(255)), Reason::NoRule);
+    // Both families, and all values of the range, share one bucket.
+    assert_eq!(passed(&program, &of_v4(5), 1), 1);
+    assert_eq!(passed(&program, &of_v6(0), 1), 1);
+    assert_eq!(reason(&program, &of_v4(3)), Reason::OverLimit);
+}
+
+#[test]
+fn a_range_is_one_value_and_what_is_inside_it_another() {
+    let mut program = program(&format!(
+        "descriptors:
+  - {{key: destination_port, value: 80-90, descriptors: [{{key: remote_address, {TWO}}}]}}
+  - {{key: destination_port, value: 85, descriptors: [{{key: remote_address, {TWO}}}]}}
+  - {{key: destination_port, descriptors: [{{key: remote_address, value: 192.0.2.9, action: drop}}]}}"
+    ));
+    let to = |last, port| v4(last).transport(udp(port)).build();
+    for (port, wanted) in [(79, 5), (80, 1), (90, 1), (84, 0), (86, 0), (85, 2), (91, 5)] {
+        let count = if matches!(port, 80 | 90) { 1 } else { 5 };
+        assert_eq!(passed(&program, &to(1, port), count), wanted, "{port}");
+    }
+    // The rule without a value is for the ports that no other one names.
+    assert_eq!(reason(&program, &to(9, 79)), Reason::Blocked);
+    assert_eq!(reason(&program, &to(9, 88)), Reason::Conforming);
+    // A range that grows keeps its buckets, and so does a restart.
+    program.restart().unwrap();
+    assert_eq!(reason(&program, &to(1, 88)), Reason::OverLimit);
+    program
+        .apply_file(&format!(
+            "descriptors: [{{key: destination_port, value: 80-100, descriptors: [{{key: remote_address, {TWO}}}]}}]"
+        ))
+        .unwrap();
+    assert_eq!(reason(&program, &to(1, 95)), Reason::OverLimit);
+    assert_eq!(reason(&program, &to(2, 95)), Reason::Conforming);
+}

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 mod aggregates;
+mod blocks;
 mod changes;
 mod charging;
 mod descriptors;

@@ -112,13 +112,10 @@ impl Link for Client {
             }
             Action::Limit { source, rate } => {
                 let limit = SetLimit {
-                    source: source.clone(),
+                    source: Some(source.clone()),
                     rate: rate.clone(),
-                    burst: None,
-                    shadow: false,
-                    reject: false,
-                    force: false,
                     session: ssh::own_session(),
+                    ..SetLimit::default()
                 };
                 let changed: Changed = self.put("/v1/limits", &limit)?;
                 Ok(format!("{source} has {rate}, generation {}", changed.generation))

@@ -33,6 +33,14 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::IcmpType>)]
     pub icmp_type: Option<String>,
+    /// The source port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::SourcePort>)]
+    pub source_port: Option<u16>,
+    /// The time to live of IPv4, the hop limit of IPv6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::TimeToLive>)]
+    pub ttl: Option<u8>,
     /// The destination address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
@@ -61,8 +69,10 @@ pub struct AskExplain {
 
 impl AskExplain {
     /// The facts that the question has fields for, with their values.
-    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 4] {
+    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 6] {
         [
+            (Fact::SourcePort, self.source_port.map(|port| port.to_string())),
+            (Fact::Ttl, self.ttl.map(|ttl| ttl.to_string())),
             (Fact::IcmpType, self.icmp_type.clone()),
             (Fact::Vlan, self.vlan.map(|id| id.to_string())),
             (Fact::Dscp, self.dscp.clone()),

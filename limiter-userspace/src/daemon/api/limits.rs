@@ -1,9 +1,11 @@
 //! Limits: the rules in force with what they did, and single ones from the command line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_common::wire::Count;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,10 +14,13 @@ use super::{Counts, Shared, words};
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, change, sliced};
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
+use crate::daemon::limit_ends;
 use crate::daemon::service::Service;
 use crate::daemon::views::LimitsText;
 use crate::render::{Render, Table, line, number, push, rate, table};
-use crate::rules::{Path, RateText, Rule, Subject, rate_text, source_text};
+use crate::rules::model::{SOURCE_MASKS, terms_text};
+use crate::rules::plain::is_plain;
+use crate::rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 
 /// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -100,6 +105,9 @@ pub struct LimitEntry {
     /// on_partition share`; none for limits of this node alone.
     #[serde(default)]
     pub sharing: Option<String>,
+    /// Seconds until it ends by itself; none for a limit without an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_in_seconds: Option<u64>,
 }
 
 /// A limit of a rule or a budget.
@@ -142,9 +150,29 @@ pub struct UpperView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetLimit {
-    /// An address or a prefix.
-    #[schema(value_type = words::Prefix)]
-    pub source: String,
+    /// An address or a prefix; every source when left out, beside `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Prefix>)]
+    pub source: Option<String>,
+    /// A destination port with its protocol, a range of ports, or a protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::LimitedPort>)]
+    pub to: Option<String>,
+    /// True for one limit over all of them together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Name of the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples("ssh"))]
+    pub name: Option<String>,
+    /// Unit that is counted; that of the rate when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Unit>)]
+    pub count: Option<String>,
+    /// Seconds until the limit ends by itself; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples(60, 3600))]
+    pub seconds: Option<u64>,
     /// Rate, as on the command line: `100/s`, `10mbit/s`, `unlimited`.
     #[schema(examples(
         "100/s",
@@ -180,9 +208,17 @@ pub struct SetLimit {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UnsetLimit {
-    /// An address or a prefix.
-    #[param(value_type = words::Prefix)]
-    pub source: String,
+    /// An address or a prefix; every source when left out, beside `to`.
+    #[serde(default)]
+    #[param(value_type = Option<words::Prefix>)]
+    pub source: Option<String>,
+    /// A destination port with its protocol, a range of ports, or a protocol.
+    #[serde(default)]
+    #[param(value_type = Option<words::LimitedPort>)]
+    pub to: Option<String>,
+    /// True for the limit over all of them together.
+    #[serde(default)]
+    pub shared: bool,
     /// True if it may limit whoever asks.
     #[serde(default)]
     pub force: bool,
@@ -250,41 +286,146 @@ impl Service {
     /// Puts a limit over what the rule files say.
     pub(in crate::daemon) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
-        let selector = source_text::parse(&limit.source)?;
-        if let Some(prefix) = self.layers.managed(&selector) {
+        let SetLimit { source, to, shared, .. } = limit;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        if let Some(selector) = target.selector
+            && let Some(prefix) = self.layers.managed(&selector)
+        {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
         let max_frame = self.datapath()?.max_frame();
-        let terms = RateText::parse(&limit.rate)?.terms(limit.burst, max_frame)?;
+        let count = limit.count.as_deref().map(count).transpose()?;
+        let rate = RateText::parse(&limit.rate)?.counting(count, &limit.rate)?;
+        let terms = rate.terms(limit.burst, max_frame)?;
         let terms = rate_text::shadowed(terms, limit.shadow)?;
         let terms = rate_text::rejecting(terms, limit.reject)?;
-        let path = Path::of_source(&selector);
+        let name = limit.name.as_deref().map(name).transpose()?;
+        let path = target.path;
+        let rule = Arc::new(Rule { name, ..Rule::new(path.clone(), terms) });
         let mut layers = self.layers.clone();
-        layers.edits.insert(path.clone(), Arc::new(Rule::new(path, terms)));
-        Ok(self.edit(layers, Hand { session: limit.session, force: limit.force })?)
+        layers.ends.remove(&path);
+        if let Some(seconds) = limit.seconds {
+            if seconds == 0 {
+                return Err(ServiceError::NoTime.into());
+            }
+            layers.ends.insert(path.clone(), limit_ends::now().saturating_add(seconds));
+        }
+        let before = self.stands(&path);
+        layers.edits.insert(path.clone(), Arc::clone(&rule));
+        let changed = self.edit(layers, Hand { session: limit.session, force: limit.force })?;
+        let done = set_line(&rule, &before, limit.seconds);
+        Ok(Changed { done: Some(done), ..changed })
     }
 
     /// Removes a limit that was set.
     pub(in crate::daemon) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
-        let selector = source_text::parse(&limit.source)?;
+        let UnsetLimit { source, to, shared, .. } = limit;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        let path = target.path;
         let mut layers = self.layers.clone();
-        let path = Path::of_source(&selector);
-        if layers.edits.remove(&path).is_some() {
+        layers.ends.remove(&path);
+        if let Some(rule) = layers.edits.remove(&path) {
             let session = Session::named(limit.peer, limit.port);
-            return Ok(self.edit(layers, Hand { session, force: limit.force })?);
+            let changed = self.edit(layers, Hand { session, force: limit.force })?;
+            let was = terms_text(&rule.terms);
+            let done = format!("{path}: {}, was {was}", self.stands(&path));
+            return Ok(Changed { done: Some(done), ..changed });
         }
-        if let Some(prefix) = self.layers.managed(&selector) {
+        if let Some(selector) = target.selector
+            && let Some(prefix) = self.layers.managed(&selector)
+        {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
-        let error = match self.layers.file.places.get(&Subject::Rule(path)) {
+        let error = match self.layers.file.places.get(&Subject::Rule(path.clone())) {
             Some(place) if self.layers.applied => {
-                ServiceError::FromApplied { selector, place: place.to_string() }
+                ServiceError::FromApplied { path, place: place.to_string() }
             }
-            Some(place) => ServiceError::FromFile { selector, place: place.to_string() },
-            None => ServiceError::NoRule(selector),
+            Some(place) => ServiceError::FromFile { path, place: place.to_string() },
+            None => ServiceError::NoRule(path),
         };
         Err(error.into())
+    }
+
+    /// The rule that holds for the packets of a path, in words: that on this path, or of sources alone
+    /// the one around them.
+    fn stands(&self, path: &Path) -> String {
+        let found = match path.selector() {
+            Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),
+            None => self.effective.on_other_keys().map(|at| &at.rule).find(|at| at.path == *path),
+        };
+        match found {
+            None => "no limit".to_owned(),
+            Some(rule) if rule.path == *path => terms_text(&rule.terms),
+            Some(rule) => format!("{} ({})", terms_text(&rule.terms), rule.path),
+        }
+    }
+
+    /// Ends the limits whose time is over.
+    pub(in crate::daemon) fn end_limits(&mut self) -> Result<(), ServiceError> {
+        let now = limit_ends::now();
+        let over: Vec<Path> = self.layers.over(now).cloned().collect();
+        // A trial is an hour at most, and takes no other change.
+        if over.is_empty() || self.not_on_trial().is_err() {
+            return Ok(());
+        }
+        let mut layers = self.layers.clone();
+        for path in &over {
+            layers.ends.remove(path);
+            layers.edits.remove(path);
+        }
+        self.edit(layers, Hand { session: None, force: true })?;
+        for path in over {
+            tracing::info!("the time of the limit on {path} is over: {}", self.stands(&path));
+        }
+        Ok(())
+    }
+}
+
+/// The unit with a name.
+fn count(word: &str) -> Result<Count, ServiceError> {
+    let counts = [Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
+    let found = counts.into_iter().find(|count| count.name() == word);
+    found.ok_or_else(|| ServiceError::Word {
+        word: "count",
+        problem: format!("{word:?} is no unit: write packets, bytes, syns or flows"),
+    })
+}
+
+/// A name that a rule may have.
+fn name(text: &str) -> Result<Box<str>, ServiceError> {
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Ok(text.into());
+    }
+    Err(ServiceError::Word {
+        word: "name",
+        problem: "it is empty, or has characters that are not seen: write a plain name".to_owned(),
+    })
+}
+
+/// The limit that was set, what was before, and for whom it is.
+fn set_line(rule: &Rule, before: &str, seconds: Option<u64>) -> String {
+    let path = &rule.path;
+    let time = seconds.map_or_else(String::new, |seconds| {
+        format!(" for {}", humantime::format_duration(Duration::from_secs(seconds)))
+    });
+    let text = format!("{path}: {}{time}, was {before}", terms_text(&rule.terms));
+    let Some((masks, net)) = path.source() else {
+        return format!("{text}; all of them share it");
+    };
+    let own = if net.is_none_or(|net| net.addr().is_ipv6()) {
+        "each address, or IPv6 /64,"
+    } else {
+        "each address"
+    };
+    match net {
+        _ if rule.terms == Terms::Unlimited => text,
+        Some(net) if masks.of(&net) == Some(net.prefix_len()) && masks != SOURCE_MASKS => {
+            format!("{text}; all of {net} shares it")
+        }
+        Some(net) if Selector::Prefix(net).is_source() => text,
+        Some(net) => format!("{text}; {own} of {net} has it"),
+        None => format!("{text}; {own} has it"),
     }
 }
 
@@ -351,7 +492,7 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
             number(entry.dropped.packets),
             shadowed(entry.shadow, entry.shadowed),
             marked(entry.marked),
-            entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_default(),
+            name_and_end(entry),
         ]);
         for (limit, burst, effective) in lines {
             let empty = String::new;
@@ -359,6 +500,15 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
         }
     }
     table
+}
+
+/// The name of a rule, and until when it is in force.
+fn name_and_end(entry: &LimitEntry) -> String {
+    let name = entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_default();
+    match entry.ends_in_seconds {
+        None => name,
+        Some(seconds) => format!("{name} (for {seconds} s)").trim_start().to_owned(),
+    }
 }
 
 /// Limit, burst and effective rate of each limit; those above soft limits have a line of their own.

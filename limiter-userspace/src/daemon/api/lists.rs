@@ -21,7 +21,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand, Scene};
 use crate::daemon::lists::{self, Changes};
 use crate::daemon::service::{Service, told_prefix};
-use crate::render::{Render, push, table};
+use crate::render::{Render, line, push, table};
 use crate::rules::{Selector, source_text};
 
 /// One of the two lists.
@@ -91,7 +91,7 @@ pub struct UnsetList {
 }
 
 /// The answer to a change of the lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListsChanged {
     /// Entries on the allow list.
     pub allowed: usize,
@@ -101,7 +101,13 @@ pub struct ListsChanged {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(default = 0)]
     pub not_listed: usize,
+    /// How each of the sources stands now and stood before, if they are at most ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<String>,
 }
+
+/// Sources of one request whose standing is told, at most.
+const MOST_TOLD: usize = 10;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_zero(count: &usize) -> bool {
@@ -178,10 +184,12 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
-        self.heed_lists(&lists::changes(request, self.datapath()?.now()), hand)?;
+        let changes = lists::changes(request, self.datapath()?.now());
+        self.heed_lists(&changes, hand)?;
+        let before = self.stand_on_lists(changes.keys())?;
         let changed = self.put_on_list(request)?;
         self.tell_lists(request);
-        Ok(changed)
+        Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
     }
 
     /// Puts sources on a list of this node.
@@ -230,6 +238,7 @@ impl Service {
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
+        let before = self.stand_on_lists(selectors.iter())?;
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
             && request.source.is_some()
@@ -237,11 +246,35 @@ impl Service {
             && self.cluster_status().is_none()
         {
             // Nothing has changed then. Another node may have an entry where this one has none.
-            return Err(ServiceError::NotListed(*selector).into());
+            let stands = self.lists.told(selector, self.datapath()?.now());
+            return Err(ServiceError::NotListed { selector: *selector, stands }.into());
         }
         let sources = selectors.iter().filter_map(told_prefix);
         self.publish(sources.map(|sources| Change::Unlist { sources }));
-        Ok(changed)
+        Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
+    }
+
+    /// How sources stand on the lists, in words; of none, if they are many.
+    fn stand_on_lists(
+        &self,
+        selectors: impl ExactSizeIterator<Item = &Selector>,
+    ) -> Result<Vec<(Selector, String)>, ServiceError> {
+        let now = self.datapath()?.now();
+        let few = selectors.len() <= MOST_TOLD;
+        let told = |selector: &Selector| (*selector, self.lists.told(selector, now));
+        Ok(selectors.filter(|_| few).map(told).collect())
+    }
+
+    /// How sources stand now, beside how they stood.
+    fn stand_otherwise(
+        &self,
+        before: Vec<(Selector, String)>,
+    ) -> Result<Vec<String>, ServiceError> {
+        let now = self.datapath()?.now();
+        let told = |(selector, was): (Selector, String)| {
+            format!("{selector}: {}, was {was}", self.lists.told(&selector, now))
+        };
+        Ok(before.into_iter().map(told).collect())
     }
 
     /// Refuses changes of the lists that would lock out whoever makes them.
@@ -309,7 +342,10 @@ impl ListsText {
 
 impl Render for ListsChanged {
     fn render(&self, text: &mut String) {
-        let Self { allowed, denied, not_listed } = self;
+        let Self { allowed, denied, not_listed, done } = self;
+        for done in done {
+            line(text, format_args!("{done}"));
+        }
         let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
         if *not_listed > 0 {
             let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");

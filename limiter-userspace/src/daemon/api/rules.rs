@@ -16,7 +16,7 @@ use crate::control::{
 };
 use crate::daemon::service::Service;
 use crate::daemon::views::RulesText;
-use crate::render::{Render, warnings};
+use crate::render::{Render, line, warnings};
 
 /// The answer to a change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +28,9 @@ pub struct Changed {
     /// Warnings of this change: rules that may not do what their author thinks, and why; `GET
     /// /v1/status` has all of them.
     pub warnings: Vec<String>,
+    /// Limit that was set or removed, what holds now, and what held before; none of other changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
 }
 
 /// A rule file.
@@ -308,6 +311,9 @@ impl Service {
 impl Render for Changed {
     fn render(&self, text: &mut String) {
         let Self { generation, rules, .. } = self;
+        if let Some(done) = &self.done {
+            line(text, format_args!("{done}"));
+        }
         let _: std::fmt::Result = writeln!(text, "{rules} rules in force, generation {generation}");
         warnings(text, &self.warnings);
     }

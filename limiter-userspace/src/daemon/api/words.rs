@@ -64,6 +64,11 @@ pub struct Destination(pub String);
 #[schema(examples("22/tcp", "53/udp", "icmp", "protocol/47", "any"))]
 pub struct Port(pub String);
 
+/// `PORT/PROTOCOL`, a range of ports, a port, or a protocol.
+#[derive(ToSchema)]
+#[schema(examples("22/tcp", "8000-8080/udp", "443", "icmp"))]
+pub struct LimitedPort(pub String);
+
 /// Flags of TCP.
 #[derive(ToSchema)]
 #[schema(examples("SYN", "SYN,ACK"))]
@@ -73,6 +78,16 @@ pub struct TcpFlags(pub String);
 #[derive(ToSchema)]
 #[schema(examples("echo-request", "13"))]
 pub struct IcmpType(pub String);
+
+/// Source port.
+#[derive(ToSchema)]
+#[schema(examples(53, 40_000))]
+pub struct SourcePort(pub u16);
+
+/// Time to live.
+#[derive(ToSchema)]
+#[schema(examples(64, 255))]
+pub struct TimeToLive(pub u8);
 
 /// Name of an interface.
 #[derive(ToSchema)]

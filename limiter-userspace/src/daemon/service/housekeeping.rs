@@ -116,9 +116,10 @@ const SAVE_LISTS: &str = "save the lists";
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [(&str, Step); 7] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
+    ("end limits whose time is over", Service::end_limits),
     ("take expired entries off the lists", Service::expire_lists),
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),

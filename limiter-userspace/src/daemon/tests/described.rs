@@ -55,6 +55,8 @@ use crate::daemon::api;
         api::words::Fragment,
         api::words::FrameLength,
         api::words::IcmpType,
+        api::words::SourcePort,
+        api::words::TimeToLive,
         api::words::InterfaceName,
         api::words::Port,
         api::words::Prefixes,

@@ -38,12 +38,28 @@ impl Daemon {
                 let shadow = matches!(change, Shadow(..));
                 let (source, rate, session) = (source.into(), rate.into(), Some(session()));
                 let burst = None;
-                let limit = SetLimit { source, rate, burst, shadow, reject: false, force, session };
+                let limit = SetLimit {
+                    source: Some(source),
+                    rate,
+                    burst,
+                    shadow,
+                    force,
+                    session,
+                    ..SetLimit::default()
+                };
                 self.service.set(&limit).map(drop)
             }
             Unset(source) => {
                 let source = source.to_string();
-                self.service.unset(&UnsetLimit { source, force, peer: from, port }).map(drop)
+                self.service
+                    .unset(&UnsetLimit {
+                        source: Some(source),
+                        force,
+                        peer: from,
+                        port,
+                        ..UnsetLimit::default()
+                    })
+                    .map(drop)
             }
             List(list, sources, seconds) => {
                 let sources = sources.iter().map(|source| (*source).to_owned()).collect();

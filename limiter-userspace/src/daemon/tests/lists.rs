@@ -56,7 +56,10 @@ fn entries_come_expire_and_go() {
         |source: &str| UnsetList { source: Some(source.to_owned()), ..UnsetList::default() };
     assert!(daemon.service.unlist(&unlist("192.0.2.1")).is_ok());
     let error = daemon.service.unlist(&unlist("192.0.2.1")).unwrap_err();
-    assert_eq!(error.to_string(), "192.0.2.1 is on no list: `limiter lists` shows all");
+    assert_eq!(
+        error.to_string(),
+        "192.0.2.1 has no entry of its own, it is on no list: `limiter lists` shows all"
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod manager;
 mod metrics;
 mod openapi;
 mod rule_sets;
+mod set;
 mod shared;
 mod sources;
 mod start;
@@ -107,11 +108,11 @@ impl Daemon {
 
     fn set(&mut self, source: &str, rate: &str, burst: Option<u64>) -> Result<Changed, Refusal> {
         let (source, rate) = (source.into(), rate.into());
-        self.service.set(&SetLimit { source, rate, burst, ..SetLimit::default() })
+        self.service.set(&SetLimit { source: Some(source), rate, burst, ..SetLimit::default() })
     }
 
     fn unset(&mut self, source: &str) -> Result<Changed, Refusal> {
-        self.service.unset(&UnsetLimit { source: source.into(), ..UnsetLimit::default() })
+        self.service.unset(&UnsetLimit { source: Some(source.into()), ..UnsetLimit::default() })
     }
 
     fn rules(&self) -> Vec<String> {

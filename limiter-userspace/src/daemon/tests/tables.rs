@@ -211,7 +211,7 @@ fn rules_inside_management_prefixes_are_not_in_force() {
 fn a_set_limit_may_reject_and_survives_a_restart() {
     let mut daemon = Daemon::start(&[]);
     let set = |source: &str, rate: &str| SetLimit {
-        source: source.into(),
+        source: Some(source.into()),
         rate: rate.into(),
         reject: true,
         ..SetLimit::default()
@@ -251,8 +251,10 @@ fn drops_are_told_by_what_drops_them() {
         let tables = &state.installed().tables;
         let every = crate::rules::Path::of_source(&Selector::Every);
         let every = state.installed().number(&every, &|_| None).unwrap();
-        let port =
-            crate::rules::model::Part::Fact(crate::rules::model::Fact::DestinationPort, Some(22));
+        let port = crate::rules::model::Part::Fact(
+            crate::rules::model::Fact::DestinationPort,
+            Some(22.into()),
+        );
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path([port, source].into());
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;

@@ -1,7 +1,5 @@
 //! Rules in words, as people read them.
 
-use limiter_common::wire::Count;
-
 use crate::daemon::api::limits::{LimitView, UpperView};
 use crate::rules::Terms;
 use crate::rules::compile::{compile, display_rate, effective_of_spec};
@@ -36,6 +34,9 @@ pub(in crate::daemon) fn describe(terms: &Terms, max_frame: u64) -> Described {
 pub(super) fn of_limits(limits: &Limits, max_frame: u64) -> Described {
     let views: Vec<_> = limits.limits.iter().map(|limit| view(&limit, max_frame)).collect();
     let mut described = Described { action: Some(over_text(&limits.over)), ..Described::default() };
+    if views.is_empty() {
+        described.limit = over_text(&limits.over);
+    }
     if let Some(first) = views.first() {
         described.limit.clone_from(&first.rate);
         described.burst = first.burst;
@@ -60,7 +61,7 @@ fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
         text: limit_text(limit),
         algorithm: limit.meter.algorithm().to_owned(),
         rate: meter_text(&limit.meter),
-        count: count_name(quota.count).to_owned(),
+        count: quota.count.name().to_owned(),
         burst: match &limit.meter {
             Meter::TokenBucket(rate) => Some(rate.burst),
             _ => None,
@@ -72,15 +73,5 @@ fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
             burst: upper.rate().burst,
             effective_per_second: effective(1),
         }),
-    }
-}
-
-/// Unit that a limit counts, in words.
-pub(in crate::daemon) const fn count_name(count: Count) -> &'static str {
-    match count {
-        Count::Packets => "packets",
-        Count::Bytes => "bytes",
-        Count::Syns => "syns",
-        Count::Flows => "flows",
     }
 }

@@ -9,6 +9,7 @@ use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::daemon::api::limits::{LimitEntry, Origin};
 use crate::daemon::layers::{Effective, EffectiveSet};
+use crate::daemon::limit_ends;
 use crate::daemon::service::Service;
 use crate::datapath::Datapath;
 use crate::rules::compile::{BANS, DEFAULT_BANS, REPLIES};
@@ -128,13 +129,14 @@ pub(super) fn of_rule(
     max_frame: u64,
     cluster: Option<u64>,
 ) -> LimitEntry {
-    let Effective { rule, origin } = in_force;
+    let Effective { rule, origin, end } = in_force;
     LimitEntry {
         sharing: rule.terms.limits().and_then(|limits| sharing(limits, cluster)),
         name: rule.name.as_deref().map(str::to_owned),
         origin: *origin,
         shadow: rule.terms.is_shadow(),
         label: rule.label.as_deref().map(str::to_owned),
+        ends_in_seconds: end.map(|end| end.saturating_sub(limit_ends::now())),
         ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
     }
 }
@@ -194,5 +196,6 @@ fn entry(source: String, described: Described, counters: RuleCounters) -> LimitE
         budget,
         label: None,
         sharing: None,
+        ends_in_seconds: None,
     }
 }

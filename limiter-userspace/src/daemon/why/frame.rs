@@ -20,6 +20,9 @@ const EXPERIMENT: u8 = 253;
 /// Offset of the later of two fragments, in units of eight bytes.
 const LATER: u16 = 185;
 
+/// Time to live that packets are assumed to have.
+const DEFAULT_TTL: u16 = 64;
+
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const FRAGMENT_HEADER: u8 = 44;
@@ -39,6 +42,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
         if piece == Fragment::Later { vec![0; 8] } else { transport(question, protocol) };
     let behind = usize::try_from(question.length).unwrap_or(0).saturating_sub(frame.len() + 2);
     let [_, class] = (question.value(Fact::Dscp).unwrap_or(0) << 2).to_be_bytes();
+    let [_, ttl] = question.value(Fact::Ttl).unwrap_or(DEFAULT_TTL).to_be_bytes();
     match question.source {
         IpAddr::V4(source) => {
             let destination = match question.destination {
@@ -54,7 +58,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
             frame.extend(short(behind.max(20 + transport.len())));
             frame.extend([0, 1]);
             frame.extend(pieces.to_be_bytes());
-            frame.extend([64, protocol, 0, 0]);
+            frame.extend([ttl, protocol, 0, 0]);
             frame.extend(source.octets());
             frame.extend(destination);
         }
@@ -71,7 +75,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
             let header = if pieces.is_some() { 8 } else { 0 };
             frame.extend([0x86, 0xdd, 0x60 | class >> 4, class << 4, 0, 0]);
             frame.extend(short(behind.saturating_sub(40).max(header + transport.len())));
-            frame.extend([if pieces.is_some() { FRAGMENT_HEADER } else { protocol }, 64]);
+            frame.extend([if pieces.is_some() { FRAGMENT_HEADER } else { protocol }, ttl]);
             frame.extend(source.octets());
             frame.extend(destination);
             if let Some(pieces) = pieces {
@@ -99,7 +103,8 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     };
     let mut header = vec![0; length];
     if has_ports(protocol) {
-        let ports = [0, question.value(Fact::DestinationPort).unwrap_or(0)].map(u16::to_be_bytes);
+        let port = |fact| question.value(fact).unwrap_or(0).to_be_bytes();
+        let ports = [port(Fact::SourcePort), port(Fact::DestinationPort)];
         header.splice(..4, ports.concat());
     }
     match protocol {

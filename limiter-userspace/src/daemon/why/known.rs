@@ -62,13 +62,16 @@ pub(super) fn assumed(
             question.destination.is_none() && (asks(field::DESTINATION) || flows),
             format!("destination address not given; assumed {destination}"),
         ),
-        (flows, "a source port cannot be given; assumed a flow that is new".to_owned()),
+        (
+            flows && !question.says(Fact::SourcePort),
+            "source port not given; assumed a flow that is new".to_owned(),
+        ),
         (
             question.interface.is_none() && several && asks(field::INTERFACE),
             format!("interface not given; assumed {interface}"),
         ),
         (
-            !question.sized && counts(Count::Bytes),
+            !question.sized && counts(Count::Bytes) && !asks(field::PACKET_LENGTH),
             "length not given; assumed the shortest frame".to_owned(),
         ),
         (

@@ -122,7 +122,7 @@ impl InForce<'_> {
         match (found, &question.interface) {
             (Some(at), _) => Ok((at.interface.clone(), at.ifindex)),
             (None, None) => Ok(("none".to_owned(), 0)),
-            (None, Some(name)) => Err(ServiceError::Question {
+            (None, Some(name)) => Err(ServiceError::Word {
                 word: "interface",
                 problem: format!("{name:?} is not limited: `limiter status` lists those that are"),
             }),
@@ -153,6 +153,7 @@ impl Found {
             Reason::OverLimit if decided.is_some_and(|step| step.bans) => {
                 format!("it is dropped, and it counts towards a ban: {action}")
             }
+            Reason::Blocked => "it is dropped: the rule blocks it, whatever the rate".to_owned(),
             Reason::Rejected => "it is dropped, and its sender is told".to_owned(),
             Reason::Marked if action.is_empty() => "it passes".to_owned(),
             Reason::Marked | Reason::Class | Reason::Redirected => format!("it passes: {action}"),

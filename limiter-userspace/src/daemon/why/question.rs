@@ -109,7 +109,9 @@ impl Question {
 
     /// True if a fact is given.
     pub(super) fn says(&self, fact: Fact) -> bool {
-        self.given.contains_key(&fact) || fact == Fact::TcpFlags && self.flags.is_some()
+        self.given.contains_key(&fact)
+            || fact == Fact::TcpFlags && self.flags.is_some()
+            || fact == Fact::PacketLength && self.sized
     }
 }
 
@@ -121,7 +123,7 @@ impl From<&CheckSource> for AskExplain {
 }
 
 fn wrong(word: &'static str, problem: impl Into<String>) -> ServiceError {
-    ServiceError::Question { word, problem: problem.into() }
+    ServiceError::Word { word, problem: problem.into() }
 }
 
 /// Before the number of a protocol, which alone could be a port.

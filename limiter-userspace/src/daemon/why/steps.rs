@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Count, Listed, RULE_NONE, field};
+use limiter_common::wire::{Count, Listed, RULE_NONE, Table, field};
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
@@ -14,7 +14,7 @@ use crate::datapath::model::{
     self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
 };
 use crate::rules::Selector;
-use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
+use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, Values, limit_text, over_text};
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
@@ -146,10 +146,12 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
             told.limits = lines(held, limits, name);
         }
         told.budget = budget.map(|budget| budget.name.clone());
-        if held.holder == Holder::Strangers {
+        // What is blocked shares nothing.
+        let shares = !held.record.is_block();
+        if held.holder == Holder::Strangers && shares {
             told.key = Some("what keys without a bucket share".to_owned());
         }
-        if held.holder != Holder::Key && told.passed.is_none() {
+        if held.holder != Holder::Key && told.passed.is_none() && shares {
             told.passed = Some(held.counted[0]);
             told.dropped = Some(held.counted[1]);
         }
@@ -232,7 +234,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
     let LookedLimit { standing, remaining, conforms_in, full_in } = meter;
     ExplainLimit {
         limit,
-        count: crate::daemon::views::count_name(count).to_owned(),
+        count: count.name().to_owned(),
         size,
         // The compiled tolerance may round to a unit more than the burst; people know the burst.
         remaining: size.map_or(remaining, |size| remaining.min(size)),
@@ -265,6 +267,13 @@ fn size(limit: &RuleLimit) -> Option<u64> {
     }
 }
 
+/// The values that have this one as their class in a table.
+fn values(table: &Table, fact: Fact, class: u16) -> Values {
+    let pieces = table.ranges.iter().filter_map(|range| range.of_class(fact.field(), class));
+    let high = pieces.map(|(_, high)| high).max();
+    high.and_then(|high| Values::range(class, high)).unwrap_or_else(|| class.into())
+}
+
 /// The values of the keys of a table.
 fn key_text(looked: &LookedTable) -> String {
     let (fields, key) = (looked.table.fields, &looked.key);
@@ -277,7 +286,7 @@ fn key_text(looked: &LookedTable) -> String {
     };
     let facts = Fact::ALL.map(|fact| {
         let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
-        (fact.field(), fact.told(value))
+        (fact.field(), fact.told(values(&looked.table, fact, value)))
     });
     let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),

@@ -64,8 +64,10 @@ impl Model {
 
     /// The rule of the packet under way in a table; none where the packet is not in the table.
     pub(super) fn found_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<FoundKeyed> {
-        let key = locate(of, &scratch.facts, &KeyFacts::of(&scratch.facts))?;
+        let mut key = locate(of, &scratch.facts, &KeyFacts::of(&scratch.facts))?;
         let slot = if table::begin(self, scratch, index) {
+            // Ranges are in it.
+            key = scratch.located(index)?;
             table::most_specific(self, scratch, index)
         } else {
             Slot::new(of.fixed)

@@ -233,12 +233,16 @@ impl ModelTables {
     }
 }
 
-pub(super) fn bits(key: &TableKey) -> [u8; 48] {
-    bytemuck::cast(*key)
+pub(super) fn bits(key: &TableKey) -> [u8; KEY_BYTES] {
+    let mut bits = [0; KEY_BYTES];
+    bits.copy_from_slice(bytemuck::bytes_of(key));
+    bits
 }
 
+const KEY_BYTES: usize = size_of::<TableKey>();
+
 /// True if two keys have the same first `length` bits.
-pub(super) fn same_prefix(a: &[u8; 48], b: &[u8; 48], length: u32) -> bool {
+pub(super) fn same_prefix(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES], length: u32) -> bool {
     let mut left = length;
     a.iter().zip(b).all(|(a, b)| {
         let here = left.min(8);

@@ -271,7 +271,7 @@ fn part(part: &Part, packet: Packet) -> Option<(String, u8)> {
                 Fact::DestinationPort => packet.port,
                 other => panic!("{other:?}"),
             };
-            if value.is_some_and(|value| value != own) {
+            if value.is_some_and(|values| !values.has(own)) {
                 return None;
             }
             (own.to_string(), u8::from(value.is_some()))

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::mem;
 
 use limiter_common::bucket::Slot;
-use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
+use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Range, Shape, Table, TableKey, TrieValue};
 
 use super::rule_error::RuleError;
 use super::rule_id::{Pattern, RuleId, TableForm};
@@ -33,6 +33,8 @@ pub(in crate::rules) struct LayoutTable {
     entries: BTreeMap<Pattern, (u32, Option<RuleId>)>,
     /// The rule of a table without keys.
     pub(in crate::rules) fixed: Option<RuleId>,
+    /// Values that count as one: at most [`limiter_common::wire::MAX_RANGES`].
+    ranges: Vec<Range>,
 }
 
 impl Layout {
@@ -53,6 +55,7 @@ impl Layout {
                 shapes: BTreeMap::new(),
                 entries: BTreeMap::new(),
                 fixed: None,
+                ranges: Vec::new(),
             });
         } else if let Some(table) = self.tables.get(index)
             && !order.eq(table.order.iter().copied())
@@ -63,6 +66,14 @@ impl Layout {
             self.hidden |= table.add(id, Some(id))?;
         }
         Ok(())
+    }
+
+    /// Says which values of a table count as one.
+    pub(super) fn set_ranges(&mut self, form: TableForm, ranges: Vec<Range>) {
+        let index = self.by_form.get(&form).copied();
+        if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {
+            table.ranges = ranges;
+        }
     }
 
     /// True if a packet may not find all rules: [`Layout::live`] has those that it can.
@@ -133,6 +144,15 @@ impl LayoutTable {
             }
         }
         Ok(hidden)
+    }
+
+    /// The table in the maps, without its rules.
+    pub(in crate::rules) fn table(&self, id: u32) -> Table {
+        let mut table = self.form.table(id);
+        for (place, range) in table.ranges.iter_mut().zip(&self.ranges) {
+            *place = *range;
+        }
+        table
     }
 
     /// Shapes by index.

@@ -27,7 +27,7 @@ pub struct RuleId {
     /// Bits of [`field`]: the keys beside the addresses that must have a value.
     pub given: u32,
     /// Values of the given keys, as they stand in a [`TableKey`].
-    pub values: [u64; 2],
+    pub values: [u64; 3],
 }
 
 /// One key of the trie: the bits that its shape looks at, the key, and its length.
@@ -71,7 +71,8 @@ impl RuleId {
                 }
                 Part::Destination(value) => id.destination = *value,
                 Part::Fact(_, None) | Part::Interface(None) => {}
-                Part::Fact(fact, Some(value)) => id.must_have(fact.field(), (*value).into()),
+                // A range is found by its lowest value: `Ranges`.
+                Part::Fact(fact, Some(value)) => id.must_have(fact.field(), value.low().into()),
                 Part::Interface(Some(name)) => {
                     let index = index(name).ok_or_else(|| name.clone())?;
                     id.must_have(field::INTERFACE, index);
@@ -92,15 +93,13 @@ impl RuleId {
             source: None,
             destination: None,
             given: 0,
-            values: [0; 2],
+            values: [0; 3],
         }
     }
 
     fn must_have(&mut self, fact: u32, value: u32) {
         self.given |= fact;
-        let ([first, second], [new_first, new_second]) =
-            (self.values, TableKey::place(fact, value));
-        self.values = [first | new_first, second | new_second];
+        self.values = TableKey::EMPTY.with(self.values).with(TableKey::place(fact, value)).words();
     }
 
     /// A rule by source alone, for which the source table has no room.
@@ -207,7 +206,7 @@ impl RuleId {
             return true;
         }
         // The source is compared by its length, the table is the caller's.
-        let rest = |key: &TableKey| -> [u8; 48] {
+        let rest = |key: &TableKey| -> [u64; 7] {
             bytemuck::cast(TableKey { table: 0, source: [0; 2], ..*key })
         };
         let source = |key: &TableKey| -> u128 {
@@ -251,9 +250,9 @@ impl RuleId {
             id.destination = Some(net(key.destination, bits)?);
         }
         id.given = mask.facts(table.fields & !ADDRESSES);
-        let [first_mask, second_mask] = TableKey::mask(id.given);
-        let [first, second] = key.words();
-        id.values = [first & first_mask, second & second_mask];
+        let [first_mask, second_mask, third_mask] = TableKey::mask(id.given);
+        let [first, second, third] = key.words();
+        id.values = [first & first_mask, second & second_mask, third & third_mask];
         Some(id)
     }
 

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use limiter_common::wire::{self, ActionKind, Count, Limit, MARK_ECN, Record};
+use limiter_common::wire::{self, ActionKind, Count, Full, Limit, MARK_ECN, Record};
 
 use super::environment::Environment;
 use super::layout::Layout;
+use super::ranges::Ranges;
 use super::record::failures;
 use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
@@ -230,18 +231,20 @@ impl<'a> Compiler<'a, '_> {
 
     /// Rules on other keys.
     fn others(&mut self, others: &[&'a Rule]) {
-        let mut rules = Vec::with_capacity(others.len());
+        let mut rules: Vec<(RuleId, &'a Rule)> = Vec::with_capacity(others.len());
         for rule in others {
             match RuleId::new(&rule.path, self.environment.interface_index) {
-                Ok(id) => {
-                    if self.lay_out(id, &rule.path) {
-                        rules.push((id, *rule));
-                    }
-                }
+                Ok(id) => rules.push((id, *rule)),
                 Err(name) => {
                     self.refuse(&Subject::Rule(rule.path.clone()), RuleError::NoInterface(name));
                 }
             }
+        }
+        let Ranges { by_form, errors } = Ranges::of(&rules);
+        self.errors.extend(errors);
+        rules.retain(|(id, rule)| self.lay_out(*id, &rule.path));
+        for (form, ranges) in by_form {
+            self.compiled.layout.set_ranges(form, ranges);
         }
         // Mostly no rule is in the way of another one.
         if self.compiled.layout.has_hidden() {
@@ -306,6 +309,8 @@ impl<'a> Compiler<'a, '_> {
         // A rule in shadow mode counts, and leaves every packet as it is.
         let mark = mark.filter(|_| !shadow);
         let pass = wire::Action { kind: ActionKind::Pass as u8, ..wire::Action::default() };
+        // A key of a block gets no bucket, whatever room there is.
+        let full = if limits.limits.is_empty() { Full::Drop } else { full };
         let mut record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
         let soft = soft.then(|| mark.map_or(pass, marking));
         let shared = self.share(limits, subject, &mut record);

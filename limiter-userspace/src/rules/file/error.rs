@@ -5,6 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::placed::At;
+use crate::rules::rate_text::RateTextError;
 use crate::rules::source_text::SourceTextError;
 
 /// A place in a file; both count from 1, columns in characters.
@@ -165,6 +166,18 @@ pub enum Problem {
         /// The most.
         high: u64,
     },
+    /// Neither a number nor a range of numbers.
+    #[error(
+        "{field}: {text:?} does not fit: give a whole number from 0 to {high}, or a range as in 80-90"
+    )]
+    NoRange {
+        /// The field.
+        field: &'static str,
+        /// Text that stands there.
+        text: String,
+        /// The highest that fits.
+        high: u16,
+    },
     /// A length of time that is none, or out of range.
     #[error("{field}: {text:?} {wrong}: write one like 10ms, 30s, 1min, 2h or 1day")]
     Time {
@@ -174,6 +187,14 @@ pub enum Problem {
         text: String,
         /// Fault of the text.
         wrong: &'static str,
+    },
+    /// A rate or a burst that is none.
+    #[error("{field}: {error}")]
+    RateText {
+        /// The field.
+        field: &'static str,
+        /// Error of the text.
+        error: RateTextError,
     },
     /// A part of a whole that is none.
     #[error("{field}: {text:?} is no part of 0% to 100%: write one like 25% or 2.5%")]
@@ -361,7 +382,7 @@ impl Problem {
                 Self::Yaml("a list is wanted here: begin each of its items with `- `".to_owned())
             }
             Yaml::Unexpected { expected: "mapping start", .. } => {
-                Self::Yaml("fields are wanted here, as in `{unit: second}`".to_owned())
+                Self::Yaml("fields are wanted here, as in `{rate: 100/s}`".to_owned())
             }
             other => Self::Yaml(plain(other)),
         };

@@ -12,8 +12,8 @@ use super::placed::{Item, Placed};
 use super::shape::{self, Descriptor, File, Rules, Scalar};
 use crate::cluster::OnPartition;
 use crate::rules::model::{
-    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit,
-    RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+    Ban, Budget, LimitList, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule,
+    RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
@@ -156,11 +156,11 @@ impl Writer {
             Terms::Budget(budget) => Descriptor { budget: Some(text(budget)), ..level },
             Terms::Limits(limits) => {
                 let (rate_limit, rate_limits) = self.limits(name, limits);
-                let Limits { limits: _, over, shadow, full, on_loss, sharing } = limits;
+                let Limits { limits, over, shadow, full, on_loss, sharing } = limits;
                 Descriptor {
                     rate_limit,
                     rate_limits,
-                    action: action(over),
+                    action: action(over).or_else(|| block(limits)),
                     shadow_mode: flag(*shadow),
                     on_full: (*full != Full::default()).then(|| full.name()).map(text),
                     on_daemon_loss: on_daemon_loss(*on_loss),
@@ -196,7 +196,7 @@ impl Writer {
             .zip(names)
             .map(|(limit, name)| shape::RateLimit { name: name.map(text), ..self.limit(&limit) });
         let mut limits: Vec<Placed<shape::RateLimit>> = limits.map(Placed::from).collect();
-        if limits.len() == 1 {
+        if limits.len() <= 1 {
             (limits.pop().map(Box::new), None)
         } else {
             (None, Some(boxed(limits)))
@@ -211,9 +211,7 @@ impl Writer {
             requests_per_unit: Some(number(requests_per_unit)),
             count: match count {
                 Count::Packets => None,
-                Count::Bytes => Some(text("bytes")),
-                Count::Syns => Some(text("syns")),
-                Count::Flows => Some(text("flows")),
+                other => Some(text(other.name())),
             },
             mark: limit.mark.map(|marking| boxed(mark(marking))),
             ..shape::RateLimit::default()
@@ -269,6 +267,7 @@ fn level(part: &Part) -> Descriptor {
 fn rate_of(rate: &RateLimit) -> shape::Rate {
     let RateLimit { requests_per_unit, period, burst, .. } = *rate;
     shape::Rate {
+        rate: None,
         unit: Some(text(period.unit.name())),
         unit_multiplier: multiplier(period),
         requests_per_unit: Some(number(requests_per_unit)),
@@ -300,6 +299,11 @@ fn action(over: &Over) -> Option<Box<Placed<WordOr<shape::Action>>>> {
         Over::Ban(ban) => shape::Action { ban: Some(boxed(banning(ban))), ..none() },
     };
     Some(boxed(WordOr::Map(action)))
+}
+
+/// The action of a rule that drops everything, which a rule with limits need not say.
+fn block(limits: &LimitList) -> Option<Box<Placed<WordOr<shape::Action>>>> {
+    limits.is_empty().then(|| boxed(WordOr::Word(Some(Over::Drop.name().to_owned()))))
 }
 
 fn banning(ban: &Ban) -> shape::Ban {

@@ -27,9 +27,9 @@ pub(super) fn of_descriptor() -> Value {
         not_both("rate_limit", "rate_limits"),
         not_both("budget", "rate_limit"),
         not_both("budget", "rate_limits"),
-        // With a value and without a limit it lets pass.
+        // With a value and without a limit it lets pass; with an action alone it blocks.
         one_of_these(&[
-            "rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value",
+            "rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value", "action",
         ]),
         {"if": masked, "then": one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"])},
         cluster_needs_scope(),
@@ -70,8 +70,17 @@ pub(super) fn of_rate_limit() -> Value {
         "properties": {"unlimited": true, "name": true},
         "additionalProperties": false,
     });
-    let rated = json!({"required": ["unit", "requests_per_unit"]});
-    json!([{"if": unlimited, "then": alone, "else": rated}])
+    json!([{"if": unlimited, "then": alone, "else": {"anyOf": of_rate()}}])
+}
+
+/// The two forms of a rate.
+pub(super) fn of_rate() -> Value {
+    let fields = ["unit", "unit_multiplier", "requests_per_unit"];
+    let none: Vec<_> = fields.iter().map(|field| json!({"required": [field]})).collect();
+    json!([
+        {"required": ["unit", "requests_per_unit"], "not": {"required": ["rate"]}},
+        {"required": ["rate"], "not": {"anyOf": none}},
+    ])
 }
 
 /// Text, which YAML may take for a number.
@@ -112,6 +121,29 @@ pub(super) fn v6_bits(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn number(_: &mut SchemaGenerator) -> Schema {
     number_within(1, None)
 }
+
+/// `rate`.
+pub(super) fn rate(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": format!("^{RATE}$")})
+}
+
+/// `rate` of a limit.
+pub(super) fn rate_or_unlimited(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": format!("^({RATE}|unlimited)$")})
+}
+
+/// `burst`.
+pub(super) fn burst(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? *[A-Za-z]*$"},
+        ],
+    })
+}
+
+/// The pattern of a rate.
+const RATE: &str = "[0-9]+(\\.[0-9]+)? *[A-Za-z]* */[0-9]*[a-z]+";
 
 /// `cpu`.
 pub(super) fn cpu(_: &mut SchemaGenerator) -> Schema {

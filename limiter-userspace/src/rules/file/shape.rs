@@ -247,6 +247,11 @@ pub(super) struct RateLimit {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
     pub(super) name: Option<Scalar>,
+    /// The rate as people write it, as in `100/s` or `10mbit/s`: instead of `unit` and
+    /// `requests_per_unit`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::rate_or_unlimited")]
+    pub(super) rate: Option<Box<Scalar>>,
     /// The unit of time.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unit")]
@@ -269,14 +274,14 @@ pub(super) struct RateLimit {
     )]
     #[schemars(schema_with = "schema::number")]
     pub(super) requests_per_unit: Option<Scalar>,
-    /// That many at once: `requests_per_unit` if nothing is said.
+    /// That many at once, as in 200 or `60kB`: the amount of the rate if nothing is said.
     #[serde(
         default,
         deserialize_with = "present",
         serialize_with = "number",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(schema_with = "schema::number")]
+    #[schemars(schema_with = "schema::burst")]
     pub(super) burst: Option<Scalar>,
     /// Unit of the count: packets if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -328,8 +333,13 @@ pub(super) struct RateLimit {
 /// A rate and its burst.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "rate", extend("required" = ["unit", "requests_per_unit"]))]
+#[schemars(rename = "rate", extend("anyOf" = schema::of_rate()))]
 pub(super) struct Rate {
+    /// The rate as people write it, as in `100/s` or `10mbit/s`: instead of `unit` and
+    /// `requests_per_unit`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::rate")]
+    pub(super) rate: Option<Box<Scalar>>,
     /// The unit of time.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unit")]
@@ -352,14 +362,14 @@ pub(super) struct Rate {
     )]
     #[schemars(schema_with = "schema::number")]
     pub(super) requests_per_unit: Option<Scalar>,
-    /// That many at once: `requests_per_unit` if nothing is said.
+    /// That many at once, as in 200 or `60kB`: the amount of the rate if nothing is said.
     #[serde(
         default,
         deserialize_with = "present",
         serialize_with = "number",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(schema_with = "schema::number")]
+    #[schemars(schema_with = "schema::burst")]
     pub(super) burst: Option<Scalar>,
 }
 

@@ -78,7 +78,8 @@ impl Over {
     }
 }
 
-/// The limits of a rule or of a budget, and what happens over them.
+/// The limits of a rule or of a budget, and what happens over them. A rule without limits drops
+/// everything, or rejects it: a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Limits, any of which trips.

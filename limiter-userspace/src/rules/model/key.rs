@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 use limiter_common::packet::{Fragment, Icmp, TCP, Version};
 use limiter_common::wire::{Count, FlagClass, field};
 
+use super::values::Values;
+
 /// Name of a rule, and no key.
 pub const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 16] = [
     "remote_address",
     "masked_remote_address",
     "destination_address",
     Fact::DestinationPort.key(),
+    Fact::SourcePort.key(),
     Fact::Protocol.key(),
     Fact::TcpFlags.key(),
     Fact::IcmpType.key(),
@@ -22,6 +25,8 @@ pub const KEYS: [&str; 13] = [
     Fact::Vlan.key(),
     Fact::Dscp.key(),
     Fact::Fragment.key(),
+    Fact::PacketLength.key(),
+    Fact::Ttl.key(),
     "inner_remote_address",
     GENERIC,
 ];
@@ -137,6 +142,8 @@ pub fn has_ports(protocol: u8) -> bool {
 pub enum Fact {
     /// The destination port.
     DestinationPort,
+    /// The source port.
+    SourcePort,
     /// The protocol's number.
     Protocol,
     /// The number of a [`FlagClass`].
@@ -149,6 +156,10 @@ pub enum Fact {
     Dscp,
     /// The number of a [`Fragment`].
     Fragment,
+    /// The length of the IP packet in bytes.
+    PacketLength,
+    /// The time to live of IPv4, the hop limit of IPv6.
+    Ttl,
 }
 
 /// Facts that are given of a packet that somebody asks about.
@@ -161,6 +172,8 @@ pub enum NoValue {
     Range(u16),
     /// None of the names.
     UnknownName,
+    /// Neither a whole number from 0 to this one, nor a range of such numbers.
+    NoRange(u16),
 }
 
 /// Share of the packets of an SSH session that have the value that a key asks for.
@@ -176,26 +189,32 @@ pub enum Overlap {
 
 impl Fact {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::DestinationPort,
+        Self::SourcePort,
         Self::Protocol,
         Self::TcpFlags,
         Self::IcmpType,
         Self::Vlan,
         Self::Dscp,
         Self::Fragment,
+        Self::PacketLength,
+        Self::Ttl,
     ];
 
     /// Name in rule files.
     pub const fn key(self) -> &'static str {
         match self {
             Self::DestinationPort => "destination_port",
+            Self::SourcePort => "source_port",
             Self::Protocol => "protocol",
             Self::TcpFlags => "tcp_flags",
             Self::IcmpType => "icmp_type",
             Self::Vlan => "vlan",
             Self::Dscp => "dscp",
             Self::Fragment => "fragment",
+            Self::PacketLength => "packet_length",
+            Self::Ttl => "ttl",
         }
     }
 
@@ -203,19 +222,26 @@ impl Fact {
     pub const fn field(self) -> u32 {
         match self {
             Self::DestinationPort => field::DESTINATION_PORT,
+            Self::SourcePort => field::SOURCE_PORT,
             Self::Protocol => field::PROTOCOL,
             Self::TcpFlags => field::TCP_FLAGS,
             Self::IcmpType => field::ICMP_TYPE,
             Self::Vlan => field::VLAN,
             Self::Dscp => field::DSCP,
             Self::Fragment => field::FRAGMENT,
+            Self::PacketLength => field::PACKET_LENGTH,
+            Self::Ttl => field::TTL,
         }
     }
 
     /// Values with a name.
     pub const fn names(self) -> &'static [(&'static str, u8)] {
         match self {
-            Self::DestinationPort | Self::Vlan => &[],
+            Self::DestinationPort
+            | Self::SourcePort
+            | Self::Vlan
+            | Self::PacketLength
+            | Self::Ttl => &[],
             Self::Protocol => &PROTOCOLS,
             Self::TcpFlags => &FLAG_CLASSES,
             Self::IcmpType => &ICMP_TYPES,
@@ -230,18 +256,69 @@ impl Fact {
             Self::Protocol => Some("Protocols with a name"),
             Self::TcpFlags => Some("TCP flags"),
             Self::IcmpType => Some("ICMP types with a name"),
-            Self::DestinationPort | Self::Vlan | Self::Dscp | Self::Fragment => None,
+            Self::DestinationPort
+            | Self::SourcePort
+            | Self::Vlan
+            | Self::Dscp
+            | Self::Fragment
+            | Self::PacketLength
+            | Self::Ttl => None,
         }
     }
 
     /// The largest number that may be written; none where a value is one of the names.
     pub const fn most(self) -> Option<u16> {
         match self {
-            Self::DestinationPort => Some(65_535),
-            Self::Protocol | Self::IcmpType => Some(255),
+            Self::DestinationPort | Self::SourcePort | Self::PacketLength => Some(65_535),
+            Self::Protocol | Self::IcmpType | Self::Ttl => Some(255),
             Self::Vlan => Some(4_095),
             Self::Dscp => Some(63),
             Self::TcpFlags | Self::Fragment => None,
+        }
+    }
+
+    /// True if ranges of its values mean something: an order that people know.
+    pub const fn has_ranges(self) -> bool {
+        match self {
+            Self::DestinationPort
+            | Self::SourcePort
+            | Self::Vlan
+            | Self::Dscp
+            | Self::PacketLength
+            | Self::Ttl => true,
+            Self::Protocol | Self::TcpFlags | Self::IcmpType | Self::Fragment => false,
+        }
+    }
+
+    /// Reads a value, or a range of them as in `80-90`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoValue`] if the text is none of this fact.
+    pub fn values(self, text: &str) -> Result<Values, NoValue> {
+        let (true, Some(most)) = (self.has_ranges(), self.most()) else {
+            return self.read(text).map(Values::from);
+        };
+        let no_range = |error| match error {
+            NoValue::Range(_) => NoValue::NoRange(most),
+            other => other,
+        };
+        let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        match text.split_once('-') {
+            Some((low, high)) if is_number(low) => {
+                let end = |text: &str| self.read(text.trim()).map_err(no_range);
+                Values::range(end(low)?, end(high)?).ok_or(NoValue::NoRange(most))
+            }
+            _ => self.read(text).map(Values::from).map_err(no_range),
+        }
+    }
+
+    /// Values as they stand in rule files.
+    pub fn values_text(self, values: Values) -> String {
+        if values.is_range() {
+            format!("{}-{}", values.low(), values.high())
+        } else {
+            self.text(values.low())
         }
     }
 
@@ -255,11 +332,14 @@ impl Fact {
         }
     }
 
-    /// A value in the name of a bucket, as `explain` tells it.
-    pub fn told(self, value: u16) -> String {
-        let text = self.text(value);
+    /// Values in the name of a bucket, as `explain` tells them.
+    pub fn told(self, values: Values) -> String {
+        let text = self.values_text(values);
         match self {
             Self::DestinationPort => format!("port {text}"),
+            Self::SourcePort => format!("source port {text}"),
+            Self::PacketLength => format!("length {text}"),
+            Self::Ttl => format!("TTL {text}"),
             Self::Vlan | Self::Dscp => format!("{} {text}", self.key()),
             Self::Fragment => format!("{text} packet"),
             Self::IcmpType => format!("ICMP {text}"),
@@ -306,7 +386,9 @@ impl Fact {
                 "{text:?} is no ICMP type: write a name as in echo-request, or 0 to 255 but not 3 \
                  or 4, which ICMP and ICMPv6 have for different messages"
             ),
-            Self::DestinationPort | Self::Protocol | Self::TcpFlags => {
+            Self::SourcePort => format!("{text:?} is no port: write 0 to 65535"),
+            Self::Ttl => format!("{text:?} is no time to live: write 0 to 255"),
+            Self::DestinationPort | Self::Protocol | Self::TcpFlags | Self::PacketLength => {
                 format!("{text:?} is no {}", self.key())
             }
         })
@@ -320,6 +402,9 @@ impl Fact {
             Self::DestinationPort if whole && protocol.is_some_and(has_ports) => {
                 Some("destination port not given; assumed 0")
             }
+            Self::SourcePort if whole && protocol.is_some_and(has_ports) => {
+                Some("source port not given; assumed 0")
+            }
             Self::TcpFlags if whole && protocol == Some(TCP) => {
                 Some("TCP flags not given; assumed SYN")
             }
@@ -329,8 +414,14 @@ impl Fact {
             Self::Vlan => Some("VLAN not given; assumed no tag"),
             Self::Dscp => Some("DSCP not given; assumed 0"),
             Self::Fragment => Some("fragment not given; assumed a whole packet"),
+            Self::Ttl => Some("TTL not given; assumed 64"),
+            Self::PacketLength => Some("length not given; assumed the shortest frame"),
             // Without a protocol, it is asked about a source and no packet.
-            Self::Protocol | Self::DestinationPort | Self::TcpFlags | Self::IcmpType => None,
+            Self::Protocol
+            | Self::DestinationPort
+            | Self::SourcePort
+            | Self::TcpFlags
+            | Self::IcmpType => None,
         }
     }
 
@@ -347,19 +438,26 @@ impl Fact {
             Self::IcmpType if !protocol.is_some_and(has_types) => {
                 Err("only ICMP has types: write icmp or icmpv6 as `to`, or leave icmp_type out")
             }
+            Self::SourcePort if !protocol.is_some_and(has_ports) => {
+                Err("only TCP, UDP and their like have ports: write 53/udp as `to`, or leave \
+                     source_port out")
+            }
             Self::TcpFlags
             | Self::IcmpType
             | Self::DestinationPort
+            | Self::SourcePort
             | Self::Protocol
             | Self::Vlan
             | Self::Dscp
-            | Self::Fragment => Ok(()),
+            | Self::Fragment
+            | Self::PacketLength
+            | Self::Ttl => Ok(()),
         }
     }
 
     /// True if no path has both: a packet with a port has no type of ICMP.
     pub const fn excludes(self, other: Self) -> bool {
-        matches!((self, other), (Self::IcmpType, Self::DestinationPort))
+        matches!((self, other), (Self::IcmpType, Self::DestinationPort | Self::SourcePort))
     }
 
     /// Unit that limits may count by this fact.
@@ -367,27 +465,40 @@ impl Fact {
         match self {
             Self::DestinationPort => Some(Count::Flows),
             Self::TcpFlags => Some(Count::Syns),
-            Self::Protocol | Self::IcmpType | Self::Vlan | Self::Dscp | Self::Fragment => None,
+            Self::SourcePort
+            | Self::Protocol
+            | Self::IcmpType
+            | Self::Vlan
+            | Self::Dscp
+            | Self::Fragment
+            | Self::PacketLength
+            | Self::Ttl => None,
         }
     }
 
-    /// Share of the packets of an SSH session, to `port` if that is known, that have a value.
-    pub(super) fn overlap(self, value: Option<u16>, port: Option<u16>) -> Overlap {
+    /// Share of the packets of an SSH session, to `port` if that is known, that have one of the
+    /// values.
+    pub(super) fn overlap(self, values: Option<Values>, port: Option<u16>) -> Overlap {
+        let lacks = |value: u16| values.is_some_and(|values| !values.has(value));
         match self {
-            Self::DestinationPort => match (value, port) {
-                (Some(value), Some(port)) if value != port => Overlap::None,
+            Self::DestinationPort => match (values, port) {
+                (Some(_), Some(port)) if lacks(port) => Overlap::None,
                 (Some(_), _) => Overlap::All,
                 (None, _) => Overlap::Some,
             },
-            Self::Protocol if value.is_some_and(|value| value != u16::from(TCP)) => Overlap::None,
+            Self::Protocol if lacks(TCP.into()) => Overlap::None,
             Self::Protocol => Overlap::All,
             // TCP finds a size that needs no fragments.
-            Self::Fragment if value.is_some_and(|value| value != Fragment::Whole as u16) => {
-                Overlap::None
-            }
+            Self::Fragment if lacks(Fragment::Whole as u16) => Overlap::None,
             // The session is TCP. What its hosts need of ICMPv6 to find each other is exempt.
             Self::IcmpType => Overlap::None,
-            Self::TcpFlags | Self::Vlan | Self::Dscp | Self::Fragment => Overlap::Some,
+            Self::TcpFlags
+            | Self::SourcePort
+            | Self::Vlan
+            | Self::Dscp
+            | Self::Fragment
+            | Self::PacketLength
+            | Self::Ttl => Overlap::Some,
         }
     }
 }

@@ -255,7 +255,8 @@ impl From<RateLimit> for RuleLimit {
     }
 }
 
-/// The limits of a rule or of a budget: one to four, and a ceiling, peak or excess counts as one.
+/// The limits of a rule or of a budget: one to four, and a ceiling, peak or excess counts as one;
+/// none for a rule that blocks.
 ///
 /// A rule set may have 100,000 rules, and most have one token bucket: that stands here as it is,
 /// anything else in a list of its own.
@@ -293,7 +294,7 @@ impl LimitList {
         }
     }
 
-    /// True if there are none, which no rule file says.
+    /// True if there are none: nothing passes.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

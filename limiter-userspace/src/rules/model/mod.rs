@@ -8,6 +8,7 @@ mod path;
 mod selector;
 mod sharing;
 mod text;
+mod values;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use key::Fact;
@@ -17,6 +18,7 @@ pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use sharing::{Share, Sharing};
 pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
+pub use values::Values;
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use limiter_common::wire::field;
 
 use super::key::{Fact, Overlap};
 use super::selector::Selector;
+use super::values::Values;
 
 /// How much of a source address counts, by family; a family without is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,8 +40,8 @@ pub enum Part {
     Source(SourceMasks, Option<IpNet>),
     /// The destination address.
     Destination(Option<IpNet>),
-    /// A key whose value is a number.
-    Fact(Fact, Option<u16>),
+    /// A key whose value is a number, or a range of numbers.
+    Fact(Fact, Option<Values>),
     /// The name of the interface that the packet came in by.
     Interface(Option<String>),
     /// The source of the packet inside a tunnel, with the masks of [`SOURCE_MASKS`].
@@ -77,7 +78,7 @@ impl Part {
             Self::Source(_, net) | Self::Destination(net) | Self::Inner(net) => {
                 net.as_ref().map(address_text)
             }
-            Self::Fact(fact, number) => number.map(|number| fact.text(number)),
+            Self::Fact(fact, values) => values.map(|values| fact.values_text(values)),
             Self::Interface(name) => name.clone(),
         }
     }

@@ -84,6 +84,7 @@ pub fn limits_text(limits: &Limits) -> String {
     let Limits { limits, over, shadow, full, on_loss, sharing } = limits;
     let mut parts: Vec<String> = limits.iter().map(|limit| limit_text(&limit)).collect();
     match over {
+        Over::Drop if limits.is_empty() => parts.push(over_text(over)),
         Over::Drop => {}
         Over::Class(name) | Over::Interface(name) => {
             parts.push(format!("{} {name:?}", over.name()));

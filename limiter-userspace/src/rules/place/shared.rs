@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use limiter_common::wire::{Algorithm, Count, LimitSpec, Record, lease_of_budget};
+use limiter_common::wire::{Algorithm, LimitSpec, Record, lease_of_budget};
 
 use super::installed::InstalledTables;
 use super::records::{EVERYTHING, budget_tag};
@@ -69,12 +69,7 @@ pub(super) fn others(old: &Record, new: &Record) -> bool {
 /// The kind of a shared limit: its unit, and whether a bucket or which window counts it. Rate,
 /// burst and quota are not part of it, nor is what of them is this node's.
 fn kind(spec: &LimitSpec) -> String {
-    let count = match spec.counts() {
-        Count::Packets => "packets",
-        Count::Bytes => "bytes",
-        Count::Syns => "syns",
-        Count::Flows => "flows",
-    };
+    let count = spec.counts().name();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
     match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => format!("{count}:bucket"),

@@ -155,7 +155,7 @@ impl<'a> Step<'a> {
             let fixed = slot.unwrap_or(Slot::NONE.index());
             let shapes = table.shapes();
             let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-            tables.push((Table { fixed, shapes: count, ..table.form.table(id) }, shapes));
+            tables.push((Table { fixed, shapes: count, ..table.table(id) }, shapes));
         }
         installed.retired = retired(old, &installed);
         let word = |name| self.budgets.get(name).map_or(0, |slot| u64::from(*slot) + 1);

@@ -12,7 +12,7 @@ use crate::rules::file::one_or_many::OneOrMany;
 use crate::rules::file::placed::Placed;
 use crate::rules::file::shape::{Descriptor, Scalar};
 use crate::rules::model::key::{GENERIC, KEYS, NoValue};
-use crate::rules::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks};
+use crate::rules::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values};
 use crate::rules::source_text::{self, SourceTextError};
 
 /// Keys of Envoy's rate limit actions that stand above layer 4.
@@ -107,15 +107,16 @@ fn unknown(key: &Scalar, word: &str) -> Failure {
     at(key.referenced, problem)
 }
 
-/// The value of a key that is a number, by its name where it has one.
-fn number(value: &Scalar, fact: Fact) -> Result<u16, Failure> {
+/// The values of a key that is a number, by its name where it has one.
+fn number(value: &Scalar, fact: Fact) -> Result<Values, Failure> {
     let (field, word) = ("value", text(value, "value", "give one, or remove the line")?);
-    fact.read(word).map_err(|error| {
+    fact.values(word).map_err(|error| {
         let text = word.to_owned();
         at(
             value.referenced,
             match error {
                 NoValue::Range(most) => Problem::Range { field, text, low: 0, high: most.into() },
+                NoValue::NoRange(most) => Problem::NoRange { field, text, high: most },
                 NoValue::UnknownName => {
                     let expected = fact.names().iter().map(|(name, _)| *name).collect();
                     Problem::UnknownWord { field, word: text, expected }

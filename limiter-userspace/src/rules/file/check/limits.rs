@@ -11,17 +11,17 @@ use crate::rules::file::error::Problem;
 use crate::rules::file::placed::{At, Placed};
 use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
 use crate::rules::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
-use crate::rules::rate_text::default_burst;
+use crate::rules::rate_text::{self, RateText, RateTextError, default_burst};
 
 /// Slots of a sliding window unless the file says how many.
 const DEFAULT_SLOTS: u8 = 4;
 
 /// Units of a count.
 pub(super) const COUNTS: [(&str, Count); 4] = [
-    ("packets", Count::Packets),
-    ("bytes", Count::Bytes),
-    ("syns", Count::Syns),
-    ("flows", Count::Flows),
+    (Count::Packets.name(), Count::Packets),
+    (Count::Bytes.name(), Count::Bytes),
+    (Count::Syns.name(), Count::Syns),
+    (Count::Flows.name(), Count::Flows),
 ];
 
 /// How it is counted, for [`meter`].
@@ -102,19 +102,30 @@ fn rate_limit(
         None => None,
     };
     if limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value) {
-        return match beside_unlimited(limit) {
+        let rate = limit.rate.as_ref().map(|rate| ("rate", rate.referenced));
+        return match rate.or_else(|| beside_unlimited(limit)) {
             Some((field, location)) => Err(at(location, Problem::UnlimitedWith(field))),
             None => Ok((name, None)),
         };
     }
     let count = match &limit.count {
-        None => Count::Packets,
-        Some(count) => one_of(count, "count", &COUNTS)?,
+        None => None,
+        Some(count) => Some(one_of(count, "count", &COUNTS)?),
     };
-    let period = (limit.unit.as_ref(), limit.unit_multiplier.as_deref());
-    let quota = quota(raw.referenced, limit.requests_per_unit.as_ref(), period, count)?;
+    let fields = RateFields {
+        rate: limit.rate.as_deref(),
+        requests_per_unit: limit.requests_per_unit.as_ref(),
+        unit: limit.unit.as_ref(),
+        unit_multiplier: limit.unit_multiplier.as_deref(),
+    };
+    let Some(quota) = quota(raw.referenced, fields, count)? else {
+        return match beside_unlimited(limit) {
+            Some((field, location)) => Err(at(location, Problem::UnlimitedWith(field))),
+            None => Ok((name, None)),
+        };
+    };
     let meter = meter(limit, quota, max_frame)?;
-    let upper = upper(limit, count, max_frame)?;
+    let upper = upper(limit, quota.count, max_frame)?;
     let mark = match &limit.mark {
         None => None,
         Some(raw) if upper.is_none() => {
@@ -147,18 +158,48 @@ fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, At)> {
     scalar.or(multiplier).or(rate).or(strict).or(mark)
 }
 
+/// Fields that say a rate, in one form or the other.
+#[derive(Clone, Copy)]
+struct RateFields<'a> {
+    rate: Option<&'a Scalar>,
+    requests_per_unit: Option<&'a Scalar>,
+    unit: Option<&'a Scalar>,
+    unit_multiplier: Option<&'a Scalar>,
+}
+
+/// The rate that the fields say; none for `unlimited`. `count` is the unit, if another field says it.
 fn quota(
     place: At,
-    requests_per_unit: Option<&Scalar>,
-    (unit, multiplier): (Option<&Scalar>, Option<&Scalar>),
-    count: Count,
-) -> Result<Quota, Failure> {
+    fields: RateFields<'_>,
+    count: Option<Count>,
+) -> Result<Option<Quota>, Failure> {
+    let RateFields { rate, requests_per_unit, unit, unit_multiplier } = fields;
+    if let Some(rate) = rate {
+        let others = [
+            ("unit", unit),
+            ("requests_per_unit", requests_per_unit),
+            ("unit_multiplier", unit_multiplier),
+        ];
+        if let Some((field, other)) = others.into_iter().find_map(|(f, o)| o.map(|o| (f, o))) {
+            return Err(at(other.referenced, Problem::Beside(field, "rate")));
+        }
+        let text = text(rate, "rate", "write one like 100/s, 5/day or 10mbit/s")?;
+        let quota = RateText::parse(text).and_then(|rate| rate.quota(count, text));
+        return quota.map_err(|error| no_rate(rate, "rate", error));
+    }
     let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
-    let requests_per_unit = requests_per_unit
-        .ok_or_else(|| missing("requests_per_unit", "write a number, or `unlimited: true`"))?;
+    let requests_per_unit = requests_per_unit.ok_or_else(|| match unit {
+        None => missing("rate", "write one like `rate: 100/s`, or `unlimited: true`"),
+        Some(_) => missing("requests_per_unit", "write a number, or `unlimited: true`"),
+    })?;
     let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
-    Ok(Quota { count, requests_per_unit, period: period(unit_of_time(unit)?, multiplier)? })
+    let period = period(unit_of_time(unit)?, unit_multiplier)?;
+    Ok(Some(Quota { count: count.unwrap_or(Count::Packets), requests_per_unit, period }))
+}
+
+fn no_rate(scalar: &Scalar, field: &'static str, error: RateTextError) -> Failure {
+    at(scalar.referenced, Problem::RateText { field, error })
 }
 
 fn period(unit: Unit, multiplier: Option<&Scalar>) -> Result<Period, Failure> {
@@ -188,16 +229,33 @@ fn unit_of_time(scalar: &Scalar) -> Result<Unit, Failure> {
 fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<RateLimit, Failure> {
     let burst = match burst {
         None => default_burst(quota.count, quota.requests_per_unit, max_frame),
-        Some(burst) => number(burst, "burst")?,
+        Some(raw) => {
+            let text = text(raw, "burst", "give one like 200 or 60kB, or remove the line")?;
+            if text.starts_with('-') || text.bytes().all(|byte| byte.is_ascii_digit()) {
+                number(raw, "burst")?
+            } else {
+                rate_text::burst(text, quota.count).map_err(|error| no_rate(raw, "burst", error))?
+            }
+        }
     };
     Ok(quota.with_burst(burst))
 }
 
 /// A rate and its burst on their own.
 pub(super) fn rate(raw: &Placed<Rate>, count: Count, max_frame: u64) -> Result<RateLimit, Failure> {
-    let Rate { unit, unit_multiplier, requests_per_unit, burst } = &raw.value;
-    let period = (unit.as_ref(), unit_multiplier.as_ref());
-    let quota = quota(raw.referenced, requests_per_unit.as_ref(), period, count)?;
+    let Rate { rate, unit, unit_multiplier, requests_per_unit, burst } = &raw.value;
+    let fields = RateFields {
+        rate: rate.as_deref(),
+        requests_per_unit: requests_per_unit.as_ref(),
+        unit: unit.as_ref(),
+        unit_multiplier: unit_multiplier.as_ref(),
+    };
+    let Some(quota) = quota(raw.referenced, fields, Some(count))? else {
+        let reason = "it is there to bound: write a rate like 100/s, or remove it";
+        let location = rate.as_ref().map_or(raw.referenced, |rate| rate.referenced);
+        let what = "unlimited".to_owned();
+        return Err(at(location, Problem::NotSupported { what, reason }));
+    };
     with_burst(quota, burst.as_ref(), max_frame)
 }
 

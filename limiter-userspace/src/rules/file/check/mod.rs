@@ -167,9 +167,7 @@ fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure
     }
     let read =
         limits::either(budget.rate_limit.as_deref(), budget.rate_limits.as_deref(), max_frame)?
-            .ok_or_else(|| {
-                missing("rate_limit", "write `rate_limit: {unit: second, requests_per_unit: 100}`")
-            })?;
+            .ok_or_else(|| missing("rate_limit", "write `rate_limit: {rate: 100/s}`"))?;
     let refused = |what: &str, reason| {
         at(raw.referenced, Problem::NotSupported { what: what.to_owned(), reason })
     };

@@ -9,10 +9,10 @@ use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, sharing, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
-use crate::rules::file::placed::Item;
+use crate::rules::file::placed::{At, Item};
 use crate::rules::file::shape::{Aggregate, Descriptor};
 use crate::rules::model::key::GENERIC;
-use crate::rules::model::{Limits, Part, Path, Rule, SourceMasks, Subject, Terms};
+use crate::rules::model::{Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
 pub(in super::super) const MAX_RULES: usize = 1 << 19;
@@ -91,8 +91,14 @@ pub(super) fn add(
     let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
     let nothing = !has_limits && descriptor.budget.is_none() && descriptor.aggregates.is_none();
     let bare = nothing && nested.is_empty();
+    if bare
+        && descriptor.descriptors.is_none()
+        && let Some(action) = &descriptor.action
+    {
+        return block(descriptor, action.referenced, &paths, besides, place, checked);
+    }
     if bare && !names_whom(descriptor) {
-        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`, or \
+        let remedy = "write `rate_limit: {rate: 100/s}`, or \
                       `rate_limit: {unlimited: true}` to let all of them pass, as \
                       envoyproxy/ratelimit does";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
@@ -126,6 +132,36 @@ pub(super) fn add(
         checked.note(added);
     }
     Ok(())
+}
+
+/// Adds the rules of a descriptor whose action stands without a limit: all of it is dropped.
+fn block(
+    descriptor: &Descriptor,
+    action: At,
+    paths: &Paths,
+    besides: Limits,
+    place: Option<Place>,
+    checked: &mut Checked,
+) -> Result<(), Failure> {
+    let without = |location, field, remedy| {
+        Err(at(location, Problem::Without { field, needs: "rate_limit", remedy }))
+    };
+    if !matches!(besides.over, Over::Drop | Over::Reject) {
+        let remedy = "add a limit; without one, drop and reject alone have a meaning: they block";
+        return without(action, "action", remedy);
+    }
+    if paths.paths.iter().any(|path| path.0.is_empty()) {
+        let remedy = "it would drop every packet: put a key around it, or add a limit";
+        return without(action, "action", remedy);
+    }
+    let remedy = "what is blocked gets no bucket, and nodes share nothing; remove the field";
+    let fields = [("on_full", &descriptor.on_full), ("scope", &descriptor.scope)];
+    for (field, value) in fields {
+        if let Some(value) = value {
+            return without(value.referenced, field, remedy);
+        }
+    }
+    rules(paths, None, &Terms::Limits(besides), place, &mut checked.file)
 }
 
 /// True if a descriptor is for named packets, and so an exception when it has no limit: there
@@ -231,7 +267,7 @@ fn add_aggregate(
     let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
     let read = limits::either(rate_limit.as_deref(), rate_limits.as_deref(), checked.max_frame)?;
     let Some(read) = read else {
-        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
+        let remedy = "write `rate_limit: {rate: 100/s}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     };
     let terms = match read.limits {

@@ -78,7 +78,7 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "budgets: [{name: a}]\n".into(),
-            "1:11: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`",
+            "1:11: rate_limit is missing: write `rate_limit: {rate: 100/s}`",
         ),
         (
             "budgets: [{name: a, rate_limit: {unlimited: true}}]\n".into(),
@@ -94,11 +94,39 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),
-            "1:44: unknown field \"count\": use unit, unit_multiplier, requests_per_unit, burst",
+            "1:44: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, burst",
         ),
         (
             "replies:\n".into(),
-            "1:8: requests_per_unit is missing: write a number, or `unlimited: true`",
+            "1:8: rate is missing: write one like `rate: 100/s`, or `unlimited: true`",
+        ),
+    ]);
+}
+
+#[test]
+fn blocks_refuse_what_they_cannot_be() {
+    let action = "action without rate_limit: add a limit; without one, drop and reject alone have a \
+                  meaning: they block";
+    let everything = "action without rate_limit: it would drop every packet: put a key around it, or \
+                      add a limit";
+    let gets = "without rate_limit: what is blocked gets no bucket, and nodes share nothing; remove \
+                the field";
+    refused(&[
+        (with("action: {mark: {ecn: true}}"), &format!("2:25: {action}")),
+        (with("action: {ban: {}}"), &format!("2:25: {action}")),
+        (
+            "descriptors: [{key: generic_key, value: all, action: drop}]\n".into(),
+            &format!("1:54: {everything}"),
+        ),
+        (with("action: drop, on_full: share"), &format!("2:40: on_full {gets}")),
+        (with("action: drop, scope: cluster"), &format!("2:38: scope {gets}")),
+        (
+            with("action: drop, descriptors: [{key: dscp, rate_limit: {rate: 5/s}}]"),
+            "2:25: action without rate_limit: add a limit, or remove the field",
+        ),
+        (
+            with("action: drop, budget: b"),
+            "2:25: action without rate_limit: the budget has one of its own; write it there",
         ),
     ]);
 }

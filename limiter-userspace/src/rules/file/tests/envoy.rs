@@ -216,8 +216,7 @@ descriptors:
         ]
     );
     // Fields of a limit show that one was meant.
-    for field in ["shadow_mode: true", "action: reject", "on_full: drop", "on_daemon_loss: shadow"]
-    {
+    for field in ["shadow_mode: true", "on_full: drop", "on_daemon_loss: shadow"] {
         let text = format!("descriptors:\n  - {{key: vlan, value: 7, {field}}}\n");
         let error = parse(&text).expect_err(&text).to_string();
         assert!(error.contains("without rate_limit: add a limit, or remove the field"), "{error}");

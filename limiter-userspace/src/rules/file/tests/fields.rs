@@ -71,19 +71,19 @@ fn keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: destination_port, value: 65536"),
-            "2:36: value: \"65536\" does not fit: give a whole number from 0 to 65535",
+            "2:36: value: \"65536\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
         ),
         (
             keyed("key: destination_port, value: -1"),
-            "2:36: value: \"-1\" does not fit: give a whole number from 0 to 65535",
+            "2:36: value: \"-1\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
         ),
         (
             keyed("key: destination_port, value: ssh"),
-            "2:36: value: \"ssh\" does not fit: give a whole number from 0 to 65535",
+            "2:36: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
         ),
         (
             keyed("key: destination_port, value: [22, ssh]"),
-            "2:41: value: \"ssh\" does not fit: give a whole number from 0 to 65535",
+            "2:41: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
         ),
         (
             keyed("key: destination_port, value: []"),
@@ -146,11 +146,11 @@ fn other_keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: vlan, value: 4096"),
-            "2:24: value: \"4096\" does not fit: give a whole number from 0 to 4095",
+            "2:24: value: \"4096\" does not fit: give a whole number from 0 to 4095, or a range as in 80-90",
         ),
         (
             keyed("key: dscp, value: 64"),
-            "2:24: value: \"64\" does not fit: give a whole number from 0 to 63",
+            "2:24: value: \"64\" does not fit: give a whole number from 0 to 63, or a range as in 80-90",
         ),
         (
             keyed("key: dscp, value: af14"),
@@ -245,7 +245,7 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             with("action: reject, descriptors: []"),
-            "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`, or `rate_limit: {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does",
+            "2:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`, or `rate_limit: {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does",
         ),
         (
             with(&format!("shadow_mode: true, descriptors: [{{key: dscp, {LIMIT}}}]")),
@@ -265,7 +265,7 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             keyed("key: remote_address, aggregates: [{v4_prefix_mask_len: 8}]"),
-            "2:40: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`",
+            "2:40: rate_limit is missing: write `rate_limit: {rate: 100/s}`",
         ),
         (
             keyed(&format!(
@@ -329,7 +329,7 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("ceiling: {unit: second, requests_per_unit: 2, count: bytes}"),
-            "2:112: unknown field \"count\": use unit, unit_multiplier, requests_per_unit, burst",
+            "2:112: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, burst",
         ),
         (
             limited("ceiling: {unit: second}"),
@@ -349,7 +349,7 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("excess: {unit: second, requests_per_unit: 2}, mark: {dscp: 64}"),
-            "2:125: dscp: \"64\" does not fit: give a whole number from 0 to 63",
+            "2:125: dscp: \"64\" does not fit: give a whole number from 0 to 63, or a range as in 80-90",
         ),
         (
             with("rate_limit: {unlimited: true, algorithm: fixed_window}"),

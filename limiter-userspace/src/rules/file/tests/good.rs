@@ -10,7 +10,7 @@ use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
     Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS,
-    SourceMasks, Upper,
+    SourceMasks, Upper, Values, terms_text,
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
@@ -28,6 +28,10 @@ fn limits(limits: Vec<RuleLimit>) -> Terms {
 
 fn over(over: Over) -> Terms {
     Terms::Limits(Limits { over, ..Limits::new(vec![bucket(1, 1)]) })
+}
+
+fn values(value: u16) -> Values {
+    value.into()
 }
 
 /// The only rule of a file: its path and what it does.
@@ -143,22 +147,43 @@ fn every_key_takes_its_values() {
             Part::Destination(Some("192.0.2.7/32".parse().unwrap()))
         }),
         ("destination_port", Part::Fact(Fact::DestinationPort, None)),
-        ("destination_port, value: 65535", Part::Fact(Fact::DestinationPort, Some(65_535))),
-        ("destination_port, value: 0", Part::Fact(Fact::DestinationPort, Some(0))),
-        ("protocol, value: udp", Part::Fact(Fact::Protocol, Some(17))),
-        ("protocol, value: 255", Part::Fact(Fact::Protocol, Some(255))),
-        ("tcp_flags, value: syn-ack", Part::Fact(Fact::TcpFlags, Some(FlagClass::SynAck as u16))),
+        ("destination_port, value: 65535", Part::Fact(Fact::DestinationPort, Some(values(65_535)))),
+        ("destination_port, value: 0", Part::Fact(Fact::DestinationPort, Some(values(0)))),
+        ("protocol, value: udp", Part::Fact(Fact::Protocol, Some(values(17)))),
+        ("protocol, value: 255", Part::Fact(Fact::Protocol, Some(values(255)))),
+        (
+            "tcp_flags, value: syn-ack",
+            Part::Fact(Fact::TcpFlags, Some(values(FlagClass::SynAck as u16))),
+        ),
         ("interface, value: eth0", Part::Interface(Some("eth0".into()))),
-        ("vlan, value: 4095", Part::Fact(Fact::Vlan, Some(4_095))),
-        ("dscp, value: af11", Part::Fact(Fact::Dscp, Some(10))),
-        ("dscp, value: 63", Part::Fact(Fact::Dscp, Some(63))),
-        ("icmp_type, value: echo-request", Part::Fact(Fact::IcmpType, Some(8))),
-        ("icmp_type, value: 8", Part::Fact(Fact::IcmpType, Some(8))),
-        ("icmp_type, value: 128", Part::Fact(Fact::IcmpType, Some(8))),
-        ("icmp_type, value: 1", Part::Fact(Fact::IcmpType, Some(3))),
-        ("icmp_type, value: 255", Part::Fact(Fact::IcmpType, Some(255))),
+        ("vlan, value: 4095", Part::Fact(Fact::Vlan, Some(values(4_095)))),
+        ("dscp, value: af11", Part::Fact(Fact::Dscp, Some(values(10)))),
+        ("dscp, value: 63", Part::Fact(Fact::Dscp, Some(values(63)))),
+        ("icmp_type, value: echo-request", Part::Fact(Fact::IcmpType, Some(values(8)))),
+        ("icmp_type, value: 8", Part::Fact(Fact::IcmpType, Some(values(8)))),
+        ("icmp_type, value: 128", Part::Fact(Fact::IcmpType, Some(values(8)))),
+        ("icmp_type, value: 1", Part::Fact(Fact::IcmpType, Some(values(3)))),
+        ("icmp_type, value: 255", Part::Fact(Fact::IcmpType, Some(values(255)))),
+        ("source_port, value: 53", Part::Fact(Fact::SourcePort, Some(values(53)))),
+        ("packet_length, value: 65535", Part::Fact(Fact::PacketLength, Some(values(65_535)))),
+        ("ttl, value: 255", Part::Fact(Fact::Ttl, Some(values(255)))),
+        ("ttl, value: 0-5", Part::Fact(Fact::Ttl, Values::range(0, 5))),
+        (
+            "destination_port, value: 80-90",
+            Part::Fact(Fact::DestinationPort, Values::range(80, 90)),
+        ),
+        (
+            "source_port, value: 1024 - 65535",
+            Part::Fact(Fact::SourcePort, Values::range(1024, 65_535)),
+        ),
+        ("packet_length, value: 7-7", Part::Fact(Fact::PacketLength, Some(values(7)))),
+        ("vlan, value: 100-199", Part::Fact(Fact::Vlan, Values::range(100, 199))),
+        ("dscp, value: 8-14", Part::Fact(Fact::Dscp, Values::range(8, 14))),
         ("fragment", Part::Fact(Fact::Fragment, None)),
-        ("fragment, value: later", Part::Fact(Fact::Fragment, Some(Fragment::Later as u16))),
+        (
+            "fragment, value: later",
+            Part::Fact(Fact::Fragment, Some(values(Fragment::Later as u16))),
+        ),
         ("inner_remote_address", Part::Inner(None)),
         ("inner_remote_address, value: 10.0.0.0/8", {
             Part::Inner(Some("10.0.0.0/8".parse().unwrap()))
@@ -317,4 +342,66 @@ fn martians_are_charged_unless_the_file_says_drop() {
     assert_eq!(said("descriptors: []\n"), None);
     assert_eq!(said("martians: charge\n"), Some(Martians::Charge));
     assert_eq!(said("martians: drop\n"), Some(Martians::Drop));
+}
+
+#[test]
+fn a_rate_as_text_is_the_rate_as_numbers() {
+    for (text, numbers) in [
+        ("rate: 1000/s", "unit: second, requests_per_unit: 1000"),
+        ("rate: 5/30s", "unit: second, unit_multiplier: 30, requests_per_unit: 5"),
+        (
+            "rate: 2mbit/s, burst: 60kB",
+            "unit: second, requests_per_unit: 250000, count: bytes, burst: 60000",
+        ),
+        ("rate: 2mbit/s, count: bytes", "unit: second, requests_per_unit: 250000, count: bytes"),
+        (
+            "rate: 10/min, count: syns, burst: 5",
+            "unit: minute, requests_per_unit: 10, count: syns, burst: 5",
+        ),
+        ("rate: 10 syns/min", "unit: minute, requests_per_unit: 10, count: syns"),
+        (
+            "rate: 1k/s, burst: 1.5k, algorithm: token_bucket",
+            "unit: second, requests_per_unit: 1000, burst: 1500",
+        ),
+        (
+            "rate: 8kbit/s, ceiling: {rate: 16kbit/s, burst: 3kB}",
+            "unit: second, requests_per_unit: 1000, count: bytes, \
+             ceiling: {unit: second, requests_per_unit: 2000, burst: 3000}",
+        ),
+        (
+            "rate: 5/hour, algorithm: fixed_window",
+            "unit: hour, requests_per_unit: 5, algorithm: fixed_window",
+        ),
+        ("rate: unlimited, name: x", "unlimited: true, name: x"),
+    ] {
+        let read = |fields: &str| parse(&fields::with(&format!("rate_limit: {{{fields}}}")));
+        assert_eq!(read(text).unwrap().rules, read(numbers).unwrap().rules, "{text}");
+    }
+    let [text, numbers] =
+        ["rate: 100/s, burst: 20", "unit: second, requests_per_unit: 100, burst: 20"]
+            .map(|rate| parse(&format!("replies: {{{rate}}}\nbans: {{{rate}}}\n")).unwrap().rules);
+    assert_eq!(text, numbers);
+}
+
+#[test]
+fn a_drop_without_a_limit_blocks() {
+    let block = |over, shadow| Terms::Limits(Limits { over, shadow, ..Limits::new(Vec::new()) });
+    for (text, path, terms) in [
+        (
+            "key: destination_port, value: 23, action: drop",
+            "destination_port=23",
+            block(Over::Drop, false),
+        ),
+        ("key: protocol, value: udp, action: reject", "protocol=udp", block(Over::Reject, false)),
+        (
+            "key: remote_address, value: 192.0.2.0/24, action: drop",
+            "192.0.2.0/24",
+            block(Over::Drop, false),
+        ),
+        ("key: fragment, action: drop, shadow_mode: true", "fragment", block(Over::Drop, true)),
+    ] {
+        let text = format!("descriptors: [{{{text}}}]\n");
+        assert_eq!(keyed(&text), (path.to_owned(), terms.clone()), "{text}");
+        assert_eq!(terms_text(&terms).split(';').next(), Some(terms.limits().unwrap().over.name()));
+    }
 }

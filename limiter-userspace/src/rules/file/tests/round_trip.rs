@@ -11,7 +11,7 @@ use crate::cluster::OnPartition;
 use crate::rules::model::Martians;
 use crate::rules::model::{
     Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    Share, Sharing, SourceMasks, Terms, Upper,
+    Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::rules::{Environment, Installed};
 
@@ -118,6 +118,15 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     ]
 }
 
+/// A rule that drops everything. It has keys.
+fn any_block() -> impl Strategy<Value = Terms> {
+    let on_loss = prop_oneof![Just(OnLoss::Keep), Just(OnLoss::Shadow)];
+    let over = prop_oneof![Just(Over::Drop), Just(Over::Reject)];
+    (over, any::<bool>(), on_loss).prop_map(|(over, shadow, on_loss)| {
+        Limits { over, shadow, on_loss, ..Limits::new(Vec::new()) }.into()
+    })
+}
+
 fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
     let most = if address.is_ipv4() { 32 } else { 128 };
     ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
@@ -134,7 +143,15 @@ fn any_fact() -> impl Strategy<Value = Part> {
         proptest::sample::select(named).boxed()
     };
     let facts = proptest::sample::select(Fact::ALL.to_vec());
-    facts.prop_flat_map(move |fact| of(values(fact)).prop_map(move |value| Part::Fact(fact, value)))
+    facts.prop_flat_map(move |fact| {
+        of((values(fact), of(values(fact)))).prop_map(move |value| {
+            let values = value.map(|(one, other)| match other.filter(|_| fact.has_ranges()) {
+                Some(other) => Values::range(one.min(other), one.max(other)).unwrap(),
+                None => one.into(),
+            });
+            Part::Fact(fact, values)
+        })
+    })
 }
 
 fn any_part() -> impl Strategy<Value = Part> {
@@ -173,7 +190,15 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
         }
         Path(path.into())
     });
-    (parts, of(any_name()), of(any_name()), any_terms()).prop_map(|(path, name, label, terms)| {
+    let terms = (any_terms(), of(any_block()));
+    let terms = terms.prop_map(|(terms, block)| block.unwrap_or(terms));
+    (parts, of(any_name()), of(any_name()), terms).prop_map(|(path, name, label, terms)| {
+        let is_block = terms.limits().is_some_and(|limits| limits.limits.is_empty());
+        if is_block && path.0.is_empty() {
+            let label = Some("x".into());
+            return Rule { name: None, label, path, terms: Terms::Unlimited };
+        }
+        let name = name.filter(|_| !is_block);
         let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));

@@ -180,7 +180,7 @@ fn a_table_has_its_keys_masks_and_shapes() {
         .iter()
         .map(|(key, length, _)| (key.version, key.destination_port, *length))
         .collect();
-    assert_eq!(lengths, BTreeSet::from([(4, 22, 352), (6, 22, 256), (4, 0, 256 + 96 + 24)]));
+    assert_eq!(lengths, BTreeSet::from([(4, 22, 416), (6, 22, 320), (4, 0, 320 + 96 + 24)]));
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
 }
 

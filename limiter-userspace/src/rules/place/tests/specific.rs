@@ -70,9 +70,9 @@ fn any_path() -> impl Strategy<Value = Vec<Part>> {
             vec![
                 Part::Source(SOURCE_MASKS, source),
                 Part::Destination(destination),
-                Part::Fact(Fact::DestinationPort, port),
-                Part::Fact(Fact::TcpFlags, flags.map(|class| class as u16)),
-                Part::Fact(Fact::Vlan, vlan),
+                Part::Fact(Fact::DestinationPort, port.map(Into::into)),
+                Part::Fact(Fact::TcpFlags, flags.map(|class| (class as u16).into())),
+                Part::Fact(Fact::Vlan, vlan.map(Into::into)),
             ]
         },
     )
@@ -84,9 +84,9 @@ fn matched(part: &Part, packet: &Packet) -> Option<u32> {
         None => Some(0),
         Some(net) => net.contains(address).then(|| u32::from(net.prefix_len()) + 1),
     };
-    let equal = |value: Option<u16>, fact: u16| match value {
+    let equal = |value: Option<crate::rules::model::Values>, fact: u16| match value {
         None => Some(0),
-        Some(value) => (value == fact).then_some(1),
+        Some(values) => values.has(fact).then_some(1),
     };
     match part {
         Part::Source(_, value) => net(value, &packet.source),

@@ -1,0 +1,81 @@
+//! Ranges of values: what of a key is one class, so that its packets share a bucket.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::key::{TableKey, field};
+
+/// The most ranges of a table. A range that single values or narrower ranges cut counts for each of
+/// its pieces.
+pub const MAX_RANGES: usize = 16;
+
+/// One piece of a range: the values of a fact from `low` to `high` count as the value `class`.
+///
+/// `low:16 | width:16 | class:16 | lane:3`, with high = low + width. A lane is a place of 16 bits
+/// of the third word of a [`TableKey`], or, from 4 on, of the second one. Zero is the range of 0
+/// alone, which changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Range(u64);
+
+/// The first lane that is in the second word.
+const SECOND: u64 = 4;
+
+impl Range {
+    /// The range of a fact, which is a bit of [`field`]; none for a fact that has no lane, and where
+    /// `high` is below `low`.
+    pub fn new(fact: u32, low: u16, high: u16, class: u16) -> Option<Self> {
+        let lane = lane(fact)?;
+        let width = u64::from(high.checked_sub(low)?);
+        Some(Self(u64::from(low) | width << 16 | u64::from(class) << 32 | lane << 48))
+    }
+
+    /// True if it changes a value.
+    #[inline(always)]
+    pub const fn is_some(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Lowest and highest value, if it is of this fact and this class.
+    pub fn of_class(self, fact: u32, class: u16) -> Option<(u16, u16)> {
+        let [low, width, own, at] = [0, 16, 32, 48].map(|shift| (self.0 >> shift) as u16);
+        let is = self.is_some() && Some(u64::from(at)) == lane(fact) && own == class;
+        is.then(|| (low, low.saturating_add(width)))
+    }
+
+    /// The key with its value replaced by the class, if it is in the range.
+    #[inline(always)]
+    #[must_use]
+    pub fn classed(self, key: TableKey) -> TableKey {
+        let [first, second, third, rest @ ..]: [u64; 7] = bytemuck::cast(key);
+        let lane = self.0 >> 48;
+        let is_second = (lane >> 2 & 1).wrapping_neg();
+        let shift = (lane & 3) << 4;
+        let value = (second & is_second | third & !is_second) >> shift & 0xffff;
+        let (low, width, class) = (self.0 & 0xffff, self.0 >> 16 & 0xffff, self.0 >> 32 & 0xffff);
+        if value.wrapping_sub(low) & 0xffff > width {
+            return key;
+        }
+        let change = (value ^ class) << shift;
+        let [a, b, c, d] = rest;
+        let (second, third) = (second ^ change & is_second, third ^ change & !is_second);
+        bytemuck::cast([first, second, third, a, b, c, d])
+    }
+}
+
+/// The lane of a fact.
+fn lane(fact: u32) -> Option<u64> {
+    if fact == field::ICMP_TYPE {
+        return None;
+    }
+    let [_, second, third] = TableKey::mask(fact);
+    let lane = |word: u64, first: u64| {
+        let bits = u64::from(word.trailing_zeros());
+        (bits.is_multiple_of(16) && word >> bits <= 0xffff).then_some(first + bits / 16)
+    };
+    match (second, third) {
+        (0, 0) => None,
+        (0, third) => lane(third, 0),
+        // The first half has no lanes.
+        (second, _) => lane(second, SECOND).filter(|lane| *lane >= SECOND + 2),
+    }
+}

@@ -1,0 +1,89 @@
+//! The arguments of `set` and `unset`.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// Packets of a limit.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Whom {
+    /// Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, 8000-8080/udp or icmp
+    #[arg(long, value_name = "PORT/PROTOCOL", allow_hyphen_values = true)]
+    pub(in crate::cli) port: Option<String>,
+    /// One limit for all of them together, instead of one for each source
+    #[arg(long)]
+    pub(in crate::cli) shared: bool,
+}
+
+/// Arguments of `set`.
+#[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
+pub(in crate::cli) struct Set {
+    /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24 [default with --port: every source]
+    #[arg(value_name = "ADDRESS|PREFIX")]
+    pub(in crate::cli) source: Option<String>,
+    /// How much it may send
+    // A rate may begin with a dash by mistake; it deserves our words.
+    #[arg(allow_hyphen_values = true)]
+    pub(in crate::cli) rate: String,
+    #[command(flatten)]
+    pub(in crate::cli) whom: Whom,
+    /// Packets or bytes at once, as in 200, 10k or 60kB [default: the amount of RATE]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(in crate::cli) burst: Option<String>,
+    /// Unit that is counted [default: packets, or bytes if RATE is in bits or bytes]
+    #[arg(long, value_enum)]
+    pub(in crate::cli) count: Option<Unit>,
+    /// End the limit by itself after this time, as in 10m, 2h or 1d [default: never]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(in crate::cli) time: Option<Duration>,
+    /// A name for the rule, which `limiter list` shows
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) name: Option<String>,
+    /// Try it out: count what is over the limit, and let it pass
+    #[arg(long)]
+    pub(in crate::cli) shadow: bool,
+    /// Tell the sender of what is dropped, as far as the rule file's `replies` allows
+    #[arg(long)]
+    pub(in crate::cli) reject: bool,
+    /// Set it even if it limits this SSH session
+    #[arg(long)]
+    pub(in crate::cli) force: bool,
+}
+
+/// Arguments of `unset`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Unset {
+    /// Source whose limit to remove
+    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port")]
+    pub(in crate::cli) source: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) whom: Whom,
+    /// Remove it even if another rule limits this SSH session then
+    #[arg(long)]
+    pub(in crate::cli) force: bool,
+}
+
+/// Units of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Unit {
+    /// Frames
+    Packets,
+    /// Bytes of frames
+    Bytes,
+    /// Attempts to open a TCP connection
+    Syns,
+    /// New flows
+    Flows,
+}
+
+impl From<Unit> for limiter_common::wire::Count {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Packets => Self::Packets,
+            Unit::Bytes => Self::Bytes,
+            Unit::Syns => Self::Syns,
+            Unit::Flows => Self::Flows,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `limiter set` and `unset`.
+
+use std::fmt::Write as _;
+
+use super::args::{Set, Unset};
+use super::failure::Failure;
+use super::hand;
+use crate::control::Client;
+use crate::daemon::api::limits::SetLimit;
+use crate::daemon::api::rules::Changed;
+use crate::daemon::ssh;
+use crate::rules::{RateText, RateTextError, Target, rate_text, source_text};
+
+/// Sets a limit. All words are checked here as well, so that a typing error needs no daemon to be told.
+pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
+    let (port, shared) = (set.whom.port.as_deref(), set.whom.shared);
+    if set.source.is_none() && source_text::parse(&set.rate).is_ok() {
+        return Err(RateTextError::Missing(set.rate.clone()).into());
+    }
+    Target::parse(set.source.as_deref(), port, shared)?;
+    let count = set.count.map(limiter_common::wire::Count::from);
+    let rate = RateText::parse(&set.rate)?.counting(count, &set.rate)?;
+    let burst = match (set.burst.as_deref(), rate) {
+        (None, _) => None,
+        (Some(_), RateText::Unlimited) => return Err(RateTextError::UnlimitedBurst.into()),
+        (Some(text), RateText::Rate { count, .. }) => Some(rate_text::burst(text, count)?),
+    };
+    let terms = rate.terms(burst, 0)?;
+    rate_text::rejecting(rate_text::shadowed(terms, set.shadow)?, set.reject)?;
+    let limit = SetLimit {
+        source: set.source.clone(),
+        to: set.whom.port.clone(),
+        shared,
+        name: set.name.clone(),
+        count: count.map(|count| count.name().to_owned()),
+        // A part of a second more is no harm; less would be.
+        seconds: set.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0)),
+        rate: set.rate.clone(),
+        burst,
+        shadow: set.shadow,
+        reject: set.reject,
+        force: set.force,
+        session: ssh::own_session(),
+    };
+    Ok(client.put("/v1/limits", &limit)?)
+}
+
+/// Removes a limit.
+pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> {
+    let (port, shared) = (unset.whom.port.as_deref(), unset.whom.shared);
+    let target = Target::parse(unset.source.as_deref(), port, shared)?;
+    // What was read has nothing in it that a URL would have to escape.
+    let mut query = format!("shared={shared}");
+    // A string takes everything.
+    if let Some(selector) = target.selector {
+        let _: std::fmt::Result = write!(query, "&source={selector}");
+    }
+    if let Some(port) = port {
+        let _: std::fmt::Result = write!(query, "&to={port}");
+    }
+    query.push_str(&hand::query(unset.force));
+    Ok(client.delete(&format!("/v1/limits?{query}"))?)
+}

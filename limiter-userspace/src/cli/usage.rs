@@ -1,0 +1,124 @@
+//! Wrong arguments: words of other tools get the command that is meant, and no tip that never is.
+
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::rules::RateText;
+use crate::stderr::say;
+
+/// Commands that people try, and what to type instead.
+const TRIED: [(&str, &str); 6] = [
+    (
+        "start",
+        "`limiter run --iface IFACE --rules FILE` is the daemon; as a service it is \
+        `systemctl start limiter`",
+    ),
+    (
+        "stop",
+        "`limiter off` lets every packet pass, `limiter detach` removes the limits; the daemon \
+        ends with `systemctl stop limiter`, and the limits stay",
+    ),
+    ("restart", "use `systemctl restart limiter`; `limiter reload` reads the rule files again"),
+    (
+        "delete",
+        "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter unban` for a ban",
+    ),
+    ("drop", "use `limiter deny` for sources, or `action: drop` in a rule file for a port"),
+    ("limit", "use `limiter set ADDRESS RATE`"),
+];
+
+/// Ends with the error of the arguments.
+pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
+    if let Some(instead) = instead(&error) {
+        say(format_args!("limiter: {instead}"));
+        return ExitCode::from(2);
+    }
+    without_dashes(&mut error);
+    let code = error.exit_code();
+    // There is nobody left to tell.
+    let _unread: std::io::Result<()> = error.print();
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Takes out the tip to pass a word behind `--`: no command of ours takes words that begin with a dash.
+fn without_dashes(error: &mut clap::Error) {
+    let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) else {
+        return;
+    };
+    let tips: Vec<_> =
+        tips.iter().filter(|tip| !tip.to_string().contains("as a value")).cloned().collect();
+    error.remove(ContextKind::Suggested);
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+}
+
+/// Our own words for some mistakes.
+fn instead(error: &clap::Error) -> Option<String> {
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let tried = word(ContextKind::InvalidSubcommand)?;
+            let (_, instead) = TRIED.iter().find(|(known, _)| *known == tried)?;
+            Some(format!("there is no command {tried:?}: {instead}"))
+        }
+        ErrorKind::UnknownArgument => {
+            let unknown = word(ContextKind::InvalidArg)?;
+            let words: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            rate_in_words(&words, unknown)
+        }
+        _ => None,
+    }
+}
+
+/// A rate of `limiter set` that was written in several words: `100 pps`, `5 per minute`.
+fn rate_in_words(words: &[String], unknown: &str) -> Option<String> {
+    // Of a word that begins with a dash, clap names the first letter.
+    if let Some(letter) = unknown.strip_prefix('-')
+        && letter.starts_with(|first: char| first.is_ascii_digit())
+    {
+        let word = words.iter().find(|word| word.starts_with(unknown))?;
+        return RateText::parse(word).err().map(|error| error.to_string());
+    }
+    let at = words.iter().rposition(|word| word == unknown)?;
+    let is_number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
+    let first = words.get(..at)?.iter().rposition(is_number)?;
+    let end = words.get(at..)?.iter().position(|word| word.starts_with('-'));
+    let end = end.map_or(words.len(), |end| at + end);
+    words.iter().find(|word| matches!(word.as_str(), "set" | "add"))?;
+    let rate = words.get(first..end)?.join(" ");
+    Some(match RateText::parse(&rate) {
+        Ok(_) => format!("a rate of several words wants quotes: \"{rate}\""),
+        Err(error) => error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_in_several_words_is_told_from_other_mistakes() {
+        let told = |line: &str, unknown: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            rate_in_words(&words, unknown)
+        };
+        let meant = "\"100 pps\" is not a rate: did you mean 100/s?";
+        assert_eq!(told("limiter set 192.0.2.1 100 pps", "pps").as_deref(), Some(meant));
+        let meant = "\"5 per minute\" is not a rate: did you mean 5/min?";
+        assert_eq!(
+            told("limiter set 192.0.2.1 5 per minute --burst 2", "per").as_deref(),
+            Some(meant)
+        );
+        let quotes = "a rate of several words wants quotes: \"10 syns/min\"";
+        assert_eq!(told("limiter set 192.0.2.1 10 syns/min", "syns/min").as_deref(), Some(quotes));
+        let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
+        assert_eq!(told("limiter set 192.0.2.1 -5/s", "-5").as_deref(), Some(negative));
+        assert_eq!(told("limiter deny 192.0.2.1 --port", "--port"), None);
+    }
+}

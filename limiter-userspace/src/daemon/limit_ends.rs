@@ -1,0 +1,78 @@
+//! The ends of limits that `limiter set --for` made: of which edit, and when.
+//!
+//! They stand in a file of their own beside the edits, because edits are a rule file, and a rule has no end. A
+//! line names the rule with all of its terms: so an end that was written, and whose edit was not any
+//! more, is of no other limit.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::layers::Layers;
+use super::state_dir::{StateDir, StateError};
+use crate::rules::model::terms_text;
+use crate::rules::{Path, Rule};
+
+/// Name of the file.
+pub(super) const ENDS: &str = "ends.json";
+
+/// The end of a limit.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    rule: String,
+    terms: String,
+    /// Seconds since 1970, of the wall clock: a reboot does not stop the time.
+    until: u64,
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Writes the ends of all edits.
+pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError> {
+    let ends: Vec<End> = layers
+        .ends
+        .iter()
+        .filter_map(|(path, until)| {
+            let terms = terms_text(&layers.edits.get(path)?.terms);
+            Some(End { rule: path.to_string(), terms, until: *until })
+        })
+        .collect();
+    if ends.is_empty() && !state.path(ENDS).exists() {
+        return Ok(());
+    }
+    // Text, numbers and lists can always be written.
+    let text = serde_json::to_string(&ends).unwrap_or_default();
+    state.prepare(ENDS, &text)?.publish()
+}
+
+/// Reads the ends of edits. A file that cannot be read is told, and no edit ends then.
+pub(super) fn load(
+    state: &StateDir,
+    edits: &BTreeMap<Path, std::sync::Arc<Rule>>,
+) -> BTreeMap<Path, u64> {
+    let path = state.path(ENDS);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "limits for a time stay for ever");
+            return BTreeMap::new();
+        }
+    };
+    let ends: Vec<End> = serde_json::from_str(&text).unwrap_or_else(|error| {
+        tracing::warn!(%error, path = %path.display(), "limits for a time stay for ever");
+        Vec::new()
+    });
+    let find = |end: &End| {
+        let is = |(path, rule): &(&Path, &std::sync::Arc<Rule>)| {
+            path.to_string() == end.rule && terms_text(&rule.terms) == end.terms
+        };
+        edits.iter().find(is).map(|(path, _)| (path.clone(), end.until))
+    };
+    ends.iter().filter_map(find).collect()
+}

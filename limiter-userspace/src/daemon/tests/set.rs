@@ -1,0 +1,134 @@
+//! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and what is answered.
+
+use super::*;
+use crate::daemon::limit_ends;
+
+fn limit(fields: SetLimit) -> SetLimit {
+    SetLimit { rate: "5/min".into(), ..fields }
+}
+
+fn done(daemon: &mut Daemon, limit: &SetLimit) -> String {
+    daemon.service.set(limit).unwrap().done.unwrap()
+}
+
+#[test]
+fn a_limit_on_a_port_has_keys_a_name_and_a_unit() {
+    let mut daemon = Daemon::start(&[]);
+    let ssh = limit(SetLimit {
+        to: Some("22/tcp".into()),
+        count: Some("syns".into()),
+        name: Some("ssh".into()),
+        burst: Some(3),
+        ..SetLimit::default()
+    });
+    assert_eq!(
+        done(&mut daemon, &ssh),
+        "protocol=tcp destination_port=22 remote_address: 5 syns/min burst 3, was no limit; each \
+         address, or IPv6 /64, has it"
+    );
+    let all = limit(SetLimit {
+        source: Some("198.51.100.0/24".into()),
+        shared: true,
+        ..SetLimit::default()
+    });
+    assert_eq!(
+        done(&mut daemon, &all),
+        "masked_remote_address/v4:24=198.51.100.0/24: 5/min burst 5, was no limit; all of \
+         198.51.100.0/24 shares it"
+    );
+    let dns = limit(SetLimit { to: Some("53".into()), shared: true, ..SetLimit::default() });
+    assert_eq!(
+        done(&mut daemon, &dns),
+        "destination_port=53: 5/min burst 5, was no limit; all of them share it"
+    );
+    let daemon = daemon.restart(&[]);
+    let limits = daemon.service.limits().unwrap().limits;
+    let named = limits.iter().find(|entry| entry.name.as_deref() == Some("ssh")).unwrap();
+    assert_eq!((named.limit.as_str(), named.origin), ("5 syns/min", Origin::Cli));
+    assert_eq!(limits.len(), 5);
+}
+
+#[test]
+fn the_answer_says_what_holds_and_what_held() {
+    let mut daemon = Daemon::start(&[]);
+    let mut set =
+        |source: &str, rate: &str| daemon.set(source, rate, Some(10)).unwrap().done.unwrap();
+    assert_eq!(
+        set("203.0.113.7", "5/min"),
+        "203.0.113.7: 5/min burst 10, was 100/s burst 20 (every source)"
+    );
+    assert_eq!(set("203.0.113.7", "6/min"), "203.0.113.7: 6/min burst 10, was 5/min burst 10");
+    assert_eq!(
+        set("203.0.113.0/24", "7/min"),
+        "203.0.113.0/24: 7/min burst 10, was 100/s burst 20 (every source); each address of \
+         203.0.113.0/24 has it"
+    );
+    let gone = daemon.unset("203.0.113.7").unwrap().done.unwrap();
+    assert_eq!(gone, "203.0.113.7: 7/min burst 10 (203.0.113.0/24), was 6/min burst 10");
+}
+
+#[test]
+fn a_limit_for_a_time_ends_by_itself_also_after_a_restart() {
+    let mut daemon = Daemon::start(&[]);
+    let before = daemon.rules();
+    let hour = limit(SetLimit {
+        source: Some("203.0.113.7".into()),
+        seconds: Some(3600),
+        ..SetLimit::default()
+    });
+    assert_eq!(
+        done(&mut daemon, &hour),
+        "203.0.113.7: 5/min burst 5 for 1h, was 100/s burst 20 (every source)"
+    );
+    daemon.service.housekeep().unwrap();
+    let left = |daemon: &Daemon| {
+        let limits = daemon.service.limits().unwrap().limits;
+        limits.iter().find_map(|entry| entry.ends_in_seconds)
+    };
+    assert!(left(&daemon).is_some_and(|left| left <= 3600));
+    let state = daemon.directory.path().join("state");
+    let mut daemon = daemon.restart(&[]);
+    daemon.service.layers.ends =
+        limit_ends::load(&daemon.service.state, &daemon.service.layers.edits);
+    assert_eq!(daemon.service.layers.ends.len(), 1);
+    // A limit without an end in its place has none.
+    daemon.set("203.0.113.7", "5/min", Some(5)).unwrap();
+    assert_eq!(fs::read_to_string(state.join("ends.json")).unwrap(), "[]");
+    done(&mut daemon, &hour);
+    for end in daemon.service.layers.ends.values_mut() {
+        *end = 1;
+    }
+    daemon.service.housekeep().unwrap();
+    assert_eq!((daemon.rules(), left(&daemon)), (before, None));
+    assert!(!fs::read_to_string(state.join("edits.json")).unwrap().contains("203.0.113.7"));
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    let mut refused = |limit: SetLimit| daemon.service.set(&limit).unwrap_err().to_string();
+    let with = |to: &str| SetLimit { to: Some(to.into()), ..limit(SetLimit::default()) };
+    for (limit, message) in [
+        (limit(SetLimit::default()), "whom to limit is not said"),
+        (with("1/icmp"), "icmp has no ports: write icmp alone"),
+        (
+            SetLimit { rate: "2mbit/s".into(), count: Some("syns".into()), ..with("22") },
+            "\"2mbit/s\" counts bytes",
+        ),
+        (SetLimit { count: Some("bits".into()), ..with("22") }, "count: \"bits\" is no unit"),
+        (SetLimit { name: Some("a\u{1b}b".into()), ..with("22") }, "name: it is empty"),
+        (SetLimit { seconds: Some(0), ..with("22") }, "0 seconds are over at once"),
+        (
+            SetLimit { source: Some("192.0.2.99".into()), ..with("22") },
+            "192.0.2.99 is inside the management prefix",
+        ),
+    ] {
+        let error = refused(limit);
+        assert!(error.starts_with(message), "{error}");
+    }
+    let none = UnsetLimit { to: Some("23/tcp".into()), ..UnsetLimit::default() };
+    assert_eq!(
+        daemon.service.unset(&none).unwrap_err().to_string(),
+        "there is no rule for protocol=tcp destination_port=23 remote_address: `limiter list` shows all"
+    );
+}

@@ -1,0 +1,101 @@
+//! The rate that somebody probably meant: `5k` for `5k/s`, `2Mbps` for `2mbit/s`.
+
+use super::RateText;
+
+/// Spellings of what is counted, and how they are written here. Some have two meanings.
+const SPELLINGS: [(&str, &[&str]); 31] = [
+    ("p", &[""]),
+    ("pkt", &[""]),
+    ("pkts", &[""]),
+    ("packet", &[""]),
+    ("packets", &[""]),
+    ("req", &[""]),
+    ("requests", &[""]),
+    ("syn", &[" syns"]),
+    ("flow", &[" flows"]),
+    ("K", &["k"]),
+    ("m", &["M"]),
+    ("g", &["G"]),
+    ("b", &["bit", "B"]),
+    ("bits", &["bit"]),
+    ("byte", &["B"]),
+    ("bytes", &["B"]),
+    ("kb", &["kbit", "kB"]),
+    ("mb", &["mbit", "MB"]),
+    ("gb", &["gbit", "GB"]),
+    ("Kb", &["kbit"]),
+    ("Mb", &["mbit"]),
+    ("Gb", &["gbit"]),
+    ("KB", &["kB"]),
+    ("kbits", &["kbit"]),
+    ("mbits", &["mbit"]),
+    ("gbits", &["gbit"]),
+    ("kbytes", &["kB"]),
+    ("mbytes", &["MB"]),
+    ("gbytes", &["GB"]),
+    ("KBytes", &["kB"]),
+    ("MBytes", &["MB"]),
+];
+
+/// Spellings of so much in a second.
+const PER_SECOND: [(&str, &str); 18] = [
+    ("pps", ""),
+    ("rps", ""),
+    ("qps", ""),
+    ("kpps", "k"),
+    ("Kpps", "k"),
+    ("Mpps", "M"),
+    ("mpps", "M"),
+    ("bps", "bit"),
+    ("kbps", "kbit"),
+    ("Kbps", "kbit"),
+    ("mbps", "mbit"),
+    ("Mbps", "mbit"),
+    ("gbps", "gbit"),
+    ("Gbps", "gbit"),
+    ("Bps", "B"),
+    ("kBps", "kB"),
+    ("MBps", "MB"),
+    ("GBps", "GB"),
+];
+
+/// Spellings of units of time that are not read, and how they are written here.
+const TIMES: [(&str, &str); 11] = [
+    ("S", "s"),
+    ("secs", "s"),
+    ("seconds", "s"),
+    ("m", "min"),
+    ("mins", "min"),
+    ("minute", "min"),
+    ("minutes", "min"),
+    ("hr", "hour"),
+    ("hours", "hour"),
+    ("days", "day"),
+    ("weeks", "week"),
+];
+
+/// The rates that a text may have been meant as, each one that is read.
+pub(super) fn meant(text: &str) -> Vec<String> {
+    let words: String = text
+        .split_whitespace()
+        .map(|word| if matches!(word, "per" | "a" | "an") { "/" } else { word })
+        .collect();
+    let (amount, per) = words.split_once('/').unwrap_or((&words, ""));
+    let digits = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
+    let (number, suffix) = amount.split_at(digits);
+    let digits = per.find(|c: char| !c.is_ascii_digit()).unwrap_or(per.len());
+    let (multiplier, unit) = per.split_at(digits);
+    let known = TIMES.iter().find(|(spelling, _)| *spelling == unit);
+    let unit = known.map_or(unit, |(_, unit)| unit);
+    let second = PER_SECOND.iter().find(|(spelling, _)| *spelling == suffix);
+    let sizes: Vec<&str> = match second {
+        Some((_, size)) => vec![size],
+        None => SPELLINGS
+            .iter()
+            .find(|(spelling, _)| *spelling == suffix)
+            .map_or_else(|| vec![suffix], |(_, sizes)| sizes.to_vec()),
+    };
+    let unit = if unit.is_empty() && multiplier.is_empty() { "s" } else { unit };
+    let rates = sizes.into_iter().map(|size| format!("{number}{size}/{multiplier}{unit}"));
+    rates.filter(|rate| rate != text && RateText::read(rate).is_ok()).collect()
+}

@@ -1,0 +1,161 @@
+//! The packets that `limiter set` limits, as people name them: an address or prefix, a port, or both.
+
+use ipnet::IpNet;
+
+use super::model::key::{PROTOCOLS, has_ports};
+use super::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+use super::source_text::{self, SourceTextError};
+
+/// The packets of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The sources, if they are named.
+    pub selector: Option<Selector>,
+    /// The rule's keys.
+    pub path: Path,
+}
+
+/// Why words name no packets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// An address or prefix.
+    #[error(transparent)]
+    Source(#[from] SourceTextError),
+    /// Neither sources nor a port.
+    #[error(
+        "whom to limit is not said: name an address or prefix, or a port with --port, as in \
+         --port 22/tcp"
+    )]
+    Nothing,
+    /// One limit on all packets together.
+    #[error(
+        "one limit over every source and port would be shared by all packets: name a port, or a \
+         prefix of at least one bit"
+    )]
+    Everything,
+    /// No port.
+    #[error(
+        "{0:?} is no port: write one like 22/tcp, 53/udp, 8000-8080/tcp, or a protocol as in icmp"
+    )]
+    Port(String),
+    /// A port of a protocol that has none.
+    #[error("{0} has no ports: write {0} alone")]
+    NoPorts(&'static str),
+}
+
+impl Target {
+    /// Reads the words. With `shared` there is one bucket for all of the packets, and else one for
+    /// each source.
+    ///
+    /// # Errors
+    ///
+    /// Why they name no packets.
+    pub fn parse(
+        source: Option<&str>,
+        port: Option<&str>,
+        shared: bool,
+    ) -> Result<Self, TargetError> {
+        let selector = source.map(source_text::parse).transpose()?;
+        let mut parts = port.map(self::port).transpose()?.unwrap_or_default();
+        match (selector, shared) {
+            (None, _) if parts.is_empty() => return Err(TargetError::Nothing),
+            (Some(selector), false) if parts.is_empty() => {
+                return Ok(Self { selector: Some(selector), path: Path::of_source(&selector) });
+            }
+            (None | Some(Selector::Every), false) => parts.push(Part::Source(SOURCE_MASKS, None)),
+            (Some(Selector::Prefix(net)), false) => {
+                parts.push(Part::Source(SOURCE_MASKS, Some(net)));
+            }
+            (Some(Selector::Prefix(net)), true) if net.prefix_len() > 0 => {
+                parts.push(Part::Source(masks(net), Some(net)));
+            }
+            (_, true) if parts.is_empty() => return Err(TargetError::Everything),
+            (_, true) => {}
+        }
+        Ok(Self { selector, path: Path(parts.into()) })
+    }
+}
+
+/// Masks under which a whole prefix is one source.
+const fn masks(net: IpNet) -> SourceMasks {
+    match net {
+        IpNet::V4(net) => SourceMasks { v4: Some(net.prefix_len()), v6: None },
+        IpNet::V6(net) => SourceMasks { v4: None, v6: Some(net.prefix_len()) },
+    }
+}
+
+/// The keys of a port, a range of ports or a protocol.
+fn port(text: &str) -> Result<Vec<Part>, TargetError> {
+    let wrong = || TargetError::Port(text.to_owned());
+    let named =
+        |name: &str| PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied();
+    let protocol = |number: u8| Part::Fact(Fact::Protocol, Some(u16::from(number).into()));
+    if let Some((_, number)) = named(text) {
+        return Ok(vec![protocol(number)]);
+    }
+    let (ports, name) = match text.split_once('/') {
+        None => (text, None),
+        Some((first, second)) => match (named(first), named(second)) {
+            (None, Some(protocol)) => (first, Some(protocol)),
+            (Some(protocol), None) => (second, Some(protocol)),
+            _ => return Err(wrong()),
+        },
+    };
+    let values = Fact::DestinationPort.values(ports).map_err(|_no_port| wrong())?;
+    let port = Part::Fact(Fact::DestinationPort, Some(values));
+    match name {
+        None => Ok(vec![port]),
+        Some((name, number)) if !has_ports(number) => Err(TargetError::NoPorts(name)),
+        Some((_, number)) => Ok(vec![protocol(number), port]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(source: Option<&str>, port: Option<&str>, shared: bool) -> Result<String, String> {
+        let target = Target::parse(source, port, shared);
+        target.map(|target| target.path.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn words_are_keys() {
+        for (source, port, shared, wanted) in [
+            (Some("192.0.2.7"), None, false, "192.0.2.7"),
+            (None, Some("22/tcp"), false, "protocol=tcp destination_port=22 remote_address"),
+            (None, Some("tcp/22"), true, "protocol=tcp destination_port=22"),
+            (None, Some("443"), true, "destination_port=443"),
+            (None, Some("icmp"), false, "protocol=icmp remote_address"),
+            (
+                Some("192.0.2.0/24"),
+                Some("8000-8080/udp"),
+                false,
+                "protocol=udp destination_port=8000-8080 remote_address=192.0.2.0/24",
+            ),
+            (Some("198.51.100.0/24"), None, true, "masked_remote_address/v4:24=198.51.100.0/24"),
+            (
+                Some("2001:db8::/32"),
+                Some("53"),
+                true,
+                "destination_port=53 masked_remote_address/v6:32=2001:db8::/32",
+            ),
+            (Some("0.0.0.0/0"), Some("53"), true, "destination_port=53"),
+        ] {
+            assert_eq!(path(source, port, shared).as_deref(), Ok(wanted), "{source:?} {port:?}");
+        }
+        for (source, port, shared, wanted) in [
+            (None, None, false, "whom to limit is not said"),
+            (None, None, true, "whom to limit is not said"),
+            (Some("0.0.0.0/0"), None, true, "one limit over every source and port"),
+            (Some("office"), None, false, "\"office\" is not an IP address or prefix"),
+            (None, Some("ssh"), false, "\"ssh\" is no port: write one like 22/tcp"),
+            (None, Some("70000/tcp"), false, "\"70000/tcp\" is no port"),
+            (None, Some("90-80/tcp"), false, "\"90-80/tcp\" is no port"),
+            (None, Some("1/icmp"), false, "icmp has no ports: write icmp alone"),
+        ] {
+            let error = path(source, port, shared).unwrap_err();
+            assert!(error.starts_with(wanted), "{source:?} {port:?}: {error}");
+        }
+    }
+}
