@@ -15,12 +15,7 @@ use crate::world::World;
 
 /// Makes the entry of a source in one of its lines, if they have room, and counts the result.
 #[inline(always)]
-pub fn enter<W: World>(
-    maps: &W,
-    source: &Source,
-    bucket: &Bucket,
-    now: Ticks,
-) -> Insert {
+pub fn enter<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
     let made = insert(maps, source, bucket, now);
     step!(count_insert(maps; kind(source), made, now))
 }

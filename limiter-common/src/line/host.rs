@@ -98,7 +98,10 @@ impl HostLine {
                 let passed = passed + u64::from(read.passed);
                 let dropped = dropped + u64::from(read.dropped);
                 let LineEntry { word, resolved, .. } = read;
-                return Some(LiveEntry { name, bucket: Bucket { word, resolved, passed, dropped } });
+                return Some(LiveEntry {
+                    name,
+                    bucket: Bucket { word, resolved, passed, dropped },
+                });
             }
         }
         None

@@ -124,7 +124,7 @@ pub fn lock_lines<W: World>(maps: &W, source: &Source) -> bool {
     if !step!(take_lock(; &lower_line)) {
         return false;
     }
-    if lower == upper || step!(take_lock(; &upper_line)) {
+    if place.is_one() || step!(take_lock(; &upper_line)) {
         return true;
     }
     unlock(&lower_line);
@@ -139,7 +139,7 @@ pub fn unlock_lines<W: World>(maps: &W, source: &Source) {
         return;
     };
     let (first, second) = (place.first(), place.second());
-    if first != second
+    if !place.is_one()
         && let Some(second) = maps.line(kind, second)
     {
         unlock(&second);
@@ -184,18 +184,13 @@ pub fn choose<W: World>(maps: &W, source: &Source, now: Ticks) -> Choice {
 /// The entry that leaves in a line of the source itself: in the first one while few others must
 /// stay there, else in the one of both where fewer must.
 #[inline(always)]
-fn emptier<W: World>(
-    maps: &W,
-    kind: EntryKind,
-    place: &Place,
-    now: Ticks,
-    keep: Ticks,
-) -> Choice {
+fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
     let Some(line) = maps.line(kind, place.first()) else {
         return Choice::NONE;
     };
     let first = Victim::of(&line, place.start(), now, keep);
     if first.staying() > <W::Line as Line>::PREFERRED
+        && !place.is_one()
         && let Some(line) = maps.line(kind, place.second())
     {
         let second = Victim::of(&line, place.start(), now, keep);

@@ -61,6 +61,12 @@ impl Place {
         }
     }
 
+    /// True if the second line is the first one: the only one of its table.
+    #[inline(always)]
+    pub const fn is_one(&self) -> bool {
+        self.lines.own() == 1
+    }
+
     /// Index of the line of the overflow; `None` in a table that has none.
     #[inline(always)]
     pub const fn overflow(&self) -> Option<u32> {
@@ -79,7 +85,7 @@ impl Place {
     /// The lines that a source may stand in, in the order in which they are looked at.
     #[cfg(not(target_arch = "bpf"))]
     pub fn all(&self) -> impl Iterator<Item = u32> + use<> {
-        let second = Some(self.second()).filter(|second| *second != self.first());
+        let second = Some(self.second()).filter(|_| !self.is_one());
         [Some(self.first()), second, self.overflow()].into_iter().flatten()
     }
 }

@@ -105,9 +105,11 @@ pub fn bucket_again<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W:
 #[inline(always)]
 pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
     let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
-    let second = maps.line(kind, place.second())?;
-    if let Some((way, _)) = find(&second, place.start(), name) {
-        return Some(Seat { line: place.second(), way });
+    let line = place.second();
+    if !place.is_one()
+        && let Some((way, _)) = find(&maps.line(kind, line)?, place.start(), name)
+    {
+        return Some(Seat { line, way });
     }
     let first = maps.line(kind, place.first())?;
     if first.head(Head::Spilled).load() == 0 {

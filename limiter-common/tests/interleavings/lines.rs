@@ -53,6 +53,7 @@ fn count(passed: &[bool]) -> usize {
 /// no entry that leaves.
 fn entries(world: &World) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
+    assert_eq!(world.locked(), 0, "a line was left locked");
     for (name, word, _) in world.ways() {
         assert!(!word.is_gone(), "an entry was left half made");
         if name != 0 {
@@ -233,5 +234,120 @@ fn a_way_has_the_limit_of_its_source() {
                 assert_eq!(resolved.slot().index(), u32::from(number));
             }
         }
+    });
+}
+
+/// The limits of sources 0 to 7: one packet, but for one of them.
+fn limits(number: u8, room: u64) -> Vec<limiter_common::wire::Limit> {
+    (0..8).map(|other| burst(if other == number { room } else { 1 }, 0)).collect()
+}
+
+const FULL: [[Option<u8>; 2]; 2] = [[Some(2), Some(4)], [Some(3), Some(5)]];
+
+/// The lines of all, and the overflow: who owes there.
+fn owing_in(lines: [[Option<u8>; 2]; 3]) -> [[Option<Held>; 2]; 3] {
+    lines.map(|line| line.map(|number| number.map(owes)))
+}
+
+/// Two first packets of one source make one entry: in its first line, in its second one, in the
+/// overflow, and where nobody may leave but there.
+#[test]
+fn first_packets_make_one_entry_in_three_lines() {
+    let [first, second] = FULL;
+    for [one, other] in [
+        [[None, None], [None, None]],
+        [[Some(2), None], [None, None]],
+        [[Some(2), None], [Some(3), None]],
+        [first, second],
+    ] {
+        every_order_within(2, move || {
+            let held = owing_in([one, other, [None, None]]);
+            let world = Arc::new(World::spread(&limits(0, 2), held));
+            let passed = count(&two(&world, 0, 0));
+            assert!((1..=2).contains(&passed), "{passed}");
+            assert_eq!(passed + world.pass_of(0, 3), 2);
+            assert!(time_of(&world, 0).is_some());
+        });
+    }
+}
+
+/// Two new sources whose lines are each other's second: both get an entry, and nobody waits for
+/// ever.
+#[test]
+fn sources_of_two_lines_do_not_wait_for_each_other() {
+    for held in [
+        [[None, None], [None, None], [None, None]],
+        [[Some(2), None], [Some(3), None], [None, None]],
+        [FULL[0], FULL[1], [None, None]],
+    ] {
+        every_order_within(2, move || {
+            let world = Arc::new(World::spread(&limits(0, 1), owing_in(held)));
+            let passed = two(&world, 0, 1);
+            // Who waited too long for a lock has no entry yet, and no packet passed for it.
+            for (number, passed) in [1, 0].into_iter().zip(passed) {
+                assert_eq!(usize::from(passed) + world.pass_of(number, 2), 1);
+                assert!(time_of(&world, number).is_some());
+            }
+        });
+    }
+}
+
+/// A source in the overflow drains, and sends while another one wants its way there: no charge
+/// lands in the other's bucket, none is lost, and no source has two entries.
+#[test]
+fn a_source_of_the_overflow_that_leaves_and_comes() {
+    let [first, second] = FULL;
+    for stays in [0, 1] {
+        every_order_within(2, move || {
+            let mut held = owing_in([first, second, [None, Some(7)]]);
+            held[2][0] = Some(drained(stays));
+            let world = Arc::new(World::spread(&limits(6, 1), held));
+            let [stayed, came] = two(&world, stays, 6);
+            let again = world.pass_of(stays, 2);
+            assert!(usize::from(stayed) + again <= 1, "a charge was lost");
+            assert!(usize::from(came) + world.pass_of(6, 2) <= 1);
+            assert!(stayed || came, "both went without");
+            entries(&world);
+        });
+    }
+}
+
+/// A source stands in the overflow when a way in its first line is free again: it keeps the one
+/// entry, whoever looks for it.
+#[test]
+fn a_source_of_the_overflow_gets_no_second_entry() {
+    every_order_within(2, || {
+        let mut held = owing_in([[Some(2), None], FULL[1], [None, None]]);
+        held[2][0] = Some(drained(0));
+        let world = Arc::new(World::spread(&limits(0, 2), held));
+        let passed = count(&two(&world, 0, 0));
+        assert_eq!(passed + world.pass_of(0, 3), 2);
+        entries(&world);
+    });
+}
+
+/// A commit gives sources other limits while one of them leaves its second line for the other: no
+/// way gets the limit of the one that left.
+#[test]
+fn a_way_of_a_second_line_has_the_limit_of_its_source() {
+    every_order_within(2, || {
+        let own = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
+        let held = [
+            [Some(owes(2)), Some(owes(2 + 2))],
+            [Some((0, owing(0, false), resolved(1, 3, Slot::NONE, false))), Some(owes(3))],
+            [Some(owes(5)), Some(owes(7))],
+        ];
+        let limits: Vec<_> = own.into_iter().chain([burst(1, 0); 4]).collect();
+        let world = Arc::new(World::spread(&limits, held).everybody([None, Some(3)]));
+        at_once(&world, [0, 1], |world| world.commit(2));
+        for (name, _, resolved) in world.ways() {
+            let own = (0..2).find(|number| name == self::name(&source(*number)).unwrap());
+            if let Some(number) = own
+                && resolved.generation().get() == 2
+            {
+                assert_eq!(resolved.slot().index(), u32::from(number));
+            }
+        }
+        entries(&world);
     });
 }
