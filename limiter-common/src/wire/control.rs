@@ -6,7 +6,7 @@ use crate::time::Ticks;
 
 /// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
 /// daemon adopts pinned maps only when their number is the same.
-pub const ABI_VERSION: u64 = 12;
+pub const ABI_VERSION: u64 = 13;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;

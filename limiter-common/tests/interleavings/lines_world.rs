@@ -110,15 +110,37 @@ impl Line for LoomLine {
 
     fn head(&self, word: Head) -> impl Cell {
         match word {
-            Head::Lock => &self.0.lock,
-            Head::Spilled => &self.0.spilled,
-            Head::Passed => &self.0.carried[0],
-            Head::Dropped => &self.0.carried[1],
+            Head::Lock => HeadWord::Shared(&self.0.lock),
+            Head::Spilled => HeadWord::Shared(&self.0.spilled),
+            Head::Passed => HeadWord::Locked(&self.0.carried[0]),
+            Head::Dropped => HeadWord::Locked(&self.0.carried[1]),
         }
     }
 
     fn entry(&self, way: u32) -> Option<LoomEntry> {
         Some(LoomEntry(Arc::clone(&self.0), usize::try_from(way).unwrap()))
+    }
+}
+
+/// A word of the head of a line.
+enum HeadWord<'a> {
+    Shared(&'a LoomWord),
+    Locked(&'a std::sync::atomic::AtomicU64),
+}
+
+impl Cell for HeadWord<'_> {
+    fn load(&self) -> u64 {
+        match self {
+            Self::Shared(word) => word.load(),
+            Self::Locked(word) => Cell::load(*word),
+        }
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        match self {
+            Self::Shared(word) => word.compare_exchange(current, new),
+            Self::Locked(word) => Cell::compare_exchange(*word, current, new),
+        }
     }
 }
 

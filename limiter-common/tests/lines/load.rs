@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::{env, fs};
 
+use limiter_common::entries::source::name;
+use limiter_common::line::{self, Place};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 
-use crate::world::{Lines, Rules, World, limit, source};
+use crate::world::{Lines, Rules, SEED, World, limit, source};
 
 /// Lines of the table that is filled, 512 of them of the overflow.
 const LINES: u32 = 16_384;
@@ -95,4 +97,36 @@ fn sources_find_their_lines_full_as_often_as_published() {
         return;
     }
     assert_eq!(&text[begin..end], made, "LIMITER_UPDATE_PAGES=1 writes it");
+}
+
+/// Who knows everything but the seed cannot fill the lines of a victim: addresses that would meet in
+/// them under another seed are spread over the table.
+#[test]
+fn addresses_that_are_aimed_with_another_seed_miss() {
+    const VICTIM: u32 = 0xc000_0201;
+    const AIMED: usize = 2_000;
+    let rules =
+        Rules { limits: vec![limit(1 << 40, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
+    let table = Lines::new(1_024);
+    let world = World { store: &table, rules: &rules };
+    let place = |number: u32, seed: u64| {
+        let lines = line::Lines { seed, ..table.all() };
+        Place::of(name(&source(number)).unwrap(), lines)
+    };
+    let meet = |seed: u64| {
+        let victim = place(VICTIM, seed);
+        move |number: &u32| {
+            let other = place(*number, seed);
+            [other.first(), other.second()].contains(&victim.first())
+        }
+    };
+    let aimed: Vec<u32> = (0x0a00_0000..).filter(meet(SEED ^ 1)).take(AIMED).collect();
+    let hits = aimed.iter().filter(|number| meet(SEED)(number)).count();
+    // Two lines of 992 each: four are expected.
+    assert!(hits < 20, "{hits} of {AIMED} hit");
+    let now = Ticks::new(1 << 40);
+    for number in aimed {
+        world.packet(&source(number), now);
+    }
+    assert_eq!(world.packet(&source(VICTIM), now), Reason::Conforming);
 }

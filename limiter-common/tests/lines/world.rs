@@ -53,7 +53,7 @@ impl Lines {
         Self { lines: (0..lines).map(|_| HostLine::default()).collect(), entry_table: unbounded() }
     }
 
-    fn all(&self) -> line::Lines {
+    pub(crate) fn all(&self) -> line::Lines {
         line::Lines { count: u32::try_from(self.lines.len()).unwrap(), seed: SEED }
     }
 
@@ -67,6 +67,20 @@ impl Lines {
                 entry.name != name && entry.name != line::NOBODY && tat >= now
             })
         })
+    }
+
+    /// The numbers of sources that meet in two lines, and in the overflow if there is any.
+    pub(crate) fn crowd(&self, sources: usize) -> Vec<u32> {
+        let meets = |number: &u32| {
+            let place = Place::of(name(&source(*number)).unwrap(), self.all());
+            place.first() < 2 && place.second() < 2 || self.lines.len() < 4
+        };
+        (0..).filter(meets).take(sources).collect()
+    }
+
+    /// The line at an index.
+    pub(crate) fn at(&self, index: u32) -> &HostLine {
+        &self.lines[usize::try_from(index).unwrap()]
     }
 
     /// Sources in the overflow that owe.

@@ -20,7 +20,6 @@ use super::links::LinkEvents;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
-use super::source_store;
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -122,7 +121,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         };
         planned = check(options, &layers, max_frame, backend).map_err(refused)?;
     }
-    let source_table = options.source_table.unwrap_or_else(|| source_store::of(&planned));
+    let source_table = options.source_table.unwrap_or(SourceTable::AUTO);
     Ok(Prepared { layers, read: digest, state, source_table, cluster })
 }
 
