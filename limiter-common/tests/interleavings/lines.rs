@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::lines_world::{Held, World, conforms, source};
-use crate::world::{NOW, burst, every_order, every_order_within, owing, resolved};
+use crate::world::{NOW, burst, every_order_within, owing, resolved};
 
 /// The limit of a source that is in the slot of its number.
 fn own(number: u8) -> Resolved {
@@ -81,7 +81,7 @@ fn first_packets_make_one_entry() {
         [Some(owes(3)), Some(drained(2))],
     ] {
         for room in 1..=2 {
-            every_order(move || {
+            every_order_within(2, move || {
                 let limits = [burst(1, 0), burst(room, 0), burst(1, 0), burst(1, 0)];
                 let world = Arc::new(World::new(&limits, held));
                 let passed = count(&two(&world, 1, 1));
@@ -118,7 +118,7 @@ fn two_sources_want_one_way() {
         [Some(owes(3)), Some(drained(0))],
         [Some(drained(0)), Some(owes(3))],
     ] {
-        every_order(move || {
+        every_order_within(2, move || {
             let limits = [burst(1, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
             let world = Arc::new(World::new(&limits, held));
             let [one, other] = two(&world, 1, 2);
@@ -136,7 +136,7 @@ fn two_sources_want_one_way() {
 #[test]
 fn a_charge_lands_in_its_own_bucket() {
     for held in [[Some(drained(0)), Some(owes(3))], [Some(owes(3)), Some(drained(0))]] {
-        every_order(move || {
+        every_order_within(2, move || {
             let limits = [burst(1, 0), burst(4, 0), burst(1, 0), burst(1, 0)];
             let world = Arc::new(World::new(&limits, held));
             let [stayed, came] = two(&world, 0, 1);
@@ -163,7 +163,7 @@ fn a_charge_lands_in_its_own_bucket() {
 /// way. What passes is what one bucket of each gives.
 #[test]
 fn a_way_that_comes_back() {
-    every_order(|| {
+    every_order_within(2, || {
         let limits = [burst(2, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
         let world = Arc::new(World::new(&limits, [Some(drained(0)), Some(owes(3))]));
         let other = {
@@ -184,7 +184,7 @@ fn a_way_that_comes_back() {
 #[test]
 fn a_rule_change_while_an_entry_leaves() {
     for (old, new) in [(1, 2), (2, 1)] {
-        every_order_within(2, move || {
+        every_order_within(1, move || {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = |number| Some((number, owing(0, false), resolved(1, 0, Slot::NONE, false)));
             let owed = Some((3, Word::new(NOW.plus(Ticks::new(1 << 50)), false), own(0)));
@@ -220,7 +220,7 @@ fn a_rule_change_under_way() {
 /// does not get the limit of the one that left.
 #[test]
 fn a_way_has_the_limit_of_its_source() {
-    every_order_within(2, || {
+    every_order_within(1, || {
         let limits = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
         let held = (0, owing(0, false), resolved(1, 3, Slot::NONE, false));
         let world = World::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
@@ -260,7 +260,7 @@ fn first_packets_make_one_entry_in_three_lines() {
         [[Some(2), None], [Some(3), None]],
         [first, second],
     ] {
-        every_order_within(2, move || {
+        every_order_within(1, move || {
             let held = owing_in([one, other, [None, None]]);
             let world = Arc::new(World::spread(&limits(0, 2), held));
             let passed = count(&two(&world, 0, 0));
@@ -280,7 +280,7 @@ fn sources_of_two_lines_do_not_wait_for_each_other() {
         [[Some(2), None], [Some(3), None], [None, None]],
         [FULL[0], FULL[1], [None, None]],
     ] {
-        every_order_within(2, move || {
+        every_order_within(1, move || {
             let world = Arc::new(World::spread(&limits(0, 1), owing_in(held)));
             let passed = two(&world, 0, 1);
             // Who waited too long for a lock has no entry yet, and no packet passed for it.
@@ -298,7 +298,7 @@ fn sources_of_two_lines_do_not_wait_for_each_other() {
 fn a_source_of_the_overflow_that_leaves_and_comes() {
     let [first, second] = FULL;
     for stays in [0, 1] {
-        every_order_within(2, move || {
+        every_order_within(1, move || {
             let mut held = owing_in([first, second, [None, Some(7)]]);
             held[2][0] = Some(drained(stays));
             let world = Arc::new(World::spread(&limits(6, 1), held));
@@ -316,7 +316,7 @@ fn a_source_of_the_overflow_that_leaves_and_comes() {
 /// entry, whoever looks for it.
 #[test]
 fn a_source_of_the_overflow_gets_no_second_entry() {
-    every_order_within(2, || {
+    every_order_within(1, || {
         let mut held = owing_in([[Some(2), None], FULL[1], [None, None]]);
         held[2][0] = Some(drained(0));
         let world = Arc::new(World::spread(&limits(0, 2), held));
@@ -330,7 +330,7 @@ fn a_source_of_the_overflow_gets_no_second_entry() {
 /// way gets the limit of the one that left.
 #[test]
 fn a_way_of_a_second_line_has_the_limit_of_its_source() {
-    every_order_within(2, || {
+    every_order_within(1, || {
         let own = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
         let held = [
             [Some(owes(2)), Some(owes(2 + 2))],

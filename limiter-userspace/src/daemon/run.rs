@@ -112,14 +112,14 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect();
-    let mut planned = check(options, &layers, max_frame, backend)?;
+    check(options, &layers, max_frame, backend)?;
     let layers = with_applied(layers, &state, digest, max_frame)?;
     if layers.applied {
         let refused = |error: StartError| StateError::Applied {
             path: state.path(APPLIED),
             reason: error.to_string(),
         };
-        planned = check(options, &layers, max_frame, backend).map_err(refused)?;
+        check(options, &layers, max_frame, backend).map_err(refused)?;
     }
     let source_table = options.source_table.unwrap_or(SourceTable::AUTO);
     Ok(Prepared { layers, read: digest, state, source_table, cluster })
@@ -156,7 +156,7 @@ fn check(
     layers: &Layers,
     max_frame: u64,
     backend: &dyn Backend,
-) -> Result<Installed, StartError> {
+) -> Result<(), StartError> {
     let effective = layers.effective();
     let environment = Environment {
         max_frame,
@@ -166,7 +166,7 @@ fn check(
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
-        .map(|plan| plan.installed)
+        .map(drop)
         .map_err(|source| match layers.refused(&source) {
             Some(located) => StartError::File(located),
             None => StartError::Plan { files: rule_files::names(&options.rules), source },
