@@ -40,6 +40,12 @@ pub trait SourceBucket {
 
     /// Packets that were counted.
     fn packets(&self) -> u64;
+
+    /// True if the upper bits of a count are to be carried: [`crate::line::carry`].
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(not(target_arch = "bpf"))]

@@ -151,9 +151,17 @@ macro_rules! hashed_steps {
 macro_rules! line_steps {
     ($made:ident) => {
         $made! {
+            elsewhere = limiter_common::line::elsewhere, (world) (source);
+            seat = limiter_common::line::seat, (world) (source);
+            repoint = limiter_common::line::repoint, (world) (source word word word);
+            carry = limiter_common::line::carry, (world) (source);
             take_lock = limiter_common::line::take_lock, () (line);
             victim = limiter_common::line::victim, () (line half word word);
-            insert_line = limiter_common::line::insert_line, (world) (word half word word word);
+            lock_lines = limiter_common::line::lock_lines, (world) (source);
+            unlock_lines = limiter_common::line::unlock_lines, (world) (source);
+            choose = limiter_common::line::choose, (world) (source word);
+            leave = limiter_common::line::leave, (world) (source word word);
+            settle = limiter_common::line::settle, (world) (source word word word);
             count_insert = limiter_common::line::count_insert, (world) (half half word);
         }
     };

@@ -3,7 +3,9 @@
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::change::{instant, instant_of};
+use crate::entries::source::kind;
 use crate::gcra;
+use crate::line::{repoint, seat};
 use crate::meter::carried_tat;
 use crate::source::Source;
 use crate::step::step;
@@ -16,7 +18,7 @@ use crate::world::World;
 pub fn re_resolve<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
-    _source: &Source,
+    source: &Source,
     generation: Generation,
     slot: Slot,
 ) {
@@ -39,7 +41,11 @@ pub fn re_resolve<W: World>(
         let previous = if known { old.slot() } else { Slot::NONE };
         Resolved::new(generation, slot, previous, !old.scale())
     };
-    bucket.resolved().compare_exchange(old.raw(), new.raw());
+    if maps.lines(kind(source)).is_some() {
+        step!(repoint(maps; source, step!(seat(maps; source)), old.raw(), new.raw()));
+    } else {
+        bucket.resolved().compare_exchange(old.raw(), new.raw());
+    }
 }
 
 /// Converts the bucket to the limit that it was pointed at.

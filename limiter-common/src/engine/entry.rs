@@ -47,11 +47,11 @@ answer!(NewEntry, Self { slot: 0, dropped: false });
 #[inline(always)]
 pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
     let kind = kind(source);
-    let Some(name) = name(source) else {
+    if name(source).is_none() {
         return Insert::Refused;
-    };
+    }
     if maps.lines(kind).is_some() {
-        return line::enter(maps, kind, name, bucket, now);
+        return line::enter(maps, source, bucket, now);
     }
     let claim = match kind {
         EntryKind::V4 => step!(reserve_v4(maps; now)),

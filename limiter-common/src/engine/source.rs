@@ -10,7 +10,7 @@ use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::bucket_of;
+use crate::line::{bucket_again, bucket_of, carry};
 use crate::outcome::{Outcome, Packed};
 use crate::source::Source;
 use crate::step::step;
@@ -38,7 +38,7 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(bucket) = find(maps, source) else {
+        let Some(bucket) = find_again(maps, source) else {
             return unbucketed(maps, packet);
         };
         bucket
@@ -52,6 +52,7 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
             count_drop(maps, source, &bucket);
         } else {
             bucket.count_passed();
+            carry_on(maps, source, &bucket);
         }
     }
     (outcome, stored)
@@ -61,6 +62,15 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 #[inline(always)]
 fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
     match bucket_of(maps, source) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(source),
+    }
+}
+
+/// As [`find`], for few packets: in a step, as far as that goes.
+#[inline(always)]
+fn find_again<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
+    match bucket_again(maps, source) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
         None => maps.source_bucket(source),
     }
@@ -136,6 +146,15 @@ fn count_drop<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
     };
     if packets != 0 {
         bucket.count_dropped(packets);
+        carry_on(maps, source, bucket);
+    }
+}
+
+/// Carries the upper bits of the counts of a bucket, when that is due.
+#[inline(always)]
+fn carry_on<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
+    if bucket.is_due() {
+        step!(carry(maps; source));
     }
 }
 

@@ -9,12 +9,10 @@
 
 use core::cell::Cell as Local;
 
-use super::insert::{take_lock, unlock};
-use super::{Entry, Line};
+use super::{Entry, Line, carry};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::register::Place;
-use crate::step::step;
 use crate::wire::MAX_SLOTS;
 
 /// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
@@ -32,7 +30,6 @@ pub struct LineBucket<L: Line> {
 /// The limit of a bucket in a line.
 #[derive(Clone, Debug)]
 struct LineResolved<L: Line> {
-    line: L,
     entry: L::Entry,
     name: u64,
     /// The limit that was read last: charges are computed from it.
@@ -44,21 +41,21 @@ struct LineResolved<L: Line> {
 impl<L: Line> LineBucket<L> {
     /// The bucket of a source, in an entry that has its name.
     #[inline(always)]
-    pub(super) fn new(line: L, entry: L::Entry, name: u64) -> Self {
-        Self::with(line, entry, name, 0, 0)
+    pub(super) fn new(entry: L::Entry, name: u64) -> Self {
+        Self::with(entry, name, 0, 0)
     }
 
     /// The bucket of a source in its entry, that was found before. Its limit is read before
     /// anything else.
     #[inline(always)]
-    pub fn resume(line: L, entry: L::Entry, name: u64) -> Self {
-        Self::with(line, entry, name, 0, LIMIT)
+    pub fn resume(entry: L::Entry, name: u64) -> Self {
+        Self::with(entry, name, 0, LIMIT)
     }
 
     #[inline(always)]
-    fn with(line: L, entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
+    fn with(entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
         let (seen, compared) = (Local::new(seen), Local::new(compared));
-        let resolved = LineResolved { line, entry: entry.clone(), name, seen, compared };
+        let resolved = LineResolved { entry: entry.clone(), name, seen, compared };
         Self { entry, resolved }
     }
 
@@ -115,16 +112,10 @@ impl<L: Line> Cell for LineResolved<L> {
         resolved
     }
 
-    /// Under the lock, so that the way goes to nobody meanwhile.
+    /// Never: a limit changes under the lock alone, by [`super::repoint`].
     #[inline(always)]
-    fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        if !step!(take_lock(; &self.line)) {
-            return false;
-        }
-        let done = self.entry.name().load() == self.name
-            && self.entry.resolved().compare_exchange(current, new);
-        unlock(&self.line);
-        done
+    fn compare_exchange(&self, _current: u64, _new: u64) -> bool {
+        false
     }
 }
 
@@ -141,7 +132,7 @@ impl<L: Line> SourceBucket for LineBucket<L> {
 
     #[inline(always)]
     fn count_passed(&self) {
-        self.entry.count_passed();
+        self.entry.count_passed(1);
     }
 
     #[inline(always)]
@@ -151,11 +142,16 @@ impl<L: Line> SourceBucket for LineBucket<L> {
 
     #[inline(always)]
     fn packets(&self) -> u64 {
-        self.entry.packets()
+        carry::packets(self.entry.counts())
     }
 
     #[inline(always)]
     fn uncount(&self) {
-        self.entry.uncount();
+        self.entry.count_passed(u64::MAX);
+    }
+
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        carry::is_due(self.entry.counts())
     }
 }

@@ -3,10 +3,11 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Entry, Line, NOBODY};
+use super::lock::HELD;
+use super::{Entry, Head, Line, NOBODY, carry};
 use crate::bucket::Word;
 use crate::cell::Cell;
-use crate::wire::{self, LINE_WAYS, LineEntry};
+use crate::wire::{self, Bucket, LINE_WAYS, LineEntry};
 
 /// Readings of an entry that changes hands meanwhile, before it counts as one that is leaving.
 const READINGS: u32 = 4;
@@ -27,12 +28,17 @@ pub struct HostEntry {
 #[repr(C)]
 pub struct HostLine {
     lock: AtomicU64,
-    reserved: [AtomicU64; 3],
+    spilled: AtomicU64,
+    carried_passed: AtomicU64,
+    carried_dropped: AtomicU64,
     entries: [HostEntry; LINE_WAYS],
 }
 
 const _: () = assert!(
     size_of::<HostLine>() == size_of::<wire::Line>()
+        && offset_of!(HostLine, spilled) == offset_of!(wire::Line, spilled)
+        && offset_of!(HostLine, carried_passed) == offset_of!(wire::Line, carried_passed)
+        && offset_of!(HostLine, carried_dropped) == offset_of!(wire::Line, carried_dropped)
         && offset_of!(HostLine, entries) == offset_of!(wire::Line, entries)
         && size_of::<HostEntry>() == size_of::<LineEntry>()
         && offset_of!(HostEntry, resolved) == offset_of!(LineEntry, resolved)
@@ -41,43 +47,68 @@ const _: () = assert!(
         && offset_of!(HostEntry, dropped) == offset_of!(LineEntry, dropped)
 );
 
+/// The bucket of a source in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveEntry {
+    /// The name of the source: [`crate::entries::source::name`].
+    pub name: u64,
+    /// The bucket, with all of its counts.
+    pub bucket: Bucket,
+}
+
 impl HostLine {
     /// The line as it stands.
     pub fn read(&self) -> wire::Line {
         wire::Line {
             lock: self.lock.load(Ordering::Acquire),
-            reserved: [0; 3],
+            spilled: self.spilled.load(Ordering::Acquire),
+            carried_passed: self.carried_passed.load(Ordering::Acquire),
+            carried_dropped: self.carried_dropped.load(Ordering::Acquire),
             entries: self.entries.each_ref().map(HostEntry::read),
         }
     }
 
-    /// The buckets that are in it, each whole: [`HostEntry::live`].
-    pub fn live_entries(&self) -> impl Iterator<Item = LineEntry> {
-        self.entries.iter().filter_map(HostEntry::live)
+    /// The buckets that are in it, each whole: [`HostLine::live`].
+    pub fn live_entries(&self) -> impl Iterator<Item = LiveEntry> {
+        (1_u32..).zip(&self.entries).filter_map(|(way, entry)| self.live(way, entry))
     }
-}
 
-impl HostEntry {
     /// The bucket of one source, all of it, while others charge it and while the entry may change
     /// hands. `None` for nobody's, and for one that is being made or left.
-    pub fn live(&self) -> Option<LineEntry> {
+    fn live(&self, way: u32, entry: &HostEntry) -> Option<LiveEntry> {
+        let carried = || {
+            let words = [&self.carried_passed, &self.carried_dropped];
+            words.map(|word| carry::carried(word.load(Ordering::Acquire), way))
+        };
         for _ in 0..READINGS {
-            let name = self.name.load(Ordering::Acquire);
+            let name = entry.name.load(Ordering::Acquire);
             if name == NOBODY {
                 return None;
             }
-            let read = self.read();
+            // Counts are carried under the lock.
+            let free = self.lock.load(Ordering::Acquire) != HELD;
+            let [passed, dropped] = carried();
+            let read = entry.read();
+            let whole = free && [passed, dropped] == carried();
             // The CPU that makes an entry stores the leaving word first, then the name, and the
             // word last.
-            let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
-            let word = Word::from_raw(self.word.load(Ordering::Acquire));
-            if stands && !word.is_gone() && !Word::from_raw(read.word).is_gone() {
-                return Some(read);
+            let stands = read.name == name && entry.name.load(Ordering::Acquire) == name;
+            let word = Word::from_raw(entry.word.load(Ordering::Acquire));
+            if whole && stands && !word.is_gone() && !Word::from_raw(read.word).is_gone() {
+                let passed = passed + u64::from(read.passed);
+                let dropped = dropped + u64::from(read.dropped);
+                let LineEntry { word, resolved, .. } = read;
+                return Some(LiveEntry {
+                    name,
+                    bucket: Bucket { word, resolved, passed, dropped },
+                });
             }
         }
         None
     }
+}
 
+impl HostEntry {
     fn read(&self) -> LineEntry {
         LineEntry {
             word: self.word.load(Ordering::Acquire),
@@ -102,9 +133,9 @@ impl Entry for &HostEntry {
         &self.resolved
     }
 
-    fn packets(&self) -> u64 {
+    fn counts(&self) -> u64 {
         let read = self.read();
-        u64::from(read.passed).wrapping_add(u64::from(read.dropped))
+        u64::from(read.dropped) << 32 | u64::from(read.passed)
     }
 
     fn begin_counts(&self, passed: u64, dropped: u64) {
@@ -112,16 +143,12 @@ impl Entry for &HostEntry {
         self.dropped.store(low(dropped), Ordering::Relaxed);
     }
 
-    fn count_passed(&self) {
-        self.passed.fetch_add(1, Ordering::Relaxed);
+    fn count_passed(&self, packets: u64) {
+        self.passed.fetch_add(low(packets), Ordering::Relaxed);
     }
 
     fn count_dropped(&self, packets: u64) {
         self.dropped.fetch_add(low(packets), Ordering::Relaxed);
-    }
-
-    fn uncount(&self) {
-        self.passed.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -132,8 +159,13 @@ const fn low(count: u64) -> u32 {
 impl<'a> Line for &'a HostLine {
     type Entry = &'a HostEntry;
 
-    fn lock(&self) -> impl Cell {
-        &self.lock
+    fn head(&self, word: Head) -> impl Cell {
+        match word {
+            Head::Lock => &self.lock,
+            Head::Spilled => &self.spilled,
+            Head::Passed => &self.carried_passed,
+            Head::Dropped => &self.carried_dropped,
+        }
     }
 
     fn entry(&self, way: u32) -> Option<&'a HostEntry> {

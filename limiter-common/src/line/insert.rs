@@ -1,21 +1,25 @@
 //! The insertion of an entry, and the eviction of the one before it.
+//!
+//! The parts are steps that are called one after the other, and not one from the other: they share
+//! 512 bytes of stack with their callers. Each works out by itself where the lines of the source
+//! are.
 
-use core::hint::black_box;
-
-use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
+use super::lock::unlock;
+use super::seat::place_of;
+use super::victim::{Choice, ChosenLine, Victim};
+use super::{Entry, Head, Line, NOBODY, Place, carry, seat, take_lock};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
-use crate::entries::EvictionPolicy;
+use crate::entries::EntryTableWords as _;
+use crate::entries::admission::is_flooded;
+use crate::entries::source::{kind, name};
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::rounds::Rounds;
+use crate::source::Source;
 use crate::step::step;
-use crate::time::{MAX_TICKS, Ticks};
-use crate::wire::Bucket;
-
-/// Entries that are tried in turn for eviction. Each but the last was charged since it was looked
-/// at.
-const VICTIMS: u64 = 3;
+use crate::time::Ticks;
+use crate::wire::{Bucket, EntryKind};
+use crate::world::World;
 
 /// The result of [`insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub struct LineInsert {
     pub evicted: bool,
 }
 
-answer!(LineInsert, Self::without(Insert::Refused));
+answer!(LineInsert, Self { insert: Insert::Refused, evicted: false });
 
 impl Register for LineInsert {
     #[inline(always)]
@@ -40,33 +44,60 @@ impl Register for LineInsert {
     }
 }
 
-impl LineInsert {
-    pub(super) const fn without(insert: Insert) -> Self {
-        Self { insert, evicted: false }
+/// Makes the entry of a source, if there is none and another one may leave.
+///
+/// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
+/// this one waits: the caller looks again, and finds the entry or goes without.
+#[inline(always)]
+pub(super) fn insert<W: World>(
+    maps: &W,
+    source: &Source,
+    bucket: &Bucket,
+    now: Ticks,
+) -> LineInsert {
+    let mut made = LineInsert { insert: Insert::Exists, evicted: false };
+    if !step!(lock_lines(maps; source)) {
+        return made;
+    }
+    // A source gets its entry under the lock of its first line alone: nobody else makes one now.
+    if step!(seat(maps; source)).is_none() {
+        made.insert = Insert::Refused;
+        let mut choice = step!(choose(maps; source, now));
+        if choice.line().is_some() && !step!(leave(maps; source, choice, now)) {
+            // It was charged since, or went to another source: once more.
+            choice = make_room(maps, source, now);
+        }
+        if choice.line().is_some() {
+            let choice = choice.for_packet(bucket.dropped & 1 != 0);
+            let word = beginning(Word::from_raw(bucket.word), now);
+            made.insert = Insert::Made;
+            made.evicted = step!(settle(maps; source, choice, word.raw(), bucket.resolved));
+        }
+    }
+    step!(unlock_lines(maps; source));
+    made
+}
+
+/// Has one entry leave, if any may.
+#[inline(always)]
+fn make_room<W: World>(maps: &W, source: &Source, now: Ticks) -> Choice {
+    let choice = step!(choose(maps; source, now));
+    if choice.line().is_some() && step!(leave(maps; source, choice, now)) {
+        choice
+    } else {
+        Choice::NONE
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave: one by `policy`, or
-/// else one that was kept for `least`.
+/// The word with which an entry begins.
 ///
-/// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than
-/// this one waits: the caller looks again, and finds the entry or goes without.
+/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
+/// time in a way grows from one source to the next, and a charge that was computed for the one
+/// before cannot be stored.
 #[inline(always)]
-pub fn insert<L: Line>(
-    line: &L,
-    start: u32,
-    name: u64,
-    bucket: &Bucket,
-    policy: &EvictionPolicy,
-    least: Ticks,
-) -> LineInsert {
-    if !step!(take_lock(; line)) {
-        return LineInsert::without(Insert::Exists);
-    }
-    let policy = EvictionPolicy { now: arrival(policy.now), ..*policy };
-    let made = insert_locked(line, start, name, bucket, &policy, least);
-    unlock(line);
-    made
+fn beginning(word: Word, now: Ticks) -> Word {
+    let now = arrival(now);
+    Word::new(if word.tat() > now { word.tat() } else { now }, word.scale())
 }
 
 /// The arrival of a packet, for the question which entries have drained before it. At the first
@@ -76,145 +107,177 @@ fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
 }
 
-/// Takes the lock of a line, in a bounded number of tries.
+/// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
+/// wait for each other.
 #[inline(always)]
-pub fn take_lock<L: Line>(line: &L) -> bool {
-    let mut tries = Rounds::new();
-    while tries.more(L::LOCK_TRIES) {
-        if line.lock().compare_exchange(FREE, HELD) {
-            return true;
+pub fn lock_lines<W: World>(maps: &W, source: &Source) -> bool {
+    let kind = kind(source);
+    let Some(place) = place_of(maps, source) else {
+        return false;
+    };
+    let (first, second) = (place.first(), place.second());
+    let (lower, upper) = if first < second { (first, second) } else { (second, first) };
+    let (Some(lower_line), Some(upper_line)) = (maps.line(kind, lower), maps.line(kind, upper))
+    else {
+        return false;
+    };
+    if !step!(take_lock(; &lower_line)) {
+        return false;
+    }
+    if place.is_one() || step!(take_lock(; &upper_line)) {
+        return true;
+    }
+    unlock(&lower_line);
+    false
+}
+
+/// Gives the locks of both lines of a source back.
+#[inline(always)]
+pub fn unlock_lines<W: World>(maps: &W, source: &Source) {
+    let kind = kind(source);
+    let Some(place) = place_of(maps, source) else {
+        return;
+    };
+    let (first, second) = (place.first(), place.second());
+    if !place.is_one()
+        && let Some(second) = maps.line(kind, second)
+    {
+        unlock(&second);
+    }
+    if let Some(first) = maps.line(kind, first) {
+        unlock(&first);
+    }
+}
+
+/// Chooses the entry that leaves for a source: one that was not used more than once lately, or
+/// else, without a flood, the one that drained first.
+#[inline(always)]
+pub fn choose<W: World>(maps: &W, source: &Source, now: Ticks) -> Choice {
+    let (kind, now) = (kind(source), arrival(now));
+    let Some(place) = place_of(maps, source) else {
+        return Choice::NONE;
+    };
+    let (keep, flooded) = match maps.entry_table(kind) {
+        Some(entry_table) => (entry_table.keep(), is_flooded(&entry_table, now)),
+        None => (Ticks::ZERO, true),
+    };
+    let mut choice = emptier(maps, kind, &place, now, keep);
+    if choice.line().is_none() && !flooded {
+        choice = emptier(maps, kind, &place, now, Ticks::ZERO);
+    }
+    if choice.line().is_some() {
+        return choice;
+    }
+    let Some(overflow) = place.overflow() else {
+        return Choice::NONE;
+    };
+    let Some(overflow) = maps.line(kind, overflow) else {
+        return Choice::NONE;
+    };
+    let mut oldest = Victim::of(&overflow, place.start(), now, keep);
+    if !oldest.is_some() && !flooded {
+        oldest = Victim::of(&overflow, place.start(), now, Ticks::ZERO);
+    }
+    if oldest.is_some() { oldest.chosen(ChosenLine::Overflow) } else { Choice::NONE }
+}
+
+/// The entry that leaves in a line of the source itself: in the first one while few others must
+/// stay there, else in the one of both where fewer must.
+#[inline(always)]
+fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
+    let Some(line) = maps.line(kind, place.first()) else {
+        return Choice::NONE;
+    };
+    let first = Victim::of(&line, place.start(), now, keep);
+    if first.staying() > <W::Line as Line>::PREFERRED
+        && !place.is_one()
+        && let Some(line) = maps.line(kind, place.second())
+    {
+        let second = Victim::of(&line, place.start(), now, keep);
+        if second.staying() < first.staying() {
+            return second.chosen(ChosenLine::Second);
         }
+    }
+    if first.is_some() { first.chosen(ChosenLine::First) } else { Choice::NONE }
+}
+
+/// The line of a choice.
+#[inline(always)]
+fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
+    let index = match choice.line()? {
+        ChosenLine::First => place.first(),
+        ChosenLine::Second => place.second(),
+        ChosenLine::Overflow => place.overflow()?,
+    };
+    maps.line(kind, index)
+}
+
+/// Has an entry leave, unless it was charged since it was chosen: its word is [`Word::GONE`] then.
+/// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
+/// first line of the newcomer says from then on that there is something to look for.
+#[inline(always)]
+pub fn leave<W: World>(maps: &W, source: &Source, choice: Choice, now: Ticks) -> bool {
+    let kind = kind(source);
+    let Some(place) = place_of(maps, source) else {
+        return false;
+    };
+    let (Some(line), Some(first)) =
+        (line_of(maps, kind, &place, choice), maps.line(kind, place.first()))
+    else {
+        return false;
+    };
+    let Some(entry) = line.entry(choice.way()) else {
+        return false;
+    };
+    let spills = matches!(choice.line(), Some(ChosenLine::Overflow));
+    if spills {
+        if !step!(take_lock(; &line)) {
+            return false;
+        }
+        first.head(Head::Spilled).compare_exchange(0, 1);
+    }
+    let word = Word::from_raw(entry.word().load());
+    if choice.is(word)
+        && word.tat() < arrival(now)
+        && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
+    {
+        return true;
+    }
+    if spills {
+        unlock(&line);
     }
     false
 }
 
-/// Gives the lock of a line back.
+/// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
 #[inline(always)]
-pub(super) fn unlock(line: &impl Line) {
-    line.lock().compare_exchange(HELD, FREE);
-}
-
-#[inline(always)]
-fn insert_locked<L: Line>(
-    line: &L,
-    start: u32,
-    name: u64,
-    bucket: &Bucket,
-    policy: &EvictionPolicy,
-    least: Ticks,
-) -> LineInsert {
-    // Names change under the lock alone: an entry that is not there now is made by nobody else.
-    if find(line, start, name).is_some() {
-        return LineInsert::without(Insert::Exists);
-    }
-    let mut tries = Rounds::new();
-    while tries.more(VICTIMS) {
-        let mut oldest = step!(victim(; line, start, policy.now, policy.keep));
-        if !is_way(oldest) && least < policy.keep {
-            oldest = step!(victim(; line, start, policy.now, least));
-        }
-        let Some(entry) = entry_of(line, oldest) else {
-            return LineInsert::without(Insert::Refused);
-        };
-        let word = Word::from_raw(entry.word().load());
-        // The entry has drained, and was not charged since.
-        if is_since(word, oldest)
-            && word.tat() < policy.now
-            && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
-        {
-            let evicted = entry.name().load() != NOBODY;
-            fill(&entry, name, bucket, policy.now);
-            return LineInsert { insert: Insert::Made, evicted };
-        }
-    }
-    LineInsert::without(Insert::Refused)
-}
-
-/// The way and the time of the entry that drained first, of those that may leave: the last that
-/// anybody could miss. An entry of nobody is the oldest of all. The way is in the last bits, over
-/// them is the time.
-#[inline(always)]
-pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
-    let policy = &EvictionPolicy { now, keep };
-    // The way and not the entry: the verifier knows more of a number than of a pointer that could
-    // be any of them. In one word with the time, so that it has one number to follow; that takes
-    // the last bits of the time. And without a loop or a branch: it walks both sides of each, for
-    // every way.
-    let older = |oldest: u64, step| {
-        let way = Place::way(start, step, L::LAST);
-        let Some(entry) = line.entry(way) else {
-            return oldest;
-        };
-        let since = since(&entry, Word::from_raw(entry.word().load()), policy);
-        let candidate = since & !WAYS | u64::from(way);
-        let less = candidate.wrapping_sub(oldest);
-        oldest.wrapping_add(less & is_negative(less))
+pub fn settle<W: World>(
+    maps: &W,
+    source: &Source,
+    choice: Choice,
+    word: u64,
+    resolved: u64,
+) -> bool {
+    let kind = kind(source);
+    let (Some(place), Some(name)) = (place_of(maps, source), name(source)) else {
+        return false;
     };
-    let mut oldest = older(older(NEVER, 0), 1);
-    if L::LAST > 1 {
-        oldest = older(older(older(oldest, 2), 3), 4);
-        oldest = older(older(older(oldest, 5), 6), 7);
+    let Some(line) = line_of(maps, kind, &place, choice) else {
+        return false;
+    };
+    let Some(entry) = line.entry(choice.way()) else {
+        return false;
+    };
+    // Nobody else writes name, limit and counts: that takes the lock.
+    let before = entry.name().load();
+    carry::begin(&line, choice.way());
+    entry.name().compare_exchange(before, name);
+    entry.resolved().compare_exchange(entry.resolved().load(), resolved);
+    let dropped = u64::from(choice.drops());
+    entry.begin_counts(1 - dropped, dropped);
+    entry.word().compare_exchange(Word::GONE.raw(), word);
+    if matches!(choice.line(), Some(ChosenLine::Overflow)) {
+        unlock(&line);
     }
-    oldest
-}
-
-/// The entry that [`victim`] found.
-#[inline(always)]
-fn entry_of<L: Line>(line: &L, victim: u64) -> Option<L::Entry> {
-    if is_way(victim) { line.entry((victim & WAYS) as u32) } else { None }
-}
-
-#[inline(always)]
-const fn is_way(victim: u64) -> bool {
-    victim < NEVER & !WAYS
-}
-
-/// True if a word has the time at which [`victim`] found it.
-#[inline(always)]
-const fn is_since(word: Word, victim: u64) -> bool {
-    word.tat().get() & !WAYS == victim & !WAYS
-}
-
-/// The bits of a way.
-const WAYS: u64 = super::LAST_WAY as u64;
-
-/// The time of an entry that must not leave.
-const NEVER: u64 = MAX_TICKS;
-
-/// The time since when an entry with this word may leave, or [`NEVER`]. An entry that drains at
-/// this very instant stays: the time in a way has to grow from one source to the next. An entry of
-/// nobody has a time of 0, and was never used.
-#[inline(always)]
-fn since(entry: &impl Entry, word: Word, policy: &EvictionPolicy) -> u64 {
-    let (since, now) = (word.tat().get(), policy.now.get());
-    // All ones for one that was used more than once.
-    let again = !is_negative(entry.packets().wrapping_sub(2));
-    let stays = since.wrapping_add(policy.keep.get() & again);
-    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is
-    // leaving is past any other.
-    let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));
-    since | NEVER & !may_leave
-}
-
-/// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
-/// it makes a branch.
-#[inline(always)]
-fn is_negative(word: u64) -> u64 {
-    0_u64.wrapping_sub(black_box(word) >> 63)
-}
-
-/// Fills an entry whose word is [`Word::GONE`].
-///
-/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
-/// time in a way grows from one source to the next, and a charge that was computed for the one
-/// before cannot be stored.
-#[inline(always)]
-fn fill(entry: &impl Entry, name: u64, bucket: &Bucket, now: Ticks) {
-    let word = Word::from_raw(bucket.word);
-    let tat = if word.tat() > now { word.tat() } else { now };
-    // Nobody else writes these three: that takes the lock.
-    entry.name().compare_exchange(entry.name().load(), name);
-    entry.resolved().compare_exchange(entry.resolved().load(), bucket.resolved);
-    entry.begin_counts(bucket.passed, bucket.dropped);
-    entry.word().compare_exchange(Word::GONE.raw(), Word::new(tat, word.scale()).raw());
+    before != NOBODY
 }

@@ -1,6 +1,6 @@
 //! The lines of a world whose sources are in a hash map: there are none.
 
-use super::{Entry, Line};
+use super::{Entry, Head, Line};
 use crate::cell::Cell;
 
 /// A line that there is not.
@@ -30,7 +30,7 @@ impl Entry for NoLine {
         *self
     }
 
-    fn packets(&self) -> u64 {
+    fn counts(&self) -> u64 {
         match *self {}
     }
 
@@ -38,15 +38,11 @@ impl Entry for NoLine {
         match *self {}
     }
 
-    fn count_passed(&self) {
+    fn count_passed(&self, _packets: u64) {
         match *self {}
     }
 
     fn count_dropped(&self, _packets: u64) {
-        match *self {}
-    }
-
-    fn uncount(&self) {
         match *self {}
     }
 }
@@ -54,7 +50,7 @@ impl Entry for NoLine {
 impl Line for NoLine {
     type Entry = Self;
 
-    fn lock(&self) -> impl Cell {
+    fn head(&self, _word: Head) -> impl Cell {
         *self
     }
 

@@ -2,14 +2,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Bucket;
-
 /// Entries of a line.
 pub const LINE_WAYS: usize = 7;
 
-/// Bytes of a line for each source that the table is made for: what the published share of sources
-/// without an entry is worked out for.
-pub const LINE_BYTES_PER_SOURCE: u32 = 80;
+/// Bytes of lines for each source that the table is made for, the overflow included: what the
+/// published share of sources without an entry is worked out for.
+pub const LINE_BYTES_PER_SOURCE: u32 = 60;
 
 /// One source in a line: a bucket with its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -21,18 +19,12 @@ pub struct LineEntry {
     pub resolved: u64,
     /// The name of the source: [`crate::entries::source::name`]. 0 for nobody.
     pub name: u64,
-    /// Packets that passed since the entry was made, modulo 2^32.
+    /// Packets that passed since the entry was made, but for what was carried
+    /// ([`Line::carried_passed`]), modulo 2^32.
     pub passed: u32,
-    /// Packets that were dropped since the entry was made, modulo 2^32.
+    /// Packets that were dropped since the entry was made, but for what was carried
+    /// ([`Line::carried_dropped`]), modulo 2^32.
     pub dropped: u32,
-}
-
-impl LineEntry {
-    /// The bucket in the entry.
-    pub const fn bucket(&self) -> Bucket {
-        let Self { word, resolved, passed, dropped, .. } = *self;
-        Bucket { word, resolved, passed: passed as u64, dropped: dropped as u64 }
-    }
 }
 
 /// Number of lines of a table for `sources` that owe at the same time.
@@ -49,8 +41,12 @@ pub const fn lines_for(sources: u32) -> u32 {
 pub struct Line {
     /// 1 while somebody makes an entry, 0 otherwise.
     pub lock: u64,
-    /// Padding; zero.
-    pub reserved: [u64; 3],
+    /// 1 from the first source on whose first line this is and that went to the overflow.
+    pub spilled: u64,
+    /// Packets that passed, in units of 2^31: nine bits for each entry ([`crate::line::carry`]).
+    pub carried_passed: u64,
+    /// Packets that were dropped, likewise.
+    pub carried_dropped: u64,
     /// The entries of sources.
     pub entries: [LineEntry; LINE_WAYS],
 }

@@ -1,11 +1,11 @@
-//! One line of two ways in loom's atomics, and sources that meet in it.
+//! Lines of two ways in loom's atomics, and sources that meet in them.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
 use limiter_common::engine::{self, SourcePacket};
 use limiter_common::entries::HostEntryTable;
 use limiter_common::entries::source::name;
-use limiter_common::line::{self, Entry, Line, LineBucket, Lines, Place};
+use limiter_common::line::{self, Entry, Head, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, EntryKind, Limit, Moment};
@@ -19,16 +19,30 @@ use crate::world::{LoomWord, NOW};
 /// The ways of the line.
 const WAYS: usize = 2;
 
-const LINES: Lines = Lines { count: 1, seed: 0 };
+/// A table of one line.
+const ONE: Lines = Lines { count: 1, seed: 0 };
 
-/// A source by its number, which is also the way that is looked at first.
+/// A table of 31 lines and one of overflow. Sources of even numbers have the first line of all
+/// first and the one after it second, those of odd numbers the other way round.
+const MANY: Lines = Lines { count: 32, seed: 0 };
+
+/// The lines of [`MANY`] that are there: the first two, and the overflow.
+const THERE: [u32; 3] = [0, 1, 31];
+
+/// A source by its number, which is also the way that is looked at first. Its lines are those of
+/// [`MANY`].
 pub(crate) fn source(number: u8) -> Source {
-    let starts_there = |source: &Source| {
-        let place = Place::of(name(source).unwrap(), &LINES);
-        place.start & LoomLine::LAST == u32::from(number) & LoomLine::LAST
+    let odd = u32::from(number) & 1;
+    let stands_there = |source: &Source| {
+        let place = Place::of(name(source).unwrap(), MANY);
+        let starts = place.start() & LoomLine::LAST == u32::from(number) & LoomLine::LAST;
+        starts && place.first() == odd && place.second() == 1 - odd
     };
-    let numbered = |third| Source::V4([192, 0, third, number]);
-    (0..=u8::MAX).map(numbered).find(starts_there).unwrap()
+    let numbered = |parts: u16| {
+        let [second, third] = parts.to_be_bytes();
+        Source::V4([192, second, third, number])
+    };
+    (0..=u16::MAX).map(numbered).find(stands_there).unwrap()
 }
 
 struct Way {
@@ -39,6 +53,9 @@ struct Way {
 
 struct Words {
     lock: LoomWord,
+    spilled: LoomWord,
+    /// Not under loom: they are read and written under the lock alone.
+    carried: [std::sync::atomic::AtomicU64; 2],
     ways: [Way; WAYS],
 }
 
@@ -69,17 +86,15 @@ impl Entry for LoomEntry {
         &self.way().resolved
     }
 
-    fn packets(&self) -> u64 {
+    fn counts(&self) -> u64 {
         1
     }
 
     fn begin_counts(&self, _passed: u64, _dropped: u64) {}
 
-    fn count_passed(&self) {}
+    fn count_passed(&self, _packets: u64) {}
 
     fn count_dropped(&self, _packets: u64) {}
-
-    fn uncount(&self) {}
 }
 
 impl Line for LoomLine {
@@ -88,14 +103,44 @@ impl Line for LoomLine {
     // One more than a CPU needs that is not held up: more of them are only more orders.
     const LOCK_TRIES: u64 = 2;
 
+    // A line with one entry that must stay is the one to leave for another.
+    const PREFERRED: u64 = 0;
+
     type Entry = LoomEntry;
 
-    fn lock(&self) -> impl Cell {
-        &self.0.lock
+    fn head(&self, word: Head) -> impl Cell {
+        match word {
+            Head::Lock => HeadWord::Shared(&self.0.lock),
+            Head::Spilled => HeadWord::Shared(&self.0.spilled),
+            Head::Passed => HeadWord::Locked(&self.0.carried[0]),
+            Head::Dropped => HeadWord::Locked(&self.0.carried[1]),
+        }
     }
 
     fn entry(&self, way: u32) -> Option<LoomEntry> {
         Some(LoomEntry(Arc::clone(&self.0), usize::try_from(way).unwrap()))
+    }
+}
+
+/// A word of the head of a line.
+enum HeadWord<'a> {
+    Shared(&'a LoomWord),
+    Locked(&'a std::sync::atomic::AtomicU64),
+}
+
+impl Cell for HeadWord<'_> {
+    fn load(&self) -> u64 {
+        match self {
+            Self::Shared(word) => word.load(),
+            Self::Locked(word) => Cell::load(*word),
+        }
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        match self {
+            Self::Shared(word) => word.compare_exchange(current, new),
+            Self::Locked(word) => Cell::compare_exchange(*word, current, new),
+        }
     }
 }
 
@@ -109,29 +154,49 @@ pub(crate) struct World {
     limits: Vec<Limit>,
     /// The slot of every source in even and odd generations.
     rules: [Option<u32>; 2],
-    line: LoomLine,
+    all: Lines,
+    lines: Vec<LoomLine>,
     entry_table: HostEntryTable,
 }
 
-impl World {
-    /// With who has the ways; `limits` by slot.
-    pub(crate) fn new(limits: &[Limit], held: [Option<Held>; WAYS]) -> Self {
-        let ways = held.map(|held| {
-            let (name, word, resolved) = match held {
-                Some((number, word, resolved)) => {
-                    (name(&source(number)).unwrap(), word.raw(), resolved.raw())
-                }
-                None => (line::NOBODY, 0, 0),
-            };
-            Way {
-                name: LoomWord::new(name),
-                word: LoomWord::new(word),
-                resolved: LoomWord::new(resolved),
+/// A line with who has the ways.
+fn line(held: [Option<Held>; WAYS]) -> LoomLine {
+    let ways = held.map(|held| {
+        let (name, word, resolved) = match held {
+            Some((number, word, resolved)) => {
+                (name(&source(number)).unwrap(), word.raw(), resolved.raw())
             }
-        });
-        let line = LoomLine(Arc::new(Words { lock: LoomWord::new(0), ways }));
+            None => (line::NOBODY, 0, 0),
+        };
+        Way {
+            name: LoomWord::new(name),
+            word: LoomWord::new(word),
+            resolved: LoomWord::new(resolved),
+        }
+    });
+    let word = || LoomWord::new(0);
+    LoomLine(Arc::new(Words { lock: word(), spilled: word(), carried: Default::default(), ways }))
+}
+
+impl World {
+    /// One line with who has the ways; `limits` by slot.
+    pub(crate) fn new(limits: &[Limit], held: [Option<Held>; WAYS]) -> Self {
+        Self::with(limits, ONE, vec![line(held)])
+    }
+
+    /// The first line of even numbers, the one of odd numbers, and the overflow. A source that
+    /// stands there has gone there, and its first line knows.
+    pub(crate) fn spread(limits: &[Limit], held: [[Option<Held>; WAYS]; 3]) -> Self {
+        let lines: Vec<LoomLine> = held.map(line).into();
+        for (number, ..) in held[2].into_iter().flatten() {
+            lines[usize::from(number & 1)].0.spilled.compare_exchange(0, 1);
+        }
+        Self::with(limits, MANY, lines)
+    }
+
+    fn with(limits: &[Limit], all: Lines, lines: Vec<LoomLine>) -> Self {
         let (generation, entry_table) = (AtomicU64::new(1), unbounded());
-        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, entry_table }
+        Self { generation, limits: limits.to_vec(), rules: [None; 2], all, lines, entry_table }
     }
 
     /// With the same rule for all: one in even and one in odd generations.
@@ -166,11 +231,17 @@ impl World {
     }
 
     /// The contents of the ways: names, times and limits.
-    pub(crate) fn ways(&self) -> [(u64, Word, Resolved); WAYS] {
-        self.line.0.ways.each_ref().map(|way| {
+    pub(crate) fn ways(&self) -> Vec<(u64, Word, Resolved)> {
+        let ways = self.lines.iter().flat_map(|line| &line.0.ways).map(|way| {
             let resolved = Resolved::from_raw(way.resolved.load());
             (way.name.load(), Word::from_raw(way.word.load()), resolved)
-        })
+        });
+        ways.collect()
+    }
+
+    /// Lines that are locked.
+    pub(crate) fn locked(&self) -> usize {
+        self.lines.iter().filter(|line| line.0.lock.load() != 0).count()
     }
 }
 
@@ -206,11 +277,12 @@ impl maps::World for World {
     }
 
     fn lines(&self, _kind: EntryKind) -> Option<Lines> {
-        Some(LINES)
+        Some(self.all)
     }
 
-    fn line(&self, _kind: EntryKind, _index: u32) -> Option<LoomLine> {
-        Some(self.line.clone())
+    fn line(&self, _kind: EntryKind, index: u32) -> Option<LoomLine> {
+        let place = THERE.iter().position(|there| *there == index).unwrap();
+        self.lines.get(place).cloned()
     }
 
     fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {

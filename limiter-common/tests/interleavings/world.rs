@@ -1,5 +1,7 @@
 //! One source, its bucket in loom's atomics, and the rules of two generations.
 
+use std::env;
+
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::entry::retire;
@@ -51,10 +53,12 @@ pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
     every_order_within(3, check);
 }
 
-/// Every order with so many of them: fewer, where three threads take many steps each.
+/// Every order with so many of them: fewer, where threads take many steps each. `LIMITER_SWITCHES`
+/// allows for more of them in every test, which takes minutes.
 pub(crate) fn every_order_within(switches: usize, check: impl Fn() + Send + Sync + 'static) {
+    let more = env::var("LIMITER_SWITCHES").ok().and_then(|text| text.parse().ok());
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(switches);
+    model.preemption_bound = Some(switches + more.unwrap_or(0));
     model.check(check);
 }
 

@@ -5,6 +5,7 @@
 
 #[path = "../absent/mod.rs"]
 mod absent;
+mod counts;
 mod load;
 mod properties;
 mod threads;

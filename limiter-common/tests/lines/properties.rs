@@ -60,9 +60,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn the_line_table_says_what_a_table_without_bounds_says(lines in 1..4_usize, steps in steps()) {
+    fn the_line_table_says_what_a_table_without_bounds_says(
+        lines in prop_oneof![1..4_usize, Just(40)],
+        steps in steps(),
+    ) {
         let rules = rules();
         let table = Lines::new(lines);
+        let sources = table.crowd(40);
         let here = World { store: &table, rules: &rules };
         let there = World { store: Unbounded::default(), rules: &rules };
         let mut now = Ticks::new(1 << 40);
@@ -75,7 +79,7 @@ proptest! {
                     rules.generation.store((generation + 1).min(CHANGES), Ordering::Relaxed);
                 }
                 Step::Packet(number) => {
-                    let source = source(number);
+                    let source = source(sources[usize::try_from(number).unwrap()]);
                     let full = table.is_full_for(&source, now);
                     // Only what has drained leaves; it begins full, also where its limit has
                     // changed since.
@@ -101,6 +105,24 @@ proptest! {
 }
 
 /// The property above meets what it is about: without that it would hold of anything.
+#[test]
+fn sources_stand_in_three_lines_and_find_no_room() {
+    let rules = rules();
+    let table = Lines::new(40);
+    let world = World { store: &table, rules: &rules };
+    let now = Ticks::new(1 << 40);
+    // Of the kinds that owe: 21 find room, and no other.
+    let owes = |number: &u32| (number & 0xff) % 6 < 3;
+    let crowd: Vec<u32> = table.crowd(80).into_iter().filter(owes).collect();
+    for (index, number) in crowd.iter().enumerate() {
+        let expected = if index < 21 { Reason::Conforming } else { Reason::OverAggregate };
+        assert_eq!(world.packet(&source(*number), now), expected);
+    }
+    assert!(crowd.len() > 21, "too few: {crowd:?}");
+    assert!(table.owing_in_overflow(now) > 0, "nobody went to the overflow");
+}
+
+/// As above, of a table of one line.
 #[test]
 fn sources_leave_and_find_no_room() {
     let rules = rules();

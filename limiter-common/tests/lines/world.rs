@@ -53,23 +53,41 @@ impl Lines {
         Self { lines: (0..lines).map(|_| HostLine::default()).collect(), entry_table: unbounded() }
     }
 
-    fn all(&self) -> line::Lines {
+    pub(crate) fn all(&self) -> line::Lines {
         line::Lines { count: u32::try_from(self.lines.len()).unwrap(), seed: SEED }
     }
 
-    fn place(&self, name: u64) -> (&HostLine, u32) {
-        let place = Place::of(name, &self.all());
-        (&self.lines[usize::try_from(place.line).unwrap()], place.start)
-    }
-
-    /// True if the line of a source has nobody in it but others that owe.
+    /// True if the lines of a source have nobody in them but others that owe.
     pub(crate) fn is_full_for(&self, source: &Source, now: Ticks) -> bool {
         let name = name(source).unwrap();
-        let (line, _) = self.place(name);
-        line.read().entries.iter().all(|entry| {
-            let tat = Word::from_raw(entry.word).tat();
-            entry.name != name && entry.name != line::NOBODY && tat >= now
+        Place::of(name, self.all()).all().all(|index| {
+            let line = &self.lines[usize::try_from(index).unwrap()];
+            line.read().entries.iter().all(|entry| {
+                let tat = Word::from_raw(entry.word).tat();
+                entry.name != name && entry.name != line::NOBODY && tat >= now
+            })
         })
+    }
+
+    /// The numbers of sources that meet in two lines, and in the overflow if there is any.
+    pub(crate) fn crowd(&self, sources: usize) -> Vec<u32> {
+        let meets = |number: &u32| {
+            let place = Place::of(name(&source(*number)).unwrap(), self.all());
+            place.first() < 2 && place.second() < 2 || self.lines.len() < 4
+        };
+        (0..).filter(meets).take(sources).collect()
+    }
+
+    /// The line at an index.
+    pub(crate) fn at(&self, index: u32) -> &HostLine {
+        &self.lines[usize::try_from(index).unwrap()]
+    }
+
+    /// Sources in the overflow that owe.
+    pub(crate) fn owing_in_overflow(&self, now: Ticks) -> usize {
+        let own = usize::try_from(self.all().own()).unwrap();
+        let owes = |entry: &line::LiveEntry| Word::from_raw(entry.bucket.word).tat() > now;
+        self.lines[own..].iter().flat_map(HostLine::live_entries).filter(owes).count()
     }
 
     /// True if a source has an entry.

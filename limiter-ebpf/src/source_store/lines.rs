@@ -6,8 +6,8 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_common::entries::source::{kind, name};
-use limiter_common::line::{LineBucket, Lines, place};
+use limiter_common::entries::source::name;
+use limiter_common::line::{LineBucket, Lines};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, LineEntry};
@@ -76,16 +76,12 @@ impl SourceStore for Kernel {
     /// The bucket of a source; its limit is read before anything else.
     #[inline(always)]
     fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<LineBucket<MapLine>> {
-        let name = name(source)?;
-        let entry = MapEntry(NonNull::new(bucket)?);
-        Some(LineBucket::resume(place(self, kind(source), name)?.0, entry, name))
+        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), name(source)?))
     }
 
     #[inline(always)]
     fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<LineBucket<MapLine>> {
-        let entry = MapEntry(NonNull::new(bucket)?);
-        // The bucket takes nothing but the lock of its line, so any line will do.
-        Some(LineBucket::resume(place(self, EntryKind::V4, name)?.0, entry, name))
+        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), name))
     }
 
     #[inline(always)]

@@ -20,7 +20,6 @@ mod readable;
 pub(crate) mod rule_files;
 mod run;
 mod service;
-mod source_store;
 mod sources;
 pub(crate) mod ssh;
 mod state_dir;

@@ -21,7 +21,6 @@ use super::links::LinkEvents;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
-use super::source_store;
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -119,16 +118,16 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         layers.edits.remove(&path);
         layers.ends.remove(&path);
     }
-    let mut planned = check(options, &layers, max_frame, backend)?;
+    check(options, &layers, max_frame, backend)?;
     let layers = with_applied(layers, &state, digest, max_frame)?;
     if layers.applied {
         let refused = |error: StartError| StateError::Applied {
             path: state.path(APPLIED),
             reason: error.to_string(),
         };
-        planned = check(options, &layers, max_frame, backend).map_err(refused)?;
+        check(options, &layers, max_frame, backend).map_err(refused)?;
     }
-    let source_table = options.source_table.unwrap_or_else(|| source_store::of(&planned));
+    let source_table = options.source_table.unwrap_or(SourceTable::AUTO);
     Ok(Prepared { layers, read: digest, state, source_table, cluster })
 }
 
@@ -163,7 +162,7 @@ fn check(
     layers: &Layers,
     max_frame: u64,
     backend: &dyn Backend,
-) -> Result<Installed, StartError> {
+) -> Result<(), StartError> {
     let effective = layers.effective();
     let environment = Environment {
         max_frame,
@@ -173,7 +172,7 @@ fn check(
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
-        .map(|plan| plan.installed)
+        .map(drop)
         .map_err(|source| match layers.refused(&source) {
             Some(located) => StartError::File(located),
             None => StartError::Plan { files: rule_files::names(&options.rules), source },

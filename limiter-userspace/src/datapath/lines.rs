@@ -57,18 +57,21 @@ impl LineMaps {
         if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
-    /// The bucket of a source: one line is looked at.
+    /// The bucket of a source: its lines are looked at, one after the other.
     pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
         let Some(name) = name(source) else {
             return Ok(None);
         };
         let lines = self.of(kind(source));
-        let window = lines.window(
-            Place::of(name, &line::Lines { count: self.count, seed: lines.seed }).line,
-            1,
-        )?;
-        let mut entries = window.lines().iter().flat_map(HostLine::live_entries);
-        Ok(entries.find(|entry| entry.name == name).map(|entry| entry.bucket()))
+        let all = line::Lines { count: self.count, seed: lines.seed };
+        for index in Place::of(name, all).all() {
+            let window = lines.window(index, 1)?;
+            let mut entries = window.lines().iter().flat_map(HostLine::live_entries);
+            if let Some(found) = entries.find(|entry| entry.name == name) {
+                return Ok(Some(found.bucket));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads on: at most about `most` entries, of one family.
@@ -88,7 +91,7 @@ impl LineMaps {
         if count != 0 {
             let window = lines.window(first, count)?;
             let entries = window.lines().iter().flat_map(HostLine::live_entries);
-            read.extend(entries.map(|entry| (named(lines.kind, entry.name), entry.bucket())));
+            read.extend(entries.map(|entry| (named(lines.kind, entry.name), entry.bucket)));
         }
         let next = first + count;
         sweep.go_on((next < self.count).then_some(next));

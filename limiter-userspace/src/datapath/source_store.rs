@@ -25,6 +25,10 @@ pub enum SourceTable {
 }
 
 impl SourceTable {
+    /// Store of maps to be made where nobody names one: lines where their protocol is proven, which
+    /// is on processors that do not reorder plain loads.
+    pub const AUTO: Self = if cfg!(target_arch = "x86_64") { Self::Lines } else { Self::Hash };
+
     /// Name in options and output.
     pub const fn name(self) -> &'static str {
         match self {

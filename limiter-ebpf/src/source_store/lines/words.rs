@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use limiter_common::cell::Cell;
 use limiter_common::line;
 use limiter_common::register::{Place, Register};
-use limiter_common::wire::LineEntry;
+use limiter_common::wire::{Line, LineEntry};
 
 use super::entry_at;
 use crate::world::atomic::MapWord;
@@ -43,8 +43,8 @@ impl line::Line for MapLine {
     type Entry = MapEntry;
 
     #[inline(always)]
-    fn lock(&self) -> impl Cell {
-        Lock(*self)
+    fn head(&self, word: line::Head) -> impl Cell {
+        HeadWord(*self, word)
     }
 
     #[inline(always)]
@@ -54,17 +54,28 @@ impl line::Line for MapLine {
     }
 }
 
-/// The lock of a line: the first word of its head, which stands where the first entry would.
-struct Lock(MapLine);
+/// A word of the head of a line, which stands where the first entry would.
+struct HeadWord(MapLine, line::Head);
 
-impl Lock {
+impl HeadWord {
     #[inline(always)]
     fn word(&self) -> Option<MapWord> {
-        entry_at(&self.0, 0).map(|head| MapWord::new(head.cast()))
+        let head = entry_at(&self.0, 0)?.cast::<Line>();
+        // SAFETY: only the address of a field is computed. The head is the size of an entry, and
+        // the words are in it.
+        let word = unsafe {
+            match self.1 {
+                line::Head::Lock => &raw mut (*head.as_ptr()).lock,
+                line::Head::Spilled => &raw mut (*head.as_ptr()).spilled,
+                line::Head::Passed => &raw mut (*head.as_ptr()).carried_passed,
+                line::Head::Dropped => &raw mut (*head.as_ptr()).carried_dropped,
+            }
+        };
+        NonNull::new(word).map(MapWord::new)
     }
 }
 
-impl Cell for Lock {
+impl Cell for HeadWord {
     #[inline(always)]
     fn load(&self) -> u64 {
         self.word().map_or(u64::MAX, |word| word.load())
@@ -120,12 +131,10 @@ impl line::Entry for MapEntry {
     }
 
     #[inline(always)]
-    fn packets(&self) -> u64 {
-        let (passed, dropped) = (self.field(field!(passed)), self.field(field!(dropped)));
-        // SAFETY: as in `MapWord::load`.
-        unsafe {
-            u64::from(passed.as_ptr().read_volatile()) + u64::from(dropped.as_ptr().read_volatile())
-        }
+    fn counts(&self) -> u64 {
+        let passed = self.field(field!(passed)).cast::<u64>();
+        // SAFETY: as in `MapWord::load`. Both counts are one word of the entry.
+        unsafe { passed.as_ptr().read_volatile() }
     }
 
     #[inline(always)]
@@ -139,12 +148,13 @@ impl line::Entry for MapEntry {
     }
 
     #[inline(always)]
-    fn count_passed(&self) {
+    fn count_passed(&self, packets: u64) {
         // The result stays unused, and the orderings differ so that the two stay two instructions:
         // `MapBucket::count_passed`.
         let counter = self.field(field!(passed)).as_ptr();
+        let packets = (packets & 0xffff_ffff) as u32;
         // SAFETY: as in `MapWord::load`.
-        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, 1) };
+        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, packets) };
     }
 
     #[inline(always)]
@@ -153,12 +163,5 @@ impl line::Entry for MapEntry {
         let packets = (packets & 0xffff_ffff) as u32;
         // SAFETY: as in `MapWord::load`.
         unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(counter, packets) };
-    }
-
-    #[inline(always)]
-    fn uncount(&self) {
-        let counter = self.field(field!(passed)).as_ptr();
-        // SAFETY: as above. The complement of one, so the sum is one less.
-        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, u32::MAX) };
     }
 }

@@ -102,11 +102,11 @@ enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SourceHome {
-    /// In lines if the rules at the start limit sources, and all such limits are short, else in hash maps
+    /// In lines on x86-64, elsewhere in hash maps
     Auto,
-    /// In hash maps of the kernel: for limits of any length
+    /// In hash maps of the kernel
     Hash,
-    /// In lines of an array: faster, for limits of which sources owe for seconds
+    /// In lines of an array: faster, and half of the memory
     Lines,
 }
 
@@ -121,7 +121,7 @@ enum KernelLog {
 }
 
 impl SourceHome {
-    /// `None` where the rules decide.
+    /// `None` where nobody names one.
     const fn named(self) -> Option<SourceTable> {
         match self {
             Self::Auto => None,
@@ -147,7 +147,6 @@ impl Run {
             datapath: Options {
                 pin_dir: self.pin_dir.clone(),
                 max_sources: self.max_sources,
-                // The rules decide, if it is not said here.
                 source_table: self.source_table.named().unwrap_or_default(),
                 max_rules: self.max_rules,
                 max_keys: self.max_keys,

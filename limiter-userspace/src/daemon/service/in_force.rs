@@ -8,7 +8,6 @@ use super::Service;
 use super::rule_sets::plan;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{EffectiveSet, Layers};
-use crate::daemon::source_store;
 use crate::daemon::state_dir::Prepared;
 use crate::daemon::warnings;
 use crate::rules::Plan;
@@ -45,7 +44,6 @@ impl Service {
         let Planned { layers, mut effective, mut plan } = planned;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
-        effective.warnings.extend(source_store::warning(&plan.installed, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
         let generation = datapath.put_in_force(plan, end)?;
         let known = &self.effective.warnings;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::entries::source::{kind, name};
-use limiter_common::line::{Entry, HostEntry, HostLine, Line, LineBucket, Lines, Place};
+use limiter_common::line::{Entry, Head, HostEntry, HostLine, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
@@ -42,9 +42,11 @@ impl ModelLines {
 
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
         let (family, name) = (kind(source), name(source)?);
-        let line = self.line(family, Place::of(name, &self.all(family)).line)?;
-        let found = line.host()?.live_entries().find(|entry| entry.name == name)?;
-        Some(found.bucket())
+        let found = Place::of(name, self.all(family)).all().find_map(|index| {
+            let line = self.line(family, index)?;
+            line.host()?.live_entries().find(|entry| entry.name == name)
+        })?;
+        Some(found.bucket)
     }
 
     /// Number of sources that have an entry.
@@ -125,8 +127,8 @@ impl Entry for ModelEntry {
         ModelWord(self, Field::Resolved)
     }
 
-    fn packets(&self) -> u64 {
-        self.read(|entry| entry.packets())
+    fn counts(&self) -> u64 {
+        self.read(|entry| entry.counts())
     }
 
     fn begin_counts(&self, passed: u64, dropped: u64) {
@@ -135,9 +137,9 @@ impl Entry for ModelEntry {
         }
     }
 
-    fn count_passed(&self) {
+    fn count_passed(&self, packets: u64) {
         if let Some(entry) = self.host() {
-            Entry::count_passed(&entry);
+            Entry::count_passed(&entry, packets);
         }
     }
 
@@ -146,32 +148,26 @@ impl Entry for ModelEntry {
             Entry::count_dropped(&entry, packets);
         }
     }
-
-    fn uncount(&self) {
-        if let Some(entry) = self.host() {
-            Entry::uncount(&entry);
-        }
-    }
 }
 
-/// Lock of a line.
-struct Lock<'m>(&'m ModelLine);
+/// Word of the head of a line.
+struct HeadWord<'m>(&'m ModelLine, Head);
 
-impl Cell for Lock<'_> {
+impl Cell for HeadWord<'_> {
     fn load(&self) -> u64 {
-        self.0.host().map_or(0, |line| line.lock().load())
+        self.0.host().map_or(0, |line| line.head(self.1).load())
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        self.0.host().is_some_and(|line| line.lock().compare_exchange(current, new))
+        self.0.host().is_some_and(|line| line.head(self.1).compare_exchange(current, new))
     }
 }
 
 impl Line for ModelLine {
     type Entry = ModelEntry;
 
-    fn lock(&self) -> impl Cell {
-        Lock(self)
+    fn head(&self, word: Head) -> impl Cell {
+        HeadWord(self, word)
     }
 
     fn entry(&self, way: u32) -> Option<ModelEntry> {
@@ -266,6 +262,13 @@ impl SourceBucket for ModelSource {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.packets(),
             Bucketed::Line(bucket) => bucket.packets(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.is_due(),
+            Bucketed::Line(bucket) => bucket.is_due(),
         }
     }
 

@@ -1,0 +1,153 @@
+//! Where a source has its entry.
+
+use super::lock::unlock;
+use super::place::way;
+use super::{Entry, Head, Line, LineBucket, Place, take_lock};
+use crate::bucket::Word;
+use crate::cell::Cell as _;
+use crate::entries::source::{kind, name};
+use crate::register::{Register, answer};
+use crate::source::Source;
+use crate::step::step;
+use crate::world::World;
+
+/// A way of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Index of the line.
+    pub line: u32,
+    /// The way.
+    pub way: u32,
+}
+
+/// The register of no seat.
+const NOWHERE: u64 = u64::MAX;
+
+impl Register for Option<Seat> {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        match self {
+            Some(Seat { line, way }) => u64::from(line) << 8 | u64::from(way),
+            None => NOWHERE,
+        }
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        if register == NOWHERE {
+            return None;
+        }
+        Some(Seat { line: (register >> 8) as u32, way: (register & 0xff) as u32 })
+    }
+}
+
+answer!(Option<Seat>, None);
+
+/// The entry with a name, and its way.
+#[inline(always)]
+fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
+    let mut step = 0;
+    while step <= L::LAST {
+        let way = way(start, step, L::LAST);
+        if let Some(entry) = line.entry(way)
+            && entry.name().load() == name
+        {
+            return Some((way, entry));
+        }
+        step += 1;
+    }
+    None
+}
+
+/// The lines of a source; `None` if its family is in a hash map, or it can have no entry.
+#[inline(always)]
+pub(super) fn place_of<W: World>(maps: &W, source: &Source) -> Option<Place> {
+    Some(Place::of(name(source)?, maps.lines(kind(source))?))
+}
+
+/// The bucket of a source, where its family has lines. `None` as well while it is being made: a
+/// packet that then asks for the lock waits for that.
+#[inline(always)]
+pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
+    let family = kind(source);
+    // Before anything else: with a hash map, nothing of this is in the program.
+    let lines = maps.lines(family)?;
+    let name = name(source)?;
+    let place = Place::of(name, lines);
+    let first = maps.line(family, place.first())?;
+    let entry = if let Some((_, entry)) = find(&first, place.start(), name) {
+        entry
+    } else {
+        let Seat { line, way } = step!(elsewhere(maps; source))?;
+        maps.line(family, line)?.entry(way)?
+    };
+    if Word::from_raw(entry.word().load()).is_gone() {
+        return None;
+    }
+    Some(LineBucket::new(entry, name))
+}
+
+/// The bucket of a source, as [`bucket_of`] finds it, all of it in a step.
+#[inline(always)]
+pub fn bucket_again<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
+    let family = kind(source);
+    // Before anything else: with a hash map, nothing of this is in the program.
+    maps.lines(family)?;
+    let Seat { line, way } = step!(seat(maps; source))?;
+    let entry = maps.line(family, line)?.entry(way)?;
+    if Word::from_raw(entry.word().load()).is_gone() {
+        return None;
+    }
+    Some(LineBucket::new(entry, name(source)?))
+}
+
+/// Where a source stands that is not in its first line.
+#[inline(always)]
+pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
+    let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
+    let line = place.second();
+    if !place.is_one()
+        && let Some((way, _)) = find(&maps.line(kind, line)?, place.start(), name)
+    {
+        return Some(Seat { line, way });
+    }
+    let first = maps.line(kind, place.first())?;
+    if first.head(Head::Spilled).load() == 0 {
+        return None;
+    }
+    let line = place.overflow()?;
+    let (way, _) = find(&maps.line(kind, line)?, place.start(), name)?;
+    Some(Seat { line, way })
+}
+
+/// Where a source stands.
+#[inline(always)]
+pub fn seat<W: World>(maps: &W, source: &Source) -> Option<Seat> {
+    let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
+    let line = place.first();
+    match find(&maps.line(kind, line)?, place.start(), name) {
+        Some((way, _)) => Some(Seat { line, way }),
+        None => elsewhere(maps, source),
+    }
+}
+
+/// Points the bucket of a source, in its seat, at another limit, if it still has the one that was
+/// seen: under the lock, so that the way goes to nobody meanwhile.
+#[inline(always)]
+pub fn repoint<W: World>(maps: &W, source: &Source, seat: Option<Seat>, seen: u64, new: u64) {
+    let (Some(Seat { line, way }), Some(name)) = (seat, name(source)) else {
+        return;
+    };
+    let Some(line) = maps.line(kind(source), line) else {
+        return;
+    };
+    if !step!(take_lock(; &line)) {
+        return;
+    }
+    if let Some(entry) = line.entry(way)
+        && entry.name().load() == name
+    {
+        entry.resolved().compare_exchange(seen, new);
+    }
+    unlock(&line);
+}
