@@ -1,6 +1,5 @@
 //! Upgrades across a change of the maps' layout: what is taken over, and that nothing is without
-//! limits in between.
-// Also on other kernels: 120 s each.
+//! limits in between. On other kernels `cargo xtask vm --system` does such an upgrade.
 
 use std::net::IpAddr;
 use std::time::Duration;
