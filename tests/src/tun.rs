@@ -50,7 +50,7 @@ fn open(name: &str) -> Result<File> {
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte is left for the terminator.
     for (to, from) in request.ifr_name.iter_mut().take(15).zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_flags =
         libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI).context("flags")?;

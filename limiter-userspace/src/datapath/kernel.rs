@@ -66,7 +66,7 @@ pub struct Kernel {
     generation: u64,
     pub(super) trial: Option<Trial>,
     /// Maps of another layout that these are to replace.
-    pub(super) predecessor: Option<Predecessor>,
+    pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
@@ -83,7 +83,7 @@ enum Found {
     /// No maps that anybody uses.
     None,
     /// Maps of another layout.
-    Others(Predecessor),
+    Others(Box<Predecessor>),
 }
 
 impl Kernel {
@@ -283,7 +283,7 @@ impl Found {
             Ok((ABI_VERSION, _)) => Ok(Self::Ours),
             // A start that was cut short: nothing is attached to these maps yet.
             Ok((0, _)) | Err(_) if !pins.has_links()? => Ok(Self::None),
-            Ok((abi, control)) => Ok(Self::Others(Predecessor::open(pins, abi, control))),
+            Ok((abi, control)) => Ok(Self::Others(Box::new(Predecessor::open(pins, abi, control)))),
             Err(error) => Err(error),
         }
     }

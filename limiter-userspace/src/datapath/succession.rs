@@ -57,6 +57,21 @@ impl Predecessor {
             })
             .collect()
     }
+
+    /// Says what was taken over and what was not.
+    fn tell(&self, bans: usize) {
+        let bans = match (&self.bans, bans) {
+            (None, _) => "bans could not be read, and are forgotten".to_owned(),
+            (Some(_), 1) => "1 source with bans on record is taken over".to_owned(),
+            (Some(_), bans) => format!("{bans} sources with bans on record are taken over"),
+        };
+        tracing::warn!(
+            "the maps of another version (layout {}, this limiter has {ABI_VERSION}) are replaced \
+             in place: lists and the brake are as before, the rules are those of this start, \
+             {bans}; buckets and counters begin anew, so a source may have its burst once more",
+            self.abi
+        );
+    }
 }
 
 /// A ban as it is carried over: its rule has another number now, or none.
@@ -144,7 +159,7 @@ impl Kernel {
         self.take_left_behind()?;
         // Bans that were made while the links changed, and a brake of that moment.
         let bans = bans.max(self.carry(&mut before)?);
-        self.tell(&before, bans);
+        before.tell(bans);
         drop(before);
         if let Err(error) = self.pins.remove_next() {
             tracing::warn!(%error, "old maps are left: the next start removes them");
@@ -154,7 +169,7 @@ impl Kernel {
     }
 
     /// Puts the old maps back in their place.
-    fn step_back(&mut self, before: Predecessor) -> Result<(), DatapathError> {
+    fn step_back(&mut self, before: Box<Predecessor>) -> Result<(), DatapathError> {
         for at in std::mem::take(&mut self.attachments) {
             self.pins.remove_link(&at.interface)?;
         }
@@ -207,20 +222,6 @@ impl Kernel {
             attach::adopt(self.program(framing)?, link.link, &name)?;
         }
         Ok(())
-    }
-
-    fn tell(&self, before: &Predecessor, bans: usize) {
-        let bans = match (&before.bans, bans) {
-            (None, _) => "bans could not be read, and are forgotten".to_owned(),
-            (Some(_), 1) => "1 source with bans on record is taken over".to_owned(),
-            (Some(_), bans) => format!("{bans} sources with bans on record are taken over"),
-        };
-        tracing::warn!(
-            "the maps of another version (layout {}, this limiter has {ABI_VERSION}) are replaced, \
-             and nothing was without limits: rules, lists and the brake are as before, {bans}; \
-             buckets and counters begin anew, so a source may have its burst once more",
-            before.abi
-        );
     }
 }
 
