@@ -48,7 +48,7 @@ const EXAMPLE: &str = include_str!("../../../examples/sandbox.yaml");
 pub struct Options {
     /// The `limiter` binary.
     pub limiter: PathBuf,
-    /// The rule file; none for [`EXAMPLE`].
+    /// The rule file; none for the one of `examples/sandbox.yaml`.
     pub rules: Option<PathBuf>,
     /// How long to send, at most [`LONGEST`] seconds.
     pub duration: Duration,

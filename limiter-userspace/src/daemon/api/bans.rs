@@ -59,7 +59,7 @@ pub struct BannedSource {
     pub by_hand: bool,
     /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
     /// one is not known any more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub before_upgrade: bool,
 }
 
