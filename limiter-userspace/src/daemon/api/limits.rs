@@ -139,6 +139,7 @@ pub struct UpperView {
 /// `PUT /v1/limits`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub struct SetLimit {
     /// An address or a prefix; every source when left out, beside `to`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -184,9 +184,9 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
-        let changes = lists::changes(request, self.datapath()?.now());
-        self.heed_lists(&changes, hand)?;
-        let before = self.stand_on_lists(changes.keys().copied())?;
+        let assumed = lists::changes(request, self.datapath()?.now());
+        self.heed_lists(&assumed, hand)?;
+        let before = self.stand_on_lists(assumed.keys().copied())?;
         let changed = self.put_on_list(request)?;
         self.tell_lists(request);
         Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
