@@ -57,7 +57,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
         return step!(update(maps, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
-    // What a rule blocks gets no entry: a flood to a blocked port must not fill the table.
+    // Packets that a rule blocks get no entry: a flood to a blocked port must not fill the table.
     let blocked = maps.record(slot).is_some_and(Record::is_block);
     if blocked || matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
         // This key gets no bucket. The account remembers its rule, or that it has none, so that the

@@ -214,6 +214,9 @@ impl TableKey {
 }
 
 /// Bits that are set in one or the other.
-fn both([a, b, c]: [u64; 3], [d, e, f]: [u64; 3]) -> [u64; 3] {
-    [a | d, b | e, c | f]
+fn both(
+    [first, second, third]: [u64; 3],
+    [other_first, other_second, other_third]: [u64; 3],
+) -> [u64; 3] {
+    [first | other_first, second | other_second, third | other_third]
 }

@@ -37,7 +37,8 @@ impl Range {
 
     /// Lowest and highest value, if it is of this fact and this class.
     pub fn of_class(self, fact: u32, class: u16) -> Option<(u16, u16)> {
-        let [low, width, own, at] = [0, 16, 32, 48].map(|shift| (self.0 >> shift) as u16);
+        let part = |shift: u32| u16::try_from(self.0 >> shift & 0xffff).unwrap_or(0);
+        let [low, width, own, at] = [0, 16, 32, 48].map(part);
         let is = self.is_some() && Some(u64::from(at)) == lane(fact) && own == class;
         is.then(|| (low, low.saturating_add(width)))
     }
@@ -70,7 +71,7 @@ fn lane(fact: u32) -> Option<u64> {
     let [_, second, third] = TableKey::mask(fact);
     let lane = |word: u64, first: u64| {
         let bits = u64::from(word.trailing_zeros());
-        (bits.is_multiple_of(16) && word >> bits <= 0xffff).then_some(first + bits / 16)
+        (bits.is_multiple_of(16) && word >> bits <= 0xffff).then_some(first + (bits >> 4))
     };
     match (second, third) {
         (0, 0) => None,

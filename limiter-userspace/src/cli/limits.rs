@@ -49,7 +49,7 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
 pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> {
     let (port, shared) = (unset.whom.port.as_deref(), unset.whom.shared);
     let target = Target::parse(unset.source.as_deref(), port, shared)?;
-    // What was read has nothing in it that a URL would have to escape.
+    // The words were read: they have nothing in them that a URL would have to escape.
     let mut query = format!("shared={shared}");
     // A string takes everything.
     if let Some(selector) = target.selector {

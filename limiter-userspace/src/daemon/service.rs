@@ -28,6 +28,7 @@ mod cluster;
 mod events;
 mod housekeeping;
 mod in_force;
+mod limits;
 mod links;
 mod notified;
 mod rule_sets;

@@ -26,7 +26,7 @@ pub use environment::Environment;
 pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
-pub use rule_error::{CompileError, CompileErrors, RuleError};
+pub use rule_error::{CompileError, CompileErrors, RangeError, RuleError};
 pub use rule_id::{RuleId, TableForm};
 pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
 pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};

@@ -102,7 +102,7 @@ pub struct ListsChanged {
     #[schema(default = 0)]
     pub not_listed: usize,
     /// How each of the sources stands now and stood before, if they are at most ten.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub done: Vec<String>,
 }
 
@@ -184,9 +184,9 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
-        let changes = lists::changes(request, self.datapath()?.now());
-        self.heed_lists(&changes, hand)?;
-        let before = self.stand_on_lists(changes.keys())?;
+        let assumed = lists::changes(request, self.datapath()?.now());
+        self.heed_lists(&assumed, hand)?;
+        let before = self.stand_on_lists(assumed.keys().copied())?;
         let changed = self.put_on_list(request)?;
         self.tell_lists(request);
         Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
@@ -238,7 +238,7 @@ impl Service {
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
-        let before = self.stand_on_lists(selectors.iter())?;
+        let before = self.stand_on_lists(selectors.iter().copied())?;
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
             && request.source.is_some()
@@ -257,12 +257,12 @@ impl Service {
     /// How sources stand on the lists, in words; of none, if they are many.
     fn stand_on_lists(
         &self,
-        selectors: impl ExactSizeIterator<Item = &Selector>,
+        selectors: impl Iterator<Item = Selector>,
     ) -> Result<Vec<(Selector, String)>, ServiceError> {
         let now = self.datapath()?.now();
-        let few = selectors.len() <= MOST_TOLD;
-        let told = |selector: &Selector| (*selector, self.lists.told(selector, now));
-        Ok(selectors.filter(|_| few).map(told).collect())
+        let told = |selector: Selector| (selector, self.lists.told(&selector, now));
+        let stand: Vec<_> = selectors.take(MOST_TOLD + 1).map(told).collect();
+        Ok(if stand.len() > MOST_TOLD { Vec::new() } else { stand })
     }
 
     /// How sources stand now, beside how they stood.

@@ -29,7 +29,7 @@ pub struct Changed {
     /// /v1/status` has all of them.
     pub warnings: Vec<String>,
     /// Limit that was set or removed, what holds now, and what held before; none of other changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub done: Option<String>,
 }
 

@@ -146,7 +146,7 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
             told.limits = lines(held, limits, name);
         }
         told.budget = budget.map(|budget| budget.name.clone());
-        // What is blocked shares nothing.
+        // A blocked key shares nothing.
         let shares = !held.record.is_block();
         if held.holder == Holder::Strangers && shares {
             told.key = Some("what keys without a bucket share".to_owned());

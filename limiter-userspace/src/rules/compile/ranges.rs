@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::wire::{MAX_RANGES, Range};
 
-use super::rule_error::{CompileError, RuleError};
+use super::rule_error::{CompileError, RangeError, RuleError};
 use super::rule_id::{RuleId, TableForm};
 use crate::rules::model::{Fact, Part, Path, Rule, Subject, Values};
 
@@ -28,22 +28,22 @@ type ByValues<'a> = BTreeMap<Option<Values>, Vec<&'a Rule>>;
 impl Ranges {
     /// Finds the ranges of keyed rules.
     pub(super) fn of(rules: &[(RuleId, &Rule)]) -> Self {
-        let mut ranges = Self::default();
-        let ranged = rules.iter().flat_map(|(id, rule)| {
+        let mut found = Self::default();
+        let with_ranges = rules.iter().flat_map(|(id, rule)| {
             rule.path.0.iter().filter_map(|part| match part {
                 Part::Fact(fact, Some(values)) if values.is_range() => Some((id.form, *fact)),
                 _ => None,
             })
         });
         // Mostly there are none.
-        for (form, fact) in ranged.collect::<BTreeSet<_>>() {
+        for (form, fact) in with_ranges.collect::<BTreeSet<_>>() {
             let mut by_values = ByValues::new();
             for (_, rule) in rules.iter().filter(|(id, _)| id.form == form) {
                 by_values.entry(values_of(&rule.path, fact)).or_default().push(rule);
             }
-            ranges.add(form, fact, &by_values);
+            found.add(form, fact, &by_values);
         }
-        ranges
+        found
     }
 
     fn add(&mut self, form: TableForm, fact: Fact, by_values: &ByValues<'_>) {
@@ -56,7 +56,7 @@ impl Ranges {
             if let Some(before) = before
                 && before.low() == values.low()
             {
-                self.refuse(fact, by_values, before, |key| RuleError::RangeBegins {
+                self.refuse(fact, by_values, before, |key| RangeError::Begins {
                     key,
                     values: fact.values_text(before),
                     inner: fact.values_text(values),
@@ -70,7 +70,7 @@ impl Ranges {
             if let Some(around) = around
                 && !around.has_all(values)
             {
-                self.refuse(fact, by_values, values, |key| RuleError::RangeOverlap {
+                self.refuse(fact, by_values, values, |key| RangeError::Overlap {
                     key,
                     values: fact.values_text(values),
                     other: fact.values_text(around),
@@ -96,7 +96,7 @@ impl Ranges {
             ranges.extend(pieces);
             if ranges.len() > MAX_RANGES {
                 ranges.clear();
-                self.refuse(fact, by_values, values, |_key| RuleError::TooManyRanges);
+                self.refuse(fact, by_values, values, |_key| RangeError::TooMany);
                 return;
             }
         }
@@ -116,7 +116,7 @@ impl Ranges {
             |outer: &&&Rule| of_inner.iter().any(|rule| covers(&rule.path, &outer.path, fact));
         if let Some(outer) = rules(around).iter().find(|outer| !is_covered(outer)) {
             let outer = Subject::Rule(outer.path.clone());
-            self.refuse(fact, by_values, inner, |key| RuleError::RangeCut {
+            self.refuse(fact, by_values, inner, |key| RangeError::Cut {
                 key,
                 inner: fact.values_text(inner),
                 outer,
@@ -130,12 +130,14 @@ impl Ranges {
         fact: Fact,
         by_values: &ByValues<'_>,
         values: Values,
-        error: impl FnOnce(&'static str) -> RuleError,
+        error: impl FnOnce(&'static str) -> RangeError,
     ) {
         let rule = by_values.get(&Some(values)).and_then(|rules| rules.first());
         let subject = rule.map(|rule| Subject::Rule(rule.path.clone()));
-        self.errors
-            .extend(subject.map(|subject| CompileError { subject, error: error(fact.key()) }));
+        self.errors.extend(subject.map(|subject| CompileError {
+            subject,
+            error: RuleError::Range(Box::new(error(fact.key()))),
+        }));
     }
 }
 

@@ -47,35 +47,8 @@ pub enum RuleError {
     TooManyTables,
     /// More combinations of keys with and without a value than a table has shapes.
     TooManyShapes,
-    /// More ranges than a table has places for.
-    TooManyRanges,
-    /// A range with another value that begins where it begins.
-    RangeBegins {
-        /// The key.
-        key: &'static str,
-        /// The range.
-        values: String,
-        /// The other value.
-        inner: String,
-    },
-    /// A range that is partly in another one.
-    RangeOverlap {
-        /// The key.
-        key: &'static str,
-        /// The range.
-        values: String,
-        /// The other range.
-        other: String,
-    },
-    /// Values inside those of another rule, for fewer packets than that one.
-    RangeCut {
-        /// The key.
-        key: &'static str,
-        /// The values.
-        inner: String,
-        /// Rule around it.
-        outer: Subject,
-    },
+    /// Ranges of values. In a box: it is large.
+    Range(Box<RangeError>),
     /// Keys in another order than this rule before it has them.
     KeyOrder(Subject),
     /// A budget that is not there.
@@ -117,23 +90,7 @@ impl RuleError {
                 "{subject} has values for other keys, or another length of destination prefix, than \
                  the {MAX_SHAPES} combinations before it in its table: use one of those"
             ),
-            Self::TooManyRanges => format!(
-                "{subject}: its table has more than {MAX_RANGES} ranges, and one that others cut counts \
-                 for each of its pieces: join some, or write the values one by one"
-            ),
-            Self::RangeBegins { key, values, inner } => format!(
-                "{subject}: another rule has {key} {inner}, and both begin alike: write {key} {values} \
-                 without {inner}"
-            ),
-            Self::RangeOverlap { key, values, other } => format!(
-                "{subject}: {key} {values} is partly in the {other} of another rule: write ranges of \
-                 which one is in the other, or that have nothing in common"
-            ),
-            Self::RangeCut { key, inner, outer } => format!(
-                "{subject}: packets of {key} {inner} are also those of the {outer}, which is for more \
-                 of them: add a rule for {key} {inner} with its other keys, or write that one without \
-                 {inner}"
-            ),
+            Self::Range(error) => error.text(subject),
             Self::KeyOrder(first) => {
                 format!("{subject} has the keys of the {first} in another order: use one order")
             }
@@ -152,6 +109,64 @@ impl RuleError {
             ),
             Self::NoCpu { cpu, cpus } => format!(
                 "{subject}: there is no CPU {cpu}: this machine has {cpus}, and the first is 0"
+            ),
+        }
+    }
+}
+
+/// Ways in which ranges of values can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeError {
+    /// More ranges than a table has places for.
+    TooMany,
+    /// A range with another value that begins where it begins.
+    Begins {
+        /// The key.
+        key: &'static str,
+        /// The range.
+        values: String,
+        /// The other value.
+        inner: String,
+    },
+    /// A range that is partly in another one.
+    Overlap {
+        /// The key.
+        key: &'static str,
+        /// The range.
+        values: String,
+        /// The other range.
+        other: String,
+    },
+    /// Values inside those of another rule, for fewer packets than that one.
+    Cut {
+        /// The key.
+        key: &'static str,
+        /// The values.
+        inner: String,
+        /// Rule around it.
+        outer: Subject,
+    },
+}
+
+impl RangeError {
+    fn text(&self, subject: &Subject) -> String {
+        match self {
+            Self::TooMany => format!(
+                "{subject}: its table has more than {MAX_RANGES} ranges, and one that others cut counts \
+                 for each of its pieces: join some, or write the values one by one"
+            ),
+            Self::Begins { key, values, inner } => format!(
+                "{subject}: another rule has {key} {inner}, and both begin alike: write {key} {values} \
+                 without {inner}"
+            ),
+            Self::Overlap { key, values, other } => format!(
+                "{subject}: {key} {values} is partly in the {other} of another rule: write ranges of \
+                 which one is in the other, or that have nothing in common"
+            ),
+            Self::Cut { key, inner, outer } => format!(
+                "{subject}: packets of {key} {inner} are also those of the {outer}, which is for more \
+                 of them: add a rule for {key} {inner} with its other keys, or write that one without \
+                 {inner}"
             ),
         }
     }

@@ -193,8 +193,8 @@ pub enum Problem {
     RateText {
         /// The field.
         field: &'static str,
-        /// Error of the text.
-        error: RateTextError,
+        /// Error of the text. In a box: it is large.
+        error: Box<RateTextError>,
     },
     /// A part of a whole that is none.
     #[error("{field}: {text:?} is no part of 0% to 100%: write one like 25% or 2.5%")]

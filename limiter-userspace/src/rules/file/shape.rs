@@ -334,6 +334,7 @@ pub(super) struct RateLimit {
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "rate", extend("anyOf" = schema::of_rate()))]
+#[expect(clippy::struct_field_names, reason = "the names are those of the file")]
 pub(super) struct Rate {
     /// The rate as people write it, as in `100/s` or `10mbit/s`: instead of `unit` and
     /// `requests_per_unit`.

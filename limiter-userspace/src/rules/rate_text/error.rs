@@ -90,7 +90,7 @@ pub enum RateTextError {
     #[error("a burst of 0 lets no packet pass: give at least 1")]
     BurstZero,
     /// A rate in another unit than the limit.
-    #[error("{text:?} counts {has}, and the limit counts {wants}: {}", like(*wants))]
+    #[error("{text:?} counts {has}, and the limit counts {wants}: {}", like(wants))]
     Counts {
         /// The whole text.
         text: String,

@@ -199,7 +199,7 @@ fn quota(
 }
 
 fn no_rate(scalar: &Scalar, field: &'static str, error: RateTextError) -> Failure {
-    at(scalar.referenced, Problem::RateText { field, error })
+    at(scalar.referenced, Problem::RateText { field, error: Box::new(error) })
 }
 
 fn period(unit: Unit, multiplier: Option<&Scalar>) -> Result<Period, Failure> {

@@ -349,7 +349,7 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("excess: {unit: second, requests_per_unit: 2}, mark: {dscp: 64}"),
-            "2:125: dscp: \"64\" does not fit: give a whole number from 0 to 63, or a range as in 80-90",
+            "2:125: dscp: \"64\" does not fit: give a whole number from 0 to 63",
         ),
         (
             with("rate_limit: {unlimited: true, algorithm: fixed_window}"),

@@ -1,0 +1,164 @@
+//! Single limits from the command line: set, removed, and ended by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use limiter_common::wire::Count;
+
+use super::Service;
+use crate::control::Refusal;
+use crate::daemon::api::limits::{SetLimit, UnsetLimit};
+use crate::daemon::api::rules::{Changed, Session};
+use crate::daemon::error::ServiceError;
+use crate::daemon::guard::Hand;
+use crate::daemon::limit_ends;
+use crate::rules::model::{SOURCE_MASKS, terms_text};
+use crate::rules::plain::is_plain;
+use crate::rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
+
+impl Service {
+    /// Puts a limit over what the rule files say.
+    pub(in crate::daemon) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        self.not_on_trial()?;
+        let SetLimit { source, to, shared, .. } = limit;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        if let Some(selector) = target.selector
+            && let Some(prefix) = self.layers.managed(&selector)
+        {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let max_frame = self.datapath()?.max_frame();
+        let count = limit.count.as_deref().map(count).transpose()?;
+        let rate = RateText::parse(&limit.rate)?.counting(count, &limit.rate)?;
+        let terms = rate.terms(limit.burst, max_frame)?;
+        let terms = rate_text::shadowed(terms, limit.shadow)?;
+        let terms = rate_text::rejecting(terms, limit.reject)?;
+        let name = limit.name.as_deref().map(name).transpose()?;
+        let path = target.path;
+        let rule = Arc::new(Rule { name, ..Rule::new(path.clone(), terms) });
+        let mut layers = self.layers.clone();
+        layers.ends.remove(&path);
+        if let Some(seconds) = limit.seconds {
+            if seconds == 0 {
+                return Err(ServiceError::NoTime.into());
+            }
+            layers.ends.insert(path.clone(), limit_ends::now().saturating_add(seconds));
+        }
+        let before = self.stands(&path);
+        layers.edits.insert(path.clone(), Arc::clone(&rule));
+        let changed = self.edit(layers, Hand { session: limit.session, force: limit.force })?;
+        let done = set_line(&rule, &before, limit.seconds);
+        Ok(Changed { done: Some(done), ..changed })
+    }
+
+    /// Removes a limit that was set.
+    pub(in crate::daemon) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        self.not_on_trial()?;
+        let UnsetLimit { source, to, shared, .. } = limit;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        let path = target.path;
+        let mut layers = self.layers.clone();
+        layers.ends.remove(&path);
+        if let Some(rule) = layers.edits.remove(&path) {
+            let session = Session::named(limit.peer, limit.port);
+            let changed = self.edit(layers, Hand { session, force: limit.force })?;
+            let was = terms_text(&rule.terms);
+            let done = format!("{path}: {}, was {was}", self.stands(&path));
+            return Ok(Changed { done: Some(done), ..changed });
+        }
+        if let Some(selector) = target.selector
+            && let Some(prefix) = self.layers.managed(&selector)
+        {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let error = match self.layers.file.places.get(&Subject::Rule(path.clone())) {
+            Some(place) if self.layers.applied => {
+                ServiceError::FromApplied { path, place: place.to_string() }
+            }
+            Some(place) => ServiceError::FromFile { path, place: place.to_string() },
+            None => ServiceError::NoRule(path),
+        };
+        Err(error.into())
+    }
+
+    /// The rule that holds for the packets of a path, in words: that on this path, or of sources alone
+    /// the one around them.
+    fn stands(&self, path: &Path) -> String {
+        let found = match path.selector() {
+            Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),
+            None => self.effective.on_other_keys().map(|at| &at.rule).find(|at| at.path == *path),
+        };
+        match found {
+            None => "no limit".to_owned(),
+            Some(rule) if rule.path == *path => terms_text(&rule.terms),
+            Some(rule) => format!("{} ({})", terms_text(&rule.terms), rule.path),
+        }
+    }
+
+    /// Ends the limits whose time is over.
+    pub(in crate::daemon) fn end_limits(&mut self) -> Result<(), ServiceError> {
+        let now = limit_ends::now();
+        let over: Vec<Path> = self.layers.over(now).cloned().collect();
+        // A trial is an hour at most, and takes no other change.
+        if over.is_empty() || self.not_on_trial().is_err() {
+            return Ok(());
+        }
+        let mut layers = self.layers.clone();
+        for path in &over {
+            layers.ends.remove(path);
+            layers.edits.remove(path);
+        }
+        self.edit(layers, Hand { session: None, force: true })?;
+        for path in over {
+            tracing::info!("the time of the limit on {path} is over: {}", self.stands(&path));
+        }
+        Ok(())
+    }
+}
+
+/// The unit with a name.
+fn count(word: &str) -> Result<Count, ServiceError> {
+    let counts = [Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
+    let found = counts.into_iter().find(|count| count.name() == word);
+    found.ok_or_else(|| ServiceError::Word {
+        word: "count",
+        problem: format!("{word:?} is no unit: write packets, bytes, syns or flows"),
+    })
+}
+
+/// A name that a rule may have.
+fn name(text: &str) -> Result<Box<str>, ServiceError> {
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Ok(text.into());
+    }
+    Err(ServiceError::Word {
+        word: "name",
+        problem: "it is empty, or has characters that are not seen: write a plain name".to_owned(),
+    })
+}
+
+/// The limit that was set, what was before, and for whom it is.
+fn set_line(rule: &Rule, before: &str, seconds: Option<u64>) -> String {
+    let path = &rule.path;
+    let time = seconds.map_or_else(String::new, |seconds| {
+        format!(" for {}", humantime::format_duration(Duration::from_secs(seconds)))
+    });
+    let text = format!("{path}: {}{time}, was {before}", terms_text(&rule.terms));
+    let Some((masks, net)) = path.source() else {
+        return format!("{text}; all of them share it");
+    };
+    let own = if net.is_none_or(|net| net.addr().is_ipv6()) {
+        "each address, or IPv6 /64,"
+    } else {
+        "each address"
+    };
+    match net {
+        _ if rule.terms == Terms::Unlimited => text,
+        Some(net) if masks.of(&net) == Some(net.prefix_len()) && masks != SOURCE_MASKS => {
+            format!("{text}; all of {net} shares it")
+        }
+        Some(net) if Selector::Prefix(net).is_source() => text,
+        Some(net) => format!("{text}; {own} of {net} has it"),
+        None => format!("{text}; {own} has it"),
+    }
+}
