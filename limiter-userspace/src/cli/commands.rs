@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, demo, doctor, events, explain, explain_now, export, hand, import, limits, lists,
+    Answer, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
     pinned, rule_sets, shells, sources, top,
 };
 use crate::control::Client;
