@@ -165,8 +165,8 @@ fn ports(packets: &Packets, key: &[Key]) -> Result<Option<Values>, String> {
             let count: usize = ranges.iter().map(|(low, high)| usize::from(high - low) + 1).sum();
             if count > MOST_PORTS {
                 return Err(format!(
-                    "{count} ports: limiter has no ranges of ports, and this would be a rule \
-                     for each"
+                    "{count} ports, and the translation has a rule for each, of at most \
+                     {MOST_PORTS}: write a rule with a range, as in `value: 80-90`"
                 ));
             }
             let mut numbers: Vec<u16> =

@@ -11,7 +11,7 @@ use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
 use limiter_userspace::datapath::Framing;
 use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::model::{Fact, Limits, Meter, Part};
+use limiter_userspace::rules::model::{Fact, Limits, Meter, Part, Values};
 use limiter_userspace::rules::{Environment, Installed, Path, RuleSet};
 
 use crate::interrupt::Interrupt;
@@ -103,7 +103,7 @@ impl Traffic {
     pub(super) fn new(path: &Path, limits: &Limits, forwarded: bool) -> Result<Self, String> {
         let fact = |wanted: Fact| {
             path.0.iter().find_map(|part| match part {
-                Part::Fact(fact, value) if *fact == wanted => Some(*value),
+                Part::Fact(fact, value) if *fact == wanted => Some(value.map(Values::low)),
                 _ => None,
             })
         };
