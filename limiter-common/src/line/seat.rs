@@ -37,7 +37,7 @@ impl Register for Option<Seat> {
         if register == NOWHERE {
             return None;
         }
-        Some(Seat { line: (register >> 8) as u32, way: (register & 0xff) as u32 })
+        Some(Seat { line: (register >> 8 & 0xffff_ffff) as u32, way: (register & 0xff) as u32 })
     }
 }
 

@@ -46,11 +46,9 @@ fn load(sources: u32, turns: u32) -> Shares {
     let mut without = VecDeque::new();
     for number in 0..sources * (turns + 1) {
         let now = Ticks::new((1 << 40) + u64::from(number) * STEP);
-        let refused = match world.packet(&source(0x0a00_0000 + number), now) {
-            Reason::Conforming => false,
-            Reason::OverAggregate => true,
-            other => panic!("{other:?}"),
-        };
+        let reason = world.packet(&source(0x0a00_0000 + number), now);
+        let refused = reason != Reason::Conforming;
+        assert!(!refused || reason == Reason::OverAggregate, "{reason:?}");
         without.push_back(refused);
         // Who came before has drained.
         if without.len() > usize::try_from(sources).unwrap() {
