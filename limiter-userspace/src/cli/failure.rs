@@ -110,6 +110,11 @@ fn told(more: Option<&str>) -> String {
 }
 
 impl Failure {
+    /// True if no daemon answered.
+    pub const fn is_no_daemon(&self) -> bool {
+        matches!(self, Self::Client(error) if error.no_daemon())
+    }
+
     /// 1 when something broke, 2 when something was refused.
     pub fn exit_code(&self) -> ExitCode {
         let broke = match self {

@@ -77,6 +77,11 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
         }
         Err(failure) => {
             say(format_args!("limiter: {failure}"));
+            if failure.is_no_daemon()
+                && let Some(note) = pinned::still_limited(&args.socket, backend)
+            {
+                say(format_args!("limiter: {note}"));
+            }
             failure.exit_code()
         }
     }

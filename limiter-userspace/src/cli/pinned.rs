@@ -125,6 +125,20 @@ fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf, Failure> 
     }
 }
 
+/// What is in force where no daemon answers at a socket, if that can be seen: of another socket
+/// than the default one nobody knows where the maps are.
+pub(super) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<String> {
+    let limited =
+        if socket == Path::new(SOCKET) { backend.limited(Path::new(PIN_DIR)) } else { Vec::new() };
+    if limited.is_empty() {
+        return None;
+    }
+    let interfaces = limited.join(", ");
+    Some(format!(
+        "without a daemon the limits are still in force on {interfaces}; `limiter off` lets every packet pass"
+    ))
+}
+
 fn without_it(client: &Client, pin_dir: &Path) -> String {
     format!(
         "the daemon at {} did not answer within {} s: done without it, on the maps in {}",
@@ -149,6 +163,18 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datapath::fake::Fake;
+
+    /// Of a socket whose maps are known, and only while nothing lets all packets pass.
+    #[test]
+    fn what_is_in_force_without_a_daemon_is_told_where_it_is_known() {
+        let fake = Fake::default();
+        let told = still_limited(Path::new(SOCKET), &fake);
+        assert!(told.is_some_and(|told| told.contains("in force on fake0")));
+        assert_eq!(still_limited(Path::new("/run/other.sock"), &fake), None);
+        fake.set_brake(Path::new("pinned"), true).unwrap();
+        assert_eq!(still_limited(Path::new(SOCKET), &fake), None);
+    }
 
     #[test]
     fn the_same_directory_is_the_same_by_any_name() {

@@ -158,6 +158,9 @@ pub trait Backend {
     fn give_up_privileges(&self) -> io::Result<()>;
     /// Without a daemon: lets every packet pass, or no longer.
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
+    /// Without a daemon: the interfaces that the pins keep limited, as far as this process may see
+    /// that; none while the brake lets every packet pass.
+    fn limited(&self, pin_dir: &Path) -> Vec<String>;
     /// Without a daemon: removes everything; says which interfaces are free now.
     fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError>;
 }

@@ -506,6 +506,12 @@ impl Backend for Fake {
         Ok(())
     }
 
+    fn limited(&self, _pin_dir: &Path) -> Vec<String> {
+        let brake = self.state().model.control(Control::Brake);
+        let engaged = brake.is_ok_and(|brake| brake != 0);
+        if engaged { Vec::new() } else { vec!["fake0".to_owned()] }
+    }
+
     fn detach(&self, _pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
         self.state().detached = true;
         Ok(vec!["fake0".to_owned()])

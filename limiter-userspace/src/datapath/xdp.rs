@@ -116,6 +116,13 @@ impl Backend for Xdp {
         pinned::set_brake(pin_dir, engaged)
     }
 
+    fn limited(&self, pin_dir: &Path) -> Vec<String> {
+        match pinned::brake(pin_dir) {
+            Ok(false) => pinned::limited(pin_dir).into_iter().map(|link| link.name).collect(),
+            Ok(true) | Err(_) => Vec::new(),
+        }
+    }
+
     fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
         pinned::detach(pin_dir)
     }
