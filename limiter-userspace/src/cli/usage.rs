@@ -8,7 +8,7 @@ use crate::rules::RateText;
 use crate::stderr::say;
 
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 6] = [
+const TRIED: [(&str, &str); 7] = [
     (
         "start",
         "`limiter run --iface IFACE --rules FILE` is the daemon; as a service it is \
@@ -26,6 +26,11 @@ const TRIED: [(&str, &str); 6] = [
     ),
     ("drop", "use `limiter deny` for sources, or `action: drop` in a rule file for a port"),
     ("limit", "use `limiter set ADDRESS RATE`"),
+    (
+        "metrics",
+        "use `limiter stats`; for Prometheus `curl --unix-socket /run/limiter/limiter.sock \
+        http://localhost/metrics`, or `limiter run --metrics-listen 127.0.0.1:9464`",
+    ),
 ];
 
 /// Ends with the error of the arguments.

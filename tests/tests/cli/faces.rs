@@ -107,6 +107,8 @@ fn every_answer_is_the_same_in_yaml() -> Result<()> {
     limiter.start()?;
     limiter.ok(["set", "192.0.2.7", "5/s"])?;
     limiter.ok(["deny", "198.51.100.0/24"])?;
+    // The answers say how it was before.
+    limiter.ok(["allow", "203.0.113.1"])?;
     let rules = limiter.rules().to_str().context("path")?.to_owned();
     let commands: [&[&str]; 10] = [
         &["status"],
