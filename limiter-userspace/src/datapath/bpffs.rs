@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use limiter_common::wire::map;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::mount::{MountFlags, mount};
 
@@ -154,8 +155,17 @@ impl PinDir {
         is_bpffs(&self.path) && (self.maps().is_dir() || self.links().is_dir())
     }
 
-    /// Removes every pin and the directories. Links first: from then on packets pass.
+    /// Removes every pin and the directories. Links first: from then on packets pass. Then
+    /// `CONTROL`: without it, what a removal that was cut short leaves is no rule set to adopt.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
+        remove_files(&self.links())?;
+        let control = self.map(map::CONTROL);
+        match fs::remove_file(&control) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DatapathError::path("removing", control)(error));
+            }
+            _ => {}
+        }
         for directory in [self.links(), self.path.join(MAPS), self.path.join(NEXT)] {
             remove_files(&directory)?;
             remove_directory(&directory)?;
