@@ -68,7 +68,7 @@ impl HostLine {
         }
     }
 
-    /// The buckets that are in it, each whole: [`HostLine::live`].
+    /// The buckets that are in it, each whole: `live`.
     pub fn live_entries(&self) -> impl Iterator<Item = LiveEntry> {
         (1_u32..).zip(&self.entries).filter_map(|(way, entry)| self.live(way, entry))
     }

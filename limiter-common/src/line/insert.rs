@@ -21,7 +21,7 @@ use crate::time::Ticks;
 use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
-/// The result of [`insert`].
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineInsert {
     /// The result as for a hash map: made, exists or refused.

@@ -9,7 +9,7 @@
 //! finds all three lines full of entries that owe is its rule's policy, as in [`crate::entries`].
 //!
 //! Everything changes by compare-and-exchange. Names change only under the lock of their line. A
-//! source gets an entry only under the lock of its first line ([`insert`]), so that it gets no
+//! source gets an entry only under the lock of its first line (`insert`), so that it gets no
 //! second one. Charges take no lock: [`LineBucket`] says why none lands in the bucket of another
 //! source.
 

@@ -124,7 +124,7 @@ impl Choice {
     }
 }
 
-/// The register of a [`Victim`]: its time, with the way in the last bits and the number of entries
+/// The register of a `Victim`: its time, with the way in the last bits and the number of entries
 /// that stay over them. An entry of nobody is the oldest of all.
 ///
 /// The way and not the entry: the verifier knows more of a number than of a pointer that could be
