@@ -32,6 +32,30 @@ fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
     bed.close()
 }
 
+/// The bytes of a source in lines on that page are what the kernel accounts for.
+#[test]
+fn a_source_takes_the_bytes_that_the_page_says() -> Result<()> {
+    const SOURCES: u64 = 262_144;
+    require_root();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = std::fs::read_to_string(page)?;
+    let row = page.lines().find(|line| line.starts_with("| `--max-sources N`"));
+    let row = row.context("no row")?;
+    let bed = Testbed::create("linebytes")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    let options = ["--source-table", "lines", "--max-sources", &SOURCES.to_string()];
+    limiter.options(options).start()?;
+    let maps = map_memory::maps(&limiter.pins().join("maps"))?;
+    for name in ["LINES_V4", "LINES_V6"] {
+        let found = maps.iter().find(|(map, _)| map == name);
+        let (_, bytes) = found.with_context(|| format!("no map {name}"))?;
+        let told = format!("{} in lines", bytes / SOURCES);
+        ensure!(row.contains(&told), "{name} is {bytes} bytes, the page says: {row}");
+    }
+    limiter.close()?;
+    bed.close()
+}
+
 /// A large rule set that is replaced by none is not kept, neither by the daemon nor by its
 /// allocator.
 #[test]

@@ -137,8 +137,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     vec![
         bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(100.0), 112.5),
         bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(140.0), 140.0),
-        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(40.0), 80.5),
-        bytes("a tracked IPv6 source in lines, bytes", exact(results.lines[1]), Some(80.0), 80.5),
+        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(60.0), 60.5),
+        bytes("a tracked IPv6 source in lines, bytes", exact(results.lines[1]), Some(100.0), 60.5),
         bytes("a key of a table, bytes", exact(results.key), None, 460.0),
         bytes(
             "an IPv4 and an IPv6 source, from the memory of the machine, bytes",

@@ -35,7 +35,7 @@ const fn shift(way: u32) -> u32 {
     way.wrapping_sub(1).wrapping_mul(BITS) & 63
 }
 
-/// What was carried of a way, in packets.
+/// Packets that were carried, of a way.
 #[cfg(not(target_arch = "bpf"))]
 pub(super) const fn carried(word: u64, way: u32) -> u64 {
     (word >> shift(way) & MASK) * HALF

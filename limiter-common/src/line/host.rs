@@ -85,11 +85,12 @@ impl HostLine {
             if name == NOBODY {
                 return None;
             }
-            // Counts are carried under the lock.
-            let free = self.lock.load(Ordering::Acquire) != HELD;
             let [passed, dropped] = carried();
             let read = entry.read();
-            let whole = free && [passed, dropped] == carried();
+            // Of a count that is due, a part may be in both places while somebody has the lock.
+            let locked = self.lock.load(Ordering::Acquire) == HELD;
+            let is_carried = locked && carry::is_due(read.counts());
+            let whole = !is_carried && [passed, dropped] == carried();
             // The CPU that makes an entry stores the leaving word first, then the name, and the
             // word last.
             let stands = read.name == name && entry.name.load(Ordering::Acquire) == name;
@@ -134,8 +135,7 @@ impl Entry for &HostEntry {
     }
 
     fn counts(&self) -> u64 {
-        let read = self.read();
-        u64::from(read.dropped) << 32 | u64::from(read.passed)
+        self.read().counts()
     }
 
     fn begin_counts(&self, passed: u64, dropped: u64) {

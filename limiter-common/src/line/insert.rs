@@ -64,7 +64,7 @@ pub(super) fn insert<W: World>(
         made.insert = Insert::Refused;
         let mut choice = step!(choose(maps; source, now));
         if choice.line().is_some() && !step!(leave(maps; source, choice, now)) {
-            // It was charged since, or went to another source: once more.
+            // Once more, because that entry was charged since, or went to another source.
             choice = make_room(maps, source, now);
         }
         if choice.line().is_some() {

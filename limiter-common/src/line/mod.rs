@@ -81,9 +81,9 @@ pub enum Head {
     Lock,
     /// 0 until a source whose first line this is went to the overflow.
     Spilled,
-    /// What was carried of the packets that passed: [`carry`].
+    /// Halves that were carried of the packets that passed: [`carry`].
     Passed,
-    /// What was carried of the packets that were dropped.
+    /// Halves that were carried of the packets that were dropped.
     Dropped,
 }
 

@@ -1,4 +1,4 @@
-//! Where a source may have its entry.
+//! The place of a source: the lines in which it may have its entry.
 
 use crate::entries::ring::scatter;
 

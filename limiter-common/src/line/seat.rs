@@ -1,4 +1,4 @@
-//! Where a source has its entry.
+//! The seat of a source: the way in which it has its entry.
 
 use super::lock::unlock;
 use super::place::way;

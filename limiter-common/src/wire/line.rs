@@ -27,6 +27,13 @@ pub struct LineEntry {
     pub dropped: u32,
 }
 
+impl LineEntry {
+    /// Both counts in one word: those that passed in the lower half.
+    pub const fn counts(&self) -> u64 {
+        (self.dropped as u64) << 32 | self.passed as u64
+    }
+}
+
 /// Number of lines of a table for `sources` that owe at the same time.
 pub const fn lines_for(sources: u32) -> u32 {
     let bytes = sources as u64 * LINE_BYTES_PER_SOURCE as u64;

@@ -60,12 +60,12 @@ pub(super) fn load(
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
         Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "limits for a time stay for ever");
+            tracing::warn!(%error, path = %path.display(), "limits for a time stay: end them by `limiter unset`");
             return BTreeMap::new();
         }
     };
     let ends: Vec<End> = serde_json::from_str(&text).unwrap_or_else(|error| {
-        tracing::warn!(%error, path = %path.display(), "limits for a time stay for ever");
+        tracing::warn!(%error, path = %path.display(), "limits for a time stay: end them by `limiter unset`");
         Vec::new()
     });
     let find = |end: &End| {

@@ -155,7 +155,7 @@ impl HashLimit {
                 "srcport" => {
                     packets.lacks_limit(
                         "it has a bucket for each source port, of which an attacker \
-                         has 65,536: limiter has no source ports",
+                         has 65,536: leave `srcport` out of the mode",
                     );
                     return None;
                 }

@@ -33,7 +33,9 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
         "--sport" | "--source-port" | "--sports" | "--source-ports" | "--ports" => {
             reading.negated();
             reading.value(word);
-            reading.packets.lacks(format!("{word}: limiter has no source ports"));
+            reading
+                .packets
+                .lacks(format!("{word}: write a rule with the key `source_port` by hand"));
         }
         "--syn" => {
             load_transport(reading);
