@@ -274,8 +274,8 @@ pub(super) enum Command {
     Off(Pinned),
     /// Release the brake. Works without a daemon
     On(Pinned),
-    /// Remove the program, its maps and all limits. Works without a daemon
-    Detach(Pinned),
+    /// Remove the program, its maps and all limits; or free one interface. Works without a daemon
+    Detach(Detach),
 }
 
 /// Subject that `cluster` shows.
@@ -311,6 +311,9 @@ pub(super) struct Listing {
     /// For how long, as in 10m, 2h or 1d [default: for ever]
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) time: Option<Duration>,
+    /// The reason for it, which `lists`, `show` and `explain` tell
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
 }
 
 /// Arguments of `check`.
@@ -366,6 +369,17 @@ pub(super) struct Pinned {
     /// /sys/fs/bpf/limiter]
     #[arg(long, value_name = "DIR")]
     pub(super) pin_dir: Option<PathBuf>,
+}
+
+/// Arguments of `detach`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Detach {
+    /// Free only this interface: its packets pass, and everything else stays. A start of the daemon that
+    /// names it limits it again
+    #[arg(long, value_name = "NAME")]
+    pub(super) iface: Option<String>,
+    #[command(flatten)]
+    pub(super) pinned: Pinned,
 }
 
 /// A length of time of at least a second.
