@@ -115,3 +115,8 @@ pub(crate) fn warnings(text: &mut String, warnings: &[String]) {
         line(text, format_args!("warning: {warning}"));
     }
 }
+
+/// A rule in a column: the name that its author gave it, else what it is for.
+pub(crate) fn titled(rule: Option<&str>, name: Option<&str>) -> String {
+    name.or(rule).unwrap_or("-").to_owned()
+}

@@ -54,7 +54,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
         Command::Show { address } => {
             let address = source_text::parse_one(address)?;
-            print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
+            print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}?by_rule=true"))?)
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),

@@ -163,6 +163,7 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
         .into_iter()
         .map(|(rule, counters)| RuleCounts {
             rule: rule.to_owned(),
+            rule_name: None,
             passed: counters.passed.into(),
             dropped: counters.dropped.into(),
             shadowed: counters.shadowed.into(),

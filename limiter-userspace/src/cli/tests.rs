@@ -220,6 +220,7 @@ fn a_source_is_shown_line_by_line() {
         source: "192.0.2.1".into(),
         tracked: true,
         rule: Some("192.0.2.0/24".into()),
+        rule_name: Some("office".into()),
         limit: Some("1000/s".into()),
         burst: Some(100),
         count: Some("packets".into()),

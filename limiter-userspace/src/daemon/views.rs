@@ -11,7 +11,7 @@ mod metrics;
 mod others;
 mod stats;
 
-pub(super) use counted::names as rule_names;
+pub(super) use counted::{Title, names as rule_names};
 
 use std::net::IpAddr;
 

@@ -12,7 +12,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    ListEntry, RuleCounters, Tally,
+    KeyedBucket, ListEntry, RuleCounters, TableKey, Tally,
 };
 
 use super::{
@@ -21,6 +21,9 @@ use super::{
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
+
+/// Keys of tables with their buckets, and the place after them.
+pub type Keys = (Vec<(TableKey, KeyedBucket)>, Option<u32>);
 
 /// A data path in force. Dropping it lets go: the limits stay in force, for the next start to
 /// adopt.
@@ -109,6 +112,9 @@ pub trait Datapath: Reading + Send {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError>;
+    /// Reads on in the buckets of all keys of tables, from a place that an earlier call returned:
+    /// about `most` of them, and the place after them; none at the end.
+    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError>;
     /// The program's clock.
     fn now(&self) -> Ticks;
     /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.

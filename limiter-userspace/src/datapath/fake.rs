@@ -22,8 +22,8 @@ use limiter_common::wire::{
 
 use super::model::Model;
 use super::{
-    Attachment, Backend, Datapath, DatapathError, Framing, LinkChange, LinkState, Mode, ModeChoice,
-    Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
+    Attachment, Backend, Datapath, DatapathError, Framing, Keys, LinkChange, LinkState, Mode,
+    ModeChoice, Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
@@ -418,6 +418,10 @@ impl Datapath for Opened {
         sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
         let bucket = |source: &Source| Some((*source, state.model.bucket(source)?));
         Ok(entries[from.min(to)..to].iter().filter_map(bucket).collect())
+    }
+
+    fn keys(&self, _from: Option<u32>, _most: usize) -> Result<Keys, DatapathError> {
+        Ok((self.fake.state().model.keyed_all(), None))
     }
 
     fn now(&self) -> Ticks {

@@ -50,7 +50,7 @@ use std::path::PathBuf;
 use bpffs::PinDir;
 use limiter_common::verdict::Verdict;
 
-pub use backend::{Backend, Datapath};
+pub use backend::{Backend, Datapath, Keys};
 pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
 pub use interface::Interface;

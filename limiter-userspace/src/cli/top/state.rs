@@ -113,6 +113,7 @@ pub(super) type RuleCounts = [u64; 3];
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RuleRow {
     pub(super) rule: String,
+    pub(super) name: Option<String>,
     pub(super) counts: RuleCounts,
     pub(super) rates: [Option<f64>; 3],
 }
@@ -233,7 +234,7 @@ impl State {
                 }
             }
             now.insert(rule.rule.clone(), counts);
-            self.rules.push(RuleRow { rule: rule.rule, counts, rates });
+            self.rules.push(RuleRow { rule: rule.rule, name: rule.rule_name, counts, rates });
         }
         self.before = Some((now, clock));
         self.cursor = self.cursor.min(self.rows().saturating_sub(1));

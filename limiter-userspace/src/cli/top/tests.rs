@@ -88,6 +88,7 @@ impl Link for Fake {
         let none = Counts::default();
         let rule = |name: &str| RuleCounts {
             rule: name.to_owned(),
+            rule_name: None,
             passed: none,
             dropped: counts,
             shadowed: none,
@@ -110,6 +111,7 @@ impl Link for Fake {
             source: source.to_owned(),
             tracked: true,
             rule: Some("every source".to_owned()),
+            rule_name: None,
             limit: Some("100/s".to_owned()),
             burst: Some(20),
             count: Some("packets".to_owned()),
@@ -159,6 +161,7 @@ fn row(source: &str, dropped: u64) -> SourceRow {
         dropped_per_second: Some(3456.7),
         nearness: Some(0.75),
         rule: Some("every source".to_owned()),
+        rule_name: None,
         limit: Some("100/s".to_owned()),
         listed: None,
         banned_seconds: None,

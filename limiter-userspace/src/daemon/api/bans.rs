@@ -24,7 +24,7 @@ use crate::control::{
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
 use crate::daemon::service::{Service, told_prefix};
-use crate::daemon::views;
+use crate::daemon::views::{self, Title};
 use crate::datapath::BANNED_BEFORE;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
@@ -55,6 +55,9 @@ pub struct BannedSource {
     /// The rule that banned it; none when that is not in force any more, not known since an
     /// upgrade, and of a ban by hand.
     pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,
     /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
@@ -237,7 +240,7 @@ impl Service {
 pub(in crate::daemon) struct BansText {
     parts: Parts,
     bans: std::vec::IntoIter<(Ticks, Ban, Option<Selector>)>,
-    names: BTreeMap<u32, String>,
+    names: BTreeMap<u32, Title>,
     watched: usize,
     now: Ticks,
     ended: bool,
@@ -290,13 +293,14 @@ impl Sliced<Service> for BansText {
 
 impl BannedSource {
     /// The answer for a ban at `now`. `names` are those of the rules by their numbers.
-    fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, String>, now: Ticks) -> Self {
+    fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, Title>, now: Ticks) -> Self {
         let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
         Self {
             source: source.to_string(),
             ends_in_seconds: Ticks::new(ban.until).since(now).as_nanos().div_ceil(1_000_000_000),
             bans: History::from_raw(ban.history).level(),
-            rule: rule.cloned(),
+            rule: rule.map(|title| title.rule.clone()),
+            rule_name: rule.and_then(|title| title.name.clone()),
             by_hand: ban.rule == BY_HAND,
             before_upgrade: ban.rule == BANNED_BEFORE,
         }
@@ -346,7 +350,7 @@ impl Render for Bans {
                     entry.source.clone(),
                     format!("{} s", entry.ends_in_seconds),
                     entry.bans.to_string(),
-                    entry.rule.clone().unwrap_or_else(|| {
+                    entry.rule_name.clone().or_else(|| entry.rule.clone()).unwrap_or_else(|| {
                         let none = match (entry.by_hand, entry.before_upgrade) {
                             (true, _) => "(by hand)",
                             (_, true) => "(before an upgrade)",

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::Shared;
 use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
 use crate::daemon::service::Service;
-use crate::render::{Render, number, push, table};
+use crate::render::{Render, number, push, table, titled};
 use crate::rules::plain::clean;
 
 /// `GET /v1/events`.
@@ -49,6 +49,9 @@ pub struct Episode {
     pub source: String,
     /// The rule; none where no rule was asked, or where it is not in force any more.
     pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
     /// Time when it began: in RFC 3339.
@@ -110,6 +113,9 @@ pub struct Dropped {
     pub source: String,
     /// The rule.
     pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// Reason of the drop.
     pub reason: String,
     /// Facts of the packet.
@@ -250,28 +256,27 @@ impl Render for Events {
 
 /// Text of a line, for people.
 pub(crate) fn text(line: &Line) -> String {
-    let rule = |rule: &Option<String>| rule.clone().unwrap_or_else(|| "-".to_owned());
     let name = line.name();
     let told = match line {
         Line::Drop(at) => format!(
             "{name}   {} {} rule {} {}",
             at.source,
             at.reason,
-            rule(&at.rule),
+            titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
             "{name}  {} {} rule {} {}",
             at.source,
             at.reason,
-            rule(&at.rule),
+            titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
             "{name:5}  {} {} rule {} {} s, {} sampled",
             at.source,
             at.reason,
-            rule(&at.rule),
+            titled(at.rule.as_deref(), at.rule_name.as_deref()),
             at.seconds,
             number(at.sampled)
         ),
@@ -311,7 +316,7 @@ fn row(episode: &Episode) -> [String; 8] {
     [
         episode.source.clone(),
         episode.reason.clone(),
-        episode.rule.clone().unwrap_or_else(|| "-".to_owned()),
+        titled(episode.rule.as_deref(), episode.rule_name.as_deref()),
         episode.began.clone(),
         number(episode.seconds),
         number(episode.sampled),

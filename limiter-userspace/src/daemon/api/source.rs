@@ -15,15 +15,18 @@ use super::explain::Here;
 use super::limits::LimitView;
 use super::lists::ListName;
 use super::{Shared, words};
-use crate::control::{Answer, Named, Peer, Refusal, Routes, read};
+use crate::control::{
+    Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
+};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
 use crate::daemon::service::Service;
+use crate::daemon::sources::ByRule;
 use crate::daemon::views::{self, describe};
 use crate::daemon::why;
 use crate::datapath::Datapath;
 use crate::datapath::model::Holder;
-use crate::render::{Render, duration, number, push, rate, table};
+use crate::render::{Render, duration, number, push, rate, table, titled};
 use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
 
@@ -37,6 +40,9 @@ pub struct SourceView {
     pub tracked: bool,
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The rate, or `unlimited`.
     pub limit: Option<String>,
     /// Packets or bytes at once.
@@ -89,6 +95,40 @@ pub struct SourceView {
     /// Number of all such rules.
     #[serde(default)]
     pub other_rules_in_all: u64,
+    /// Drops of it by other rules, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_rule: Option<Vec<RuleDrops>>,
+}
+
+/// Drops of a source by one rule on other keys, or before any rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RuleDrops {
+    /// The rule, or the budget; none where no rule was asked, as on the deny list.
+    pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
+    /// Reason of the drops, as in `limiter stats`.
+    pub reason: String,
+    /// Packets that passed; none in a sample.
+    pub passed: Option<u64>,
+    /// Packets that were dropped: all of the buckets that there are, or those that events told.
+    pub dropped: u64,
+    /// Keys with a bucket of their own, such as ports; none in a sample.
+    pub keys: Option<u64>,
+    /// True if the program has counted them; false of a sample, which is a part.
+    pub exact: bool,
+}
+
+/// The query of `GET /v1/sources/{address}`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
+)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct AskSource {
+    /// True for `by_rule`, which takes a pass over all keys of tables.
+    pub by_rule: bool,
 }
 
 pub(super) fn routes() -> Routes<Service> {
@@ -100,7 +140,10 @@ pub(super) fn routes() -> Routes<Service> {
 #[utoipa::path(
     get,
     path = "/v1/sources/{address}",
-    params(("address" = words::AnySource, Path, description = "An address, or an IPv6 /64.")),
+    params(
+        ("address" = words::AnySource, Path, description = "An address, or an IPv6 /64."),
+        AskSource
+    ),
     responses(
         (status = 200, description = "Done.", body = SourceView),
         (status = 404, description = "There is no such thing.")
@@ -110,8 +153,41 @@ pub(super) async fn source(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Named(address): Named,
+    Asked(asked): Asked<AskSource>,
 ) -> Answer {
+    if asked.by_rule {
+        return sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await;
+    }
     read(&service, &peer, |service| service.source(&address)).await
+}
+
+/// A source with its drops by rule: a pass under way.
+pub(in crate::daemon) struct SourceText {
+    address: String,
+    /// None once it was told.
+    by_rule: Option<ByRule>,
+}
+
+impl SourceText {
+    fn begin(service: &Service, address: &str) -> Result<Self, Refusal> {
+        service.datapath()?;
+        let by_rule = Some(ByRule::new(source_text::parse_one(address)?));
+        Ok(Self { address: address.to_owned(), by_rule })
+    }
+}
+
+impl Sliced<Service> for SourceText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        let datapath = service.datapath()?;
+        let Some(by_rule) = &mut self.by_rule else { return Ok(Step::Done) };
+        if !by_rule.step(datapath)? {
+            return Ok(Step::Again);
+        }
+        let by_rule = self.by_rule.take();
+        let by_rule = by_rule.map(|read| read.rules(datapath, &service.effective, &service.events));
+        let view = SourceView { by_rule, ..service.source(&self.address)? };
+        Ok(Step::Part(serde_json::to_vec(&view)?.into()))
+    }
 }
 
 impl Service {
@@ -141,6 +217,7 @@ pub(in crate::daemon) fn view(
         source: selector.to_string(),
         tracked: bucket.is_some(),
         rule: in_force.map(|in_force| in_force.rule.path.to_string()),
+        rule_name: in_force.and_then(|in_force| in_force.rule.called()),
         limit: None,
         burst: None,
         count: None,
@@ -161,6 +238,7 @@ pub(in crate::daemon) fn view(
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
+        by_rule: None,
     };
     let Some(in_force) = in_force else {
         return Ok(view);
@@ -242,6 +320,15 @@ pub(crate) fn without_rule(view: &SourceView) -> &'static str {
     }
 }
 
+/// Text for the rule of a source.
+pub(crate) fn rule_text(view: &SourceView) -> String {
+    match (&view.rule, &view.rule_name) {
+        (Some(rule), Some(name)) => format!("{} ({rule})", clean(name)),
+        (Some(rule), None) => rule.clone(),
+        (None, _) => without_rule(view).to_owned(),
+    }
+}
+
 /// Text about rules on other keys that may drop packets of a source, and about the commands that
 /// tell more.
 pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
@@ -256,6 +343,26 @@ pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
 pub(crate) fn question(view: &SourceView) -> String {
     let address = view.source.split_once('/').map_or(view.source.as_str(), |(address, _)| address);
     format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
+}
+
+fn by_rule(text: &mut String, rules: &[RuleDrops]) {
+    if rules.is_empty() {
+        return;
+    }
+    let mut table = table(&["BY OTHER RULES", "REASON", ">KEYS", ">PASSED", ">DROPPED", ""]);
+    let or_none = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), number);
+    for rule in rules {
+        table.add_row([
+            clean(&titled(rule.rule.as_deref(), rule.rule_name.as_deref())),
+            rule.reason.clone(),
+            or_none(rule.keys),
+            or_none(rule.passed),
+            number(rule.dropped),
+            if rule.exact { "" } else { "sampled: there may be more" }.to_owned(),
+        ]);
+    }
+    text.push('\n');
+    push(text, &table);
 }
 
 impl Render for SourceView {
@@ -279,7 +386,7 @@ impl Render for SourceView {
         if let Some(seconds) = self.banned_seconds {
             row("ban", format!("every packet is dropped for {} s more", number(seconds)));
         }
-        row("rule", self.rule.clone().unwrap_or_else(|| without_rule(self).to_owned()));
+        row("rule", rule_text(self));
         if let Some(limit) = &self.limit {
             let effective = match self.effective_per_second {
                 Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
@@ -312,9 +419,16 @@ impl Render for SourceView {
         if let Some(rules) = other_rules(self) {
             row("others", rules);
             let ask = question(self);
-            row("", format!("what they drop is not counted here: `limiter events`, `{ask}`"));
+            let by_rule = self.by_rule.is_some();
+            let what = if by_rule {
+                "what they would do with a packet"
+            } else {
+                "what they drop is not counted here"
+            };
+            row("", format!("{what}: `limiter events`, `{ask}`"));
         }
         push(text, &table);
         *text = text.trim_start().to_owned();
+        by_rule(text, self.by_rule.as_deref().unwrap_or_default());
     }
 }

@@ -13,7 +13,7 @@ use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, s
 use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
 use crate::daemon::sources::{Known, Next, Reading, Wanted};
-use crate::render::{Render, number, push, table};
+use crate::render::{Render, number, push, table, titled};
 
 /// Sources in one answer, unless it is said otherwise.
 pub const SOURCES: u32 = 20;
@@ -140,6 +140,9 @@ pub struct SourceRow {
     pub nearness: Option<f64>,
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The rate of that, or `unlimited`.
     pub limit: Option<String>,
     /// The list that it is on, before any rule.
@@ -299,7 +302,7 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
             number(row.passed),
             percent(row.nearness),
             row.limit.clone().unwrap_or_else(|| "-".to_owned()),
-            row.rule.clone().unwrap_or_else(|| "-".to_owned()),
+            titled(row.rule.as_deref(), row.rule_name.as_deref()),
             state(row),
         ]);
     }

@@ -10,7 +10,7 @@ use super::{Counts, Shared, words};
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::daemon::service::Service;
 use crate::daemon::views::StatsText;
-use crate::render::{Render, Table, number, push, table};
+use crate::render::{Render, Table, number, push, table, titled};
 use crate::rules::plain::clean;
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
@@ -66,6 +66,9 @@ pub struct InterfaceCounts {
 pub struct RuleCounts {
     /// Sources or keys that the rule is for.
     pub rule: String,
+    /// The name that the author of the rule gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// Packets that it let pass.
     pub passed: Counts,
     /// Packets that it dropped.
@@ -149,7 +152,7 @@ impl Render for Stats {
         }
         let Outcomes { passed, dropped, shadowed, marked } = self.removed;
         let rule = "(removed rules)".to_owned();
-        let removed = RuleCounts { rule, passed, dropped, shadowed, marked };
+        let removed = RuleCounts { rule, rule_name: None, passed, dropped, shadowed, marked };
         push(text, &outcomes("RULE", &self.rules.iter().chain([&removed]).collect::<Vec<_>>()));
         if !self.budgets.is_empty() {
             text.push('\n');
@@ -171,7 +174,7 @@ pub(crate) fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
     ]);
     for rule in rules {
         let row = [
-            vec![rule.rule.clone()],
+            vec![titled(Some(&rule.rule), rule.rule_name.as_deref())],
             counts(rule.passed).to_vec(),
             counts(rule.dropped).to_vec(),
             vec![number(rule.shadowed.packets), number(rule.marked.packets)],

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Event;
 
+use crate::daemon::views::Title;
+
 /// The key of an episode: source, rule and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -23,8 +25,8 @@ impl Key {
 /// Drops without a long pause in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
-    /// The rule's name when it began: its number may be another rule's later.
-    pub(super) rule: Option<String>,
+    /// The rule when it began: its number may be another rule's later.
+    pub(super) rule: Option<Title>,
     pub(super) began: SystemTime,
     first: Ticks,
     reported: Ticks,
@@ -69,7 +71,7 @@ impl Episodes {
     pub(super) fn record(
         &mut self,
         event: Event,
-        rule: impl FnOnce() -> Option<String>,
+        rule: impl FnOnce() -> Option<Title>,
     ) -> Option<Open> {
         let key = Key::of(&event);
         if let Some(open) = self.open.get_mut(&key) {

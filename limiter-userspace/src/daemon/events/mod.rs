@@ -26,10 +26,12 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
-use super::views;
+use super::views::{self, Title};
 use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::daemon::api::source::RuleDrops;
 use crate::datapath::Datapath;
 use crate::rules::model::TriePrefix;
+use crate::rules::plain::clean;
 
 pub use hook::HookOptions;
 pub use webhook::HookUrl;
@@ -108,7 +110,7 @@ pub(super) struct Events {
     hooks_left_out: u64,
     log: LogBudget,
     /// The names of rules by number, and the generation that they are of.
-    names: (u64, BTreeMap<u32, String>),
+    names: (u64, BTreeMap<u32, Title>),
 }
 
 impl Events {
@@ -133,10 +135,11 @@ impl Events {
                 self.names = (generation, views::rule_names(datapath, effective));
             }
             if self.followers.want_drops() {
-                let rule = self.names.1.get(&event.rule).cloned();
+                let title = self.names.1.get(&event.rule).cloned();
                 let dropped = Dropped {
                     source: source(&Key::of(&event)),
-                    rule,
+                    rule_name: title.as_ref().and_then(|title| title.name.clone()),
+                    rule: title.map(|title| title.rule),
                     reason: reason(event.reason),
                     packet: sample(&event, datapath),
                 };
@@ -240,6 +243,22 @@ impl Events {
         })
     }
 
+    /// Drops of a source that were told and have not ended long ago, by rule and reason.
+    pub(super) fn of_source(&self, source: &Source) -> Vec<RuleDrops> {
+        let mine = self.episodes.open();
+        let mine = mine.iter().filter(|(key, _)| views::of_key(key.source) == *source);
+        let told = |(key, open): &(Key, &Open)| RuleDrops {
+            rule: open.rule.as_ref().map(|title| title.rule.clone()),
+            rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
+            reason: reason(key.reason),
+            passed: None,
+            dropped: open.sampled,
+            keys: None,
+            exact: false,
+        };
+        mine.map(told).collect()
+    }
+
     /// Sources of which drops were told, the latest first.
     pub(super) fn dropping(&self) -> impl Iterator<Item = Source> {
         self.episodes.open().into_iter().map(|(key, _)| views::of_key(key.source))
@@ -296,7 +315,8 @@ fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
 fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
     Episode {
         source: source(key),
-        rule: open.rule.clone(),
+        rule: open.rule.as_ref().map(|title| title.rule.clone()),
+        rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
         reason: reason(key.reason),
         began: humantime::format_rfc3339_seconds(open.began).to_string(),
         seconds: open.length().as_secs(),
@@ -307,8 +327,10 @@ fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode
 }
 
 fn log(line: &Line) {
-    let rule = |episode: &Episode| {
-        episode.rule.as_ref().map_or_else(String::new, |rule| format!(" by the rule for {rule}"))
+    let rule = |episode: &Episode| match (&episode.rule_name, &episode.rule) {
+        (Some(name), Some(rule)) => format!(" by the rule {} for {rule}", clean(name)),
+        (None, Some(rule)) => format!(" by the rule for {rule}"),
+        (_, None) => String::new(),
     };
     match line {
         Line::Start(at) => tracing::warn!("drops: {} ({}){}", at.source, at.reason, rule(at)),

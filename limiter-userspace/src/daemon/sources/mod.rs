@@ -1,6 +1,7 @@
 //! Sources that stand out among all that are tracked: in one pass over them ([`reading`]), or from
 //! look to look while somebody watches ([`rolling`]).
 
+mod by_rule;
 mod merit;
 mod reading;
 mod rolling;
@@ -20,6 +21,7 @@ use crate::datapath::{Datapath, Sweep, of_key};
 use crate::rules::compile::RuleId;
 use crate::rules::{Selector, source_text};
 
+pub(super) use by_rule::ByRule;
 pub(super) use reading::{Next, Reading};
 pub(super) use rolling::{Views, tracked};
 
@@ -163,6 +165,7 @@ impl Known<'_> {
             nearness: nearness(view.burst, view.remaining),
             source: view.source,
             rule: view.rule,
+            rule_name: view.rule_name,
             limit: view.limit,
             listed: self.lists.of(&Selector::address(address), now),
             banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),

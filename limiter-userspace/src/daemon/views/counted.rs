@@ -101,22 +101,34 @@ pub(super) fn budget(datapath: &dyn Datapath, name: &str) -> Result<Option<RuleC
     datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
 }
 
-/// The names of the rules and budgets in force, by number.
+/// A rule or a budget, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::daemon) struct Title {
+    /// Sources or keys that it is for; `budget` and the name of a budget.
+    pub(in crate::daemon) rule: String,
+    /// The name that its author gave it.
+    pub(in crate::daemon) name: Option<String>,
+}
+
+/// The rules and budgets in force, by number.
 pub(in crate::daemon) fn names(
     datapath: &dyn Datapath,
     effective: &EffectiveSet,
-) -> BTreeMap<u32, String> {
+) -> BTreeMap<u32, Title> {
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
     let index = |name: &str| datapath.interface_index(name);
     for Effective { rule, .. } in &effective.rules {
         if let Some(number) = installed.number(&rule.path, &index) {
-            names.entry(number).or_insert_with(|| rule.path.to_string());
+            names
+                .entry(number)
+                .or_insert_with(|| Title { rule: rule.path.to_string(), name: rule.called() });
         }
     }
     for budget in &effective.budgets {
         if let Some((_, record)) = installed.tables.budget(budget_tag(&budget.name)) {
-            names.insert(record.rule, format!("budget {}", budget.name));
+            let rule = format!("budget {}", budget.name);
+            names.insert(record.rule, Title { rule, name: None });
         }
     }
     names

@@ -35,7 +35,10 @@ pub(in crate::daemon) fn with_others(
     {
         all += 1;
         if names.len() < NAMED {
-            names.push(rule.path.to_string());
+            let path = rule.path.to_string();
+            names.push(
+                rule.called().map_or_else(|| path.clone(), |name| format!("{name} ({path})")),
+            );
         }
     }
     Ok(SourceView {

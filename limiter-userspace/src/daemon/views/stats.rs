@@ -71,7 +71,8 @@ impl StatsText {
         self.parts.member("interfaces", &super::interfaces::interfaces(datapath)?)?;
         self.parts.open_array("rules")?;
         let counted = counted::budgets(datapath, self.census.effective())?;
-        let budgets = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
+        let budgets =
+            counted.into_iter().map(|(rule, counters)| counts(rule, None, counters)).collect();
         let removed = datapath.rule_counters(RULE_RETIRED)?;
         self.rest = Some((budgets, removed.into()));
         Ok(())
@@ -97,7 +98,7 @@ impl Sliced<Service> for StatsText {
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;
             }
-            parts.item(&counts(rule.path.to_string(), counters))?;
+            parts.item(&counts(rule.path.to_string(), rule.called(), counters))?;
             if parts.is_part() {
                 return Ok(Step::Part(parts.take()));
             }
@@ -113,9 +114,10 @@ impl Sliced<Service> for StatsText {
     }
 }
 
-fn counts(rule: String, counters: RuleCounters) -> RuleCounts {
+fn counts(rule: String, rule_name: Option<String>, counters: RuleCounters) -> RuleCounts {
     RuleCounts {
         rule,
+        rule_name,
         passed: counters.passed.into(),
         dropped: counters.dropped.into(),
         shadowed: counters.shadowed.into(),

@@ -47,7 +47,7 @@ impl InForce<'_> {
         };
         let step = ExplainStep {
             rule: Some(rule.path.to_string()),
-            name: rule.name.as_deref().or(rule.label.as_deref()).map(str::to_owned),
+            name: rule.called(),
             origin: Some(origin.to_owned()),
             place,
             shadow: rule.terms.is_shadow(),

@@ -13,7 +13,7 @@ use limiter_common::bucket::Word;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, KeyedBucket, TableKey, map};
 
-use super::super::{DatapathError, PinDir};
+use super::super::{DatapathError, Keys, PinDir};
 use super::{Elements, call};
 
 /// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any has, as
@@ -147,11 +147,21 @@ impl KeyedMap {
         let Some((_, from)) = sweep.place() else {
             return Ok(Vec::new());
         };
+        let (entries, next) = self.keys(from, most)?;
+        sweep.go_on(next);
+        let mine = entries.iter().filter(|(key, _)| Some(key.table) == sweep.table);
+        Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect())
+    }
+
+    /// Reads on: about `most` keys of all tables, and the place after them.
+    pub(in crate::datapath) fn keys(
+        &self,
+        from: Option<u32>,
+        most: usize,
+    ) -> Result<Keys, DatapathError> {
         let read = batch::<TableKey, KeyedBucket>(&self.0, from, most);
         let (entries, next) = read.map_err(failed(map::KEYED))?;
-        sweep.go_on(next);
-        let mine = entries.filter(|(key, _)| Some(key.table) == sweep.table);
-        Ok(mine.map(|(key, bucket)| of_key(&key, &bucket)).collect())
+        Ok((entries.collect(), next))
     }
 }
 

@@ -21,8 +21,8 @@ use super::Kernel;
 use crate::cluster::Leases;
 use crate::datapath::pod::Wire;
 use crate::datapath::{
-    Attachment, Datapath, DatapathError, Interface, LinkChange, SourceTable, Sweep, TrialOutcome,
-    events, links, own_links, strips_tags, xdp,
+    Attachment, Datapath, DatapathError, Interface, Keys, LinkChange, SourceTable, Sweep,
+    TrialOutcome, events, links, own_links, strips_tags, xdp,
 };
 use crate::rules::{Installed, Plan, Selector};
 
@@ -207,6 +207,10 @@ impl Datapath for Kernel {
             }
         }
         Ok(sources)
+    }
+
+    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError> {
+        self.keyed.keys(from, most)
     }
 
     fn now(&self) -> Ticks {

@@ -39,6 +39,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The name that its author gave it: in `name`, or else as the value of `generic_key`.
+    pub fn called(&self) -> Option<String> {
+        self.name.as_deref().or(self.label.as_deref()).map(str::to_owned)
+    }
+
     /// A rule without a name.
     pub fn new(path: Path, terms: impl Into<Terms>) -> Self {
         Self { name: None, label: None, path, terms: terms.into() }

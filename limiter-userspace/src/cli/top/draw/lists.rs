@@ -12,7 +12,7 @@ use crate::daemon::api::lists::ListName;
 use crate::daemon::api::sources::SourceRow;
 use crate::daemon::api::sources::{per_second, percent, state as beside};
 use crate::daemon::api::status::{Interface, InterfaceState};
-use crate::render::number;
+use crate::render::{number, titled};
 use crate::rules::plain::clean;
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {
@@ -72,7 +72,7 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
             (beside(row), if allowed { theme.good() } else { theme.bad() })
         }
         7 => (clean(row.limit.as_deref().unwrap_or("-")), plain),
-        _ => (clean(row.rule.as_deref().unwrap_or("-")), theme.quiet()),
+        _ => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), theme.quiet()),
     }
 }
 
@@ -96,7 +96,7 @@ fn rule_cell(row: &RuleRow, index: usize, theme: Theme) -> (String, Style) {
     let ([passed, dropped, over], plain) = (row.counts, Style::new());
     let [passed_rate, dropped_rate, over_rate] = row.rates;
     match index {
-        0 => (clean(&row.rule), plain),
+        0 => (clean(row.name.as_deref().unwrap_or(&row.rule)), plain),
         1 => (per_second(dropped_rate), theme.count(dropped_rate.unwrap_or(0.0))),
         2 => (number(dropped), theme.count(dropped as f64)),
         3 => (per_second(passed_rate), plain),

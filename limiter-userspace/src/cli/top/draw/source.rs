@@ -11,7 +11,7 @@ use super::history;
 use super::theme::Theme;
 use crate::daemon::api::lists::ListName;
 use crate::daemon::api::source::SourceView;
-use crate::daemon::api::source::{other_rules, question, without_rule};
+use crate::daemon::api::source::{other_rules, question, rule_text};
 use crate::daemon::api::sources::SourceRow;
 use crate::render::{duration, number, rate};
 use crate::rules::plain::clean;
@@ -68,7 +68,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         None => fact("ban", text("none".to_owned())),
     }
     let shadow = if view.shadow { ", in shadow mode: only counted" } else { "" };
-    fact("rule", text(clean(view.rule.as_deref().unwrap_or(without_rule(view))) + shadow));
+    fact("rule", text(clean(&rule_text(view)) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
         let effective = rate(limit.effective_per_second);
         let name = if number == 0 { "limit" } else { "and" };
