@@ -21,7 +21,7 @@ use crate::daemon::layers::EffectiveSet;
 use crate::daemon::service::Service;
 use crate::daemon::views::{self, describe};
 use crate::daemon::why;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::datapath::model::Holder;
 use crate::render::{Render, duration, number, push, rate, table};
 use crate::rules::plain::clean;
@@ -119,18 +119,26 @@ impl Service {
     pub(in crate::daemon) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_one(address)?;
         let datapath = self.datapath()?;
-        let listed = self.lists.of(&Selector::address(address), datapath.now());
         let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
         let listed_reason = reason.map(str::to_owned);
-        let view =
-            SourceView { listed, listed_reason, ..view(datapath, &self.effective, address)? };
-        Ok(views::with_others(view, datapath, &self.effective, address)?)
+        Ok(SourceView { listed_reason, ..whole(datapath, &self.effective, address)? })
     }
+}
+
+/// All of a source that the maps hold.
+pub(in crate::daemon) fn whole(
+    datapath: &dyn Observed,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<SourceView, ServiceError> {
+    let listed = views::listed(datapath, &views::key(address))?;
+    let view = SourceView { listed, ..view(datapath, effective, address)? };
+    views::with_others(view, datapath, effective, address)
 }
 
 /// A source by itself, without what is asked before its rule.
 pub(in crate::daemon) fn view(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
 ) -> Result<SourceView, ServiceError> {
@@ -165,7 +173,7 @@ pub(in crate::daemon) fn view(
     let Some(in_force) = in_force else {
         return Ok(view);
     };
-    let described = describe(&in_force.rule.terms, datapath.max_frame());
+    let described = describe(&in_force.rule.terms, datapath.max_frame()).known(in_force.known());
     view.limit = Some(described.limit);
     view.burst = described.burst;
     view.count = described.count;
@@ -194,7 +202,7 @@ pub(in crate::daemon) fn view(
 /// Adds the state of a source whose rule is in a keyed table: of the first limit, how much is left.
 fn keyed_source(
     view: SourceView,
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     address: IpAddr,
 ) -> Result<SourceView, ServiceError> {
     let looked = why::keyed_source(datapath, address)?;
@@ -218,7 +226,7 @@ fn keyed_source(
 }
 
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
-fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
+fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
     // A moment that cannot be read is not known.
