@@ -14,8 +14,8 @@ use limiter_common::wire::{
     RuleCounters, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Datapath as _, Framing, Kernel, LeaseMemory, Objects, Options, Reading, SourceTable,
-    TrialOutcome,
+    Datapath as _, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options, Reading,
+    SourceTable, TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 

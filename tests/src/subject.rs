@@ -12,7 +12,9 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{BUDGET_LEASES, EntryKind, EntryTable, KeyLeases, map};
-use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable, Sweep};
+use limiter_userspace::datapath::{
+    Datapath as _, Framing, Kernel, Observed as _, Options, SourceTable, Sweep,
+};
 use limiter_userspace::rules::Selector;
 
 use crate::bpffs::Bpffs;

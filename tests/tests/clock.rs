@@ -12,7 +12,7 @@ use limiter_tests::program::{self, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable};
+use limiter_userspace::datapath::{Framing, Kernel, Observed as _, Options, SourceTable};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
@@ -86,7 +86,8 @@ fn gets_its_rate(source_table: SourceTable) {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let got = count as f64;
         assert!(got <= most, "{count} of {most} passed at {rate} a second");
-        // A full bucket lasts for a fifth of a second; all CPUs may be held up for longer than that.
+        // A full bucket lasts for a fifth of a second; all CPUs may be held up for longer than
+        // that.
         let saved = f64::from(burst) / f64::from(rate);
         sent.sort_unstable();
         let held_up: f64 =

@@ -15,7 +15,7 @@ use limiter_common::wire::Count;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
+use limiter_userspace::datapath::{Observed as _, SourceTable, Sweep};
 use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 

@@ -1,5 +1,6 @@
 //! The arguments.
 
+mod pinned;
 mod run;
 mod set;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
+use self::pinned::WITHOUT_DAEMON;
+pub(super) use self::pinned::{Detach, Pinned};
 use self::run::Run;
 pub(super) use self::set::{Set, Unset};
 use super::demo::Ask as AskDemo;
@@ -110,15 +113,20 @@ pub(super) enum Command {
     /// Remove a limit that `set` made
     #[command(alias = "remove")]
     Unset(Unset),
-    /// List the rules in force
-    List,
-    /// Show all counters: by verdict, reason and rule
-    Stats,
-    /// Show one source: its limit, and what is left of it now
+    /// List the rules in force. Works without a daemon
+    #[command(after_help = WITHOUT_DAEMON)]
+    List(Pinned),
+    /// Show all counters: by verdict, reason and rule. Works without a daemon
+    #[command(after_help = WITHOUT_DAEMON)]
+    Stats(Pinned),
+    /// Show one source: its limit, and what is left of it now. Works without a daemon
+    #[command(after_help = WITHOUT_DAEMON)]
     Show {
         /// The source: an address, or an IPv6 /64
         #[arg(add = living::sources())]
         address: String,
+        #[command(flatten)]
+        pinned: Pinned,
     },
     /// List the sources that stand out, of all that are tracked
     Sources(AskSources),
@@ -192,11 +200,12 @@ pub(super) enum Command {
         /// Rule files, and directories of them
         #[arg(value_name = "FILE|DIR", required = true)]
         files: Vec<PathBuf>,
-        /// Apply rules that would limit this SSH session; rules inside management prefixes are left out
+        /// Apply rules that would limit this SSH session; rules inside management prefixes are left
+        /// out
         #[arg(long)]
         force: bool,
-        /// Try them out: without `limiter confirm` within this time, as in 60s or 5m, the rules before are
-        /// in force again, with or without the daemon
+        /// Try them out: without `limiter confirm` within this time, as in 60s or 5m, the rules
+        /// before are in force again, with or without the daemon
         #[arg(long, value_name = "TIME", value_parser = trial_time)]
         confirm: Option<NonZeroU32>,
     },
@@ -222,8 +231,8 @@ pub(super) enum Command {
     Demo(AskDemo),
     /// Look at this machine: what keeps limits from holding here, and what to do. Needs no daemon
     Doctor(AskDoctor),
-    /// Translate rules of nft, iptables, ufw and tc into a rule file, and lists of ipset and fail2ban
-    /// into a list. Needs no daemon and no privilege
+    /// Translate rules of nft, iptables, ufw and tc into a rule file, and lists of ipset and
+    /// fail2ban into a list. Needs no daemon and no privilege
     #[command(
         after_help = "Nothing is applied. Each rule is translated, and every difference stands \
         beside it, or stands in the output as a comment with the reason.\n\
@@ -295,8 +304,8 @@ pub(super) struct Whom {
         value_name = "ADDRESS|PREFIX", required_unless_present = "file", add = living::listed()
     )]
     pub(super) sources: Vec<String>,
-    /// A file with one address or prefix a line, and behind it, if it is to be listed for a time, that
-    /// time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
+    /// A file with one address or prefix a line, and behind it, if it is to be listed for a time,
+    /// that time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
     /// Do it even if that limits or drops this SSH session
@@ -326,7 +335,8 @@ pub(super) struct Check {
     /// Rule files, and directories of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(super) files: Vec<PathBuf>,
-    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN tags
+    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN
+    /// tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
@@ -351,8 +361,8 @@ pub(super) struct Explain {
     /// A rule file, or a directory of them; may be repeated [default: no rules]
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
     pub(super) rules: Vec<PathBuf>,
-    /// The interface that the packets come in by: its name, or its index in a capture [default: what a
-    /// pcapng file says; the first that is limited]
+    /// The interface that the packets come in by: its name, or its index in a capture [default:
+    /// what a pcapng file says; the first that is limited]
     #[arg(long, value_name = "NAME|INDEX")]
     pub(super) interface: Option<String>,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
@@ -364,26 +374,6 @@ pub(super) struct Explain {
     /// Same as --output json: a line for each packet, and a last one with the sums
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// Arguments of commands that work without a daemon.
-#[derive(Debug, clap::Args)]
-pub(super) struct Pinned {
-    /// The maps that are meant, whatever daemon answers at the socket [default: those of that daemon; without one,
-    /// /sys/fs/bpf/limiter]
-    #[arg(long, value_name = "DIR")]
-    pub(super) pin_dir: Option<PathBuf>,
-}
-
-/// Arguments of `detach`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Detach {
-    /// Free only this interface: its packets pass, and everything else stays. A start of the daemon that
-    /// names it limits it again
-    #[arg(long, value_name = "NAME", add = living::interfaces())]
-    pub(super) iface: Option<String>,
-    #[command(flatten)]
-    pub(super) pinned: Pinned,
 }
 
 /// A length of time of at least a second.

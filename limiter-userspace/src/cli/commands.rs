@@ -10,7 +10,7 @@ use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
     Answer, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
-    pinned, rule_sets, shells, sources, top,
+    pinned, rule_sets, shells, sources, top, without_daemon::Asked,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -23,7 +23,7 @@ use crate::daemon::api::rules::Changed;
 use crate::daemon::api::source::SourceView;
 use crate::daemon::api::stats::Stats;
 use crate::daemon::api::status::Status;
-use crate::daemon::{self, RunOptions, StartError, ssh};
+use crate::daemon::{self, RunOptions, StartError, from_maps, ssh};
 use crate::datapath::Backend;
 use crate::render::{self, Render};
 use crate::rules::file::schema;
@@ -50,11 +50,19 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
-        Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
-        Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
-        Command::Show { address } => {
+        Command::List(Pinned { pin_dir }) => {
+            let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
+            print.noted(&way.ask::<Limits>("/v1/limits", from_maps::limits)?)
+        }
+        Command::Stats(Pinned { pin_dir }) => {
+            let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
+            print.noted(&way.ask::<Stats>("/v1/stats", from_maps::stats)?)
+        }
+        Command::Show { address, pinned: Pinned { pin_dir } } => {
             let address = source_text::parse_one(address)?;
-            print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}?by_rule=true"))?)
+            let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
+            let path = format!("/v1/sources/{address}?by_rule=true");
+            print.noted(&way.ask::<SourceView>(&path, |maps| from_maps::source(maps, address))?)
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
@@ -185,6 +193,14 @@ impl Printer {
     fn answer<T: Serialize + Render>(self, answer: &T) -> Result<Answer, Failure> {
         let text = self.0.document(answer)?.unwrap_or_else(|| render::text(answer));
         Ok(text.into())
+    }
+
+    /// An answer with lines for standard error.
+    fn noted<T: Serialize + Render>(
+        self,
+        (answer, notes): &(T, Vec<String>),
+    ) -> Result<Answer, Failure> {
+        Ok(Answer { errors: notes.clone(), ..self.answer(answer)? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::control::ClientError;
+use crate::control::{ClientError, Refusal};
 use crate::daemon::StartError;
 use crate::datapath::DatapathError;
 use crate::explain::{CaptureError, ExplainError};
@@ -34,6 +34,17 @@ pub enum Failure {
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(DatapathError),
+    /// No daemon, and maps that cannot be read without one.
+    #[error("{daemon}; nor can it be read from the maps: {maps}")]
+    Unread {
+        /// Why there is no answer of a daemon.
+        daemon: ClientError,
+        /// Why the maps give none.
+        maps: Box<Self>,
+    },
+    /// An answer that the maps do not give.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The directory of the pinned maps.
     #[error("{0}")]
     PinDir(String),
@@ -112,7 +123,7 @@ fn told(more: Option<&str>) -> String {
 impl Failure {
     /// True if no daemon answered.
     pub const fn is_no_daemon(&self) -> bool {
-        matches!(self, Self::Client(error) if error.no_daemon())
+        matches!(self, Self::Client(daemon) | Self::Unread { daemon, .. } if daemon.no_daemon())
     }
 
     /// 1 when something broke, 2 when something was refused.
@@ -121,6 +132,8 @@ impl Failure {
             Self::Client(error) => error.is_failure(),
             Self::Start { error, .. } => error.is_failure(),
             Self::Pinned(fault) => !fault.is_refusal(),
+            Self::Unread { daemon, .. } => daemon.is_failure(),
+            Self::Refused(refusal) => matches!(refusal, Refusal::Failed(_)),
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)
             | Self::Target(_)

@@ -25,6 +25,7 @@ mod shells;
 mod sources;
 mod top;
 mod usage;
+mod without_daemon;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

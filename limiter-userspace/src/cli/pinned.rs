@@ -1,5 +1,5 @@
-//! `limiter off`, `on` and `detach`: through the daemon, or on the pinned maps themselves. A directory that was named wins
-//! over the daemon that answers.
+//! `limiter off`, `on` and `detach`: through the daemon, or on the pinned maps themselves. And
+//! which maps are meant. A directory that was named wins over the daemon that answers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::datapath::Backend;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Lines for standard error.
-type Notes = Vec<String>;
+pub(super) type Notes = Vec<String>;
 
 /// Engages the brake, or releases it.
 pub(super) fn brake(
@@ -46,7 +46,8 @@ pub(super) fn brake(
         Err(error) if error.no_answer() => {
             // The daemon's own maps, if they can be told without its answer.
             let named = pin_dir.map(Path::to_owned).or_else(|| of_listener(client));
-            // Nor can be told whose they are where the daemon's queue is full: then the default place.
+            // Nor can be told whose they are where the daemon's queue is full: then the default
+            // place.
             let named = named
                 .or_else(|| (client.socket() == Path::new(SOCKET)).then(|| PathBuf::from(PIN_DIR)));
             let Some(pin_dir) = named else { return Err(error.into()) };
@@ -100,15 +101,16 @@ pub(super) fn free(
 }
 
 /// Ways to do something.
-enum Way {
+pub(super) enum Way {
     /// Through the daemon that answers.
     Daemon,
     /// On the maps in a directory, which was named; and what is to be said of that.
     Pins(PathBuf, Notes),
 }
 
-/// The way for a directory that was named, if one was: by the daemon only if the directory is that daemon's.
-fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failure> {
+/// The way for a directory that was named, if one was: by the daemon only if the directory is that
+/// daemon's.
+pub(super) fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failure> {
     let Some(pin_dir) = pin_dir else { return Ok(Way::Daemon) };
     if let Err(error) = fs::metadata(pin_dir) {
         let pin_dir = pin_dir.display();
@@ -117,6 +119,9 @@ fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failure> {
                 "nothing is pinned under {pin_dir}: there is no such directory: name the one of the daemon that \
                  is meant with --pin-dir"
             ),
+            ErrorKind::PermissionDenied => {
+                format!("{pin_dir}: {error}: run this as root, or as the daemon's user")
+            }
             _ => format!("{pin_dir}: {error}: name the daemon's directory with --pin-dir"),
         }));
     }
@@ -140,7 +145,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Directory of the maps, if there is no daemon to ask. Maps at the default place may be another
 /// daemon's than the one whose socket was named.
-fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf, Failure> {
     match pin_dir {
         Some(pin_dir) => Ok(pin_dir.to_owned()),
         None if client.socket() == Path::new(SOCKET) => Ok(PathBuf::from(PIN_DIR)),

@@ -172,6 +172,7 @@ fn numbers_are_exact_and_stand_right() {
         generation: 1,
         limits: vec![entry("192.0.2.0/24", "1000/s", 1_234_567), entry("192.0.2.7", "5/day", 12)],
         budgets: Vec::new(),
+        unknown: Vec::new(),
         warnings: vec!["careful".into()],
     };
     assert_eq!(
@@ -207,6 +208,7 @@ fn effective_rates_have_a_readable_unit() {
                 ..entry("::/0", "", 0)
             }],
             budgets: Vec::new(),
+            unknown: Vec::new(),
             warnings: Vec::new(),
         };
         let text = render::text(&limits);
@@ -241,6 +243,7 @@ fn a_source_is_shown_line_by_line() {
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
+        by_rule: None,
     };
     assert_eq!(
         render::text(&view),
@@ -340,6 +343,7 @@ fn every_limit_has_a_line() {
             ..entry("destination_port=443 remote_address", "100/s", 12)
         }],
         budgets: vec![entry("slow", "1000/s", 7)],
+        unknown: Vec::new(),
         warnings: Vec::new(),
     };
     assert_eq!(

@@ -1,13 +1,16 @@
 //! Rules in force: the rule file's, the command line's over them, and the management prefixes over
 //! everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::SharedSet;
 use crate::daemon::api::limits::Origin;
+use crate::rules::compile::{BANS, REPLIES};
 use crate::rules::file::{FilePlace, Problem};
 use crate::rules::model::Martians;
+use crate::rules::place::budget_tag;
+use crate::rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
 use crate::rules::{
     Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject,
     Terms,
@@ -39,6 +42,17 @@ pub(super) struct Effective {
     pub(super) origin: Origin,
     /// The end of an edit that is for a time, in seconds since 1970.
     pub(super) end: Option<u64>,
+    /// None for a rule of the daemon's own.
+    pub(super) from_maps: Option<FromMaps>,
+}
+
+/// Facts about a rule that was read back from the maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromMaps {
+    /// Index of the rule's counters.
+    pub(super) number: u32,
+    /// How well the rule's words say what is in force.
+    pub(super) known: Known,
 }
 
 /// All rules in force.
@@ -63,6 +77,9 @@ pub(super) struct EffectiveSet {
     pub(super) shared: SharedSet,
     /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
+    /// Budgets that were read back from the maps, by the names that stand for theirs: the tag of
+    /// the true name, and how well the words say what is in force. None for the daemon's own rules.
+    read_back: Option<BTreeMap<String, (u64, Known)>>,
 }
 
 impl Layers {
@@ -142,8 +159,9 @@ impl Layers {
                 None if origin == Origin::File && self.edits.contains_key(&rule.path) => {}
                 None => {
                     let end = self.ends.get(&rule.path).filter(|_| origin == Origin::Cli).copied();
-                    let effective = Effective { rule: Arc::clone(rule), origin, end };
-                    match rule.path.selector() {
+                    let rule = Arc::clone(rule);
+                    let effective = Effective { rule, origin, end, from_maps: None };
+                    match effective.rule.path.selector() {
                         Some(selector) => sources.push((selector, effective)),
                         None => others.push(effective),
                     }
@@ -153,7 +171,8 @@ impl Layers {
         let management = self.management.iter().map(|(selector, reason)| {
             let path = Path::of_source(selector);
             let rule = Rule { name: Some((*reason).into()), ..Rule::new(path, Terms::Unlimited) };
-            (*selector, Effective { rule: Arc::new(rule), origin: Origin::Management, end: None })
+            let (rule, origin) = (Arc::new(rule), Origin::Management);
+            (*selector, Effective { rule, origin, end: None, from_maps: None })
         });
         sources.extend(management);
         sources.sort_by_key(|(selector, _)| *selector);
@@ -164,7 +183,64 @@ impl Layers {
     }
 }
 
+impl Effective {
+    /// How well the words of the rule say what is in force.
+    pub(super) fn known(&self) -> Known {
+        self.from_maps.map_or(Known::Exactly, |from| from.known)
+    }
+}
+
 impl EffectiveSet {
+    /// The rules that maps hold. Sources in `management` are never limited.
+    pub(super) fn read_back(read: ReadSet, management: &BTreeSet<Selector>) -> Self {
+        let ReadSet { sources, others, budgets, replies, bans, martians } = read;
+        let effective = |origin, read: ReadRule| {
+            let ReadRule { rule, number, known } = read;
+            Effective { rule, origin, end: None, from_maps: Some(FromMaps { number, known }) }
+        };
+        let rate = |bound: Option<(RateLimit, _)>| bound.map(|(rate, _)| rate);
+        let mut set = Self {
+            replies: rate(replies),
+            bans: rate(bans),
+            martians: Some(martians),
+            ..Self::default()
+        };
+        for (selector, rule) in sources {
+            let managed = management.contains(&selector) && rule.rule.terms == Terms::Unlimited;
+            let origin = if managed { Origin::Management } else { Origin::Unknown };
+            set.sources.push(selector);
+            set.rules.push(effective(origin, rule));
+        }
+        set.rules.extend(others.into_iter().map(|rule| effective(Origin::Unknown, rule)));
+        let mut tags = BTreeMap::new();
+        for (name, bound) in [(REPLIES, replies), (BANS, bans)] {
+            tags.extend(bound.map(|(_, known)| (name.to_owned(), (budget_tag(name), known))));
+        }
+        for ReadBudget { budget, tag, known } in budgets {
+            tags.insert(budget.name.clone(), (tag, known));
+            set.budgets.push(budget);
+        }
+        set.read_back = Some(tags);
+        set
+    }
+
+    /// The tag that a budget has in the maps.
+    pub(super) fn tag(&self, name: &str) -> u64 {
+        let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
+        read.map_or_else(|| budget_tag(name), |(tag, _)| *tag)
+    }
+
+    /// Origin of the budgets.
+    pub(super) const fn budget_origin(&self) -> Origin {
+        if self.read_back.is_some() { Origin::Unknown } else { Origin::File }
+    }
+
+    /// How well the words of a budget say what is in force.
+    pub(super) fn known_budget(&self, name: &str) -> Known {
+        let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
+        read.map_or(Known::Exactly, |(_, known)| *known)
+    }
+
     /// The rule set in the form that the planner takes.
     pub(super) fn rule_set(&self) -> RuleSet {
         RuleSet {

@@ -1,7 +1,7 @@
 //! Allow and deny lists: what is on them, until when, and who may not be denied.
 //!
-//! While maps are pinned they are the truth, so a restart adopts the lists with everything else. The
-//! files in the state directory bring them back after a reboot.
+//! While maps are pinned they are the truth, so a restart adopts the lists with everything else.
+//! The files in the state directory bring them back after a reboot.
 
 mod reason;
 mod saved;
@@ -84,7 +84,8 @@ impl Book {
         let mut book = Self::default();
         let found = datapath.list_entries()?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
-        // Adopted maps are the truth also without an entry: the files may be older, as on a full disk.
+        // Adopted maps are the truth also without an entry: the files may be older, as on a full
+        // disk.
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             let (now, wall) = (datapath.now(), datapath.wall());
             for (selector, entry) in saved::read(state, now, wall, &mut warnings)? {
@@ -232,7 +233,8 @@ impl Book {
         Ok(())
     }
 
-    /// The entries after one, in the order of sources: as they are told, and none for those that have expired.
+    /// The entries after one, in the order of sources: as they are told, and none for those that
+    /// have expired.
     pub(super) fn after(
         &self,
         last: Option<&Selector>,
@@ -292,8 +294,8 @@ impl Book {
         self.found(source, now).and_then(|entry| entry.reason.as_deref())
     }
 
-    /// The entry that the program finds for a source: its own, else that of the longest prefix, if it
-    /// has not expired. By look-ups, because a proxy may ask for each of its requests.
+    /// The entry that the program finds for a source: its own, else that of the longest prefix, if
+    /// it has not expired. By look-ups, because a proxy may ask for each of its requests.
     pub(super) fn entry(&self, source: &Selector, now: Ticks) -> Option<ListEntry> {
         self.found(source, now).map(|entry| entry.listed)
     }
@@ -331,8 +333,8 @@ impl Book {
         Standing::Open
     }
 
-    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is left to
-    /// [`Book::keep_stored`].
+    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is
+    /// left to [`Book::keep_stored`].
     pub(super) fn store(
         &mut self,
         state: &StateDir,
@@ -469,7 +471,8 @@ pub(super) fn changes(request: &SetList, now: Ticks) -> Changes {
     sources.map(|selector| (selector, Some(entry))).collect()
 }
 
-const fn name(listed: Listed) -> ListName {
+/// The list of an entry, as people name it.
+pub(super) const fn name(listed: Listed) -> ListName {
     match listed {
         Listed::Deny => ListName::Deny,
         Listed::Allow | Listed::Management => ListName::Allow,

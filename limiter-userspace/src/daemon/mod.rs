@@ -8,6 +8,7 @@ pub mod api;
 pub(crate) mod check;
 mod error;
 mod events;
+pub(crate) mod from_maps;
 mod guard;
 mod layers;
 mod limit_ends;

@@ -14,13 +14,18 @@ mod stats;
 pub(super) use counted::{Title, names as rule_names};
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{EntryKind, Tally};
+use limiter_common::wire::{EntryKind, ListEntry, Tally};
 
+use super::api::lists::ListName;
 use super::error::ServiceError;
-use crate::datapath::{Datapath, Mode};
+use super::layers::EffectiveSet;
+use super::lists;
+use crate::control::Step;
+use crate::datapath::{Mode, Observed};
 
 pub(super) use census::Census;
 pub(super) use counted::{dropped_by, marked};
@@ -33,8 +38,28 @@ pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
+/// Documents that are told in parts, of whatever has the data path: the daemon, or a command
+/// without one.
+pub(super) trait Told: Sized {
+    /// Begins.
+    fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self;
+    /// Tells on.
+    fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step>;
+}
+
+/// The list that a source is on, before any rule: as the program asks for it.
+pub(super) fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListName>> {
+    let now = datapath.now();
+    let in_force = |entry: &ListEntry| entry.at(now).is_some();
+    let entry = match datapath.listed(source)?.filter(in_force) {
+        Some(own) => Some(own),
+        None => datapath.listed_around(source)?.filter(in_force),
+    };
+    Ok(entry.and_then(|entry| entry.at(now)).map(lists::name))
+}
+
 /// Packets that got no entry, by table of entries.
-pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
+pub(super) fn refused(datapath: &dyn Observed) -> Result<Vec<(String, u64)>> {
     EntryKind::ALL
         .into_iter()
         .map(|kind| {
@@ -55,7 +80,7 @@ const fn kind_name(kind: EntryKind) -> &'static str {
 }
 
 /// All packets that passed, and all that were dropped.
-pub(super) fn verdicts(datapath: &dyn Datapath) -> Result<(Tally, Tally)> {
+pub(super) fn verdicts(datapath: &dyn Observed) -> Result<(Tally, Tally)> {
     let (mut passed, mut dropped) = (Tally::default(), Tally::default());
     let tallies = datapath.reasons()?;
     for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {

@@ -25,7 +25,7 @@ pub(super) fn attach(
 ) -> Result<(Attachment, u64), DatapathError> {
     let state = Interface::query(interface)?;
     kernel.check_pinned()?;
-    let pins = kernel.pins.clone();
+    let pins = kernel.held.pins.clone();
     if state.program.is_none() {
         begin_counters(kernel, state.index)?;
     }
@@ -72,10 +72,10 @@ fn begin_counters(kernel: &mut Kernel, index: u32) -> Result<(), DatapathError> 
     let shares = |at: &Attachment| {
         at.state.is_attached() && at.ifindex != index && place(at.ifindex) == place(index)
     };
-    if kernel.attachments.iter().any(shares) {
+    if kernel.held.attachments.iter().any(shares) {
         return Ok(());
     }
-    kernel.maps.begin_interface(index)
+    kernel.held.maps.begin_interface(index)
 }
 
 /// Error for an interface with a program that is not behind one of these pins.

@@ -12,9 +12,10 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    KeyedBucket, ListEntry, RuleCounters, TableKey, Tally,
+    KeyedBucket, ListEntry, RuleCounters, RuleSetHeader, TableKey, Tally,
 };
 
+use super::kernel::header_of;
 use super::{
     Attachment, DatapathError, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep,
     TrialOutcome,
@@ -25,38 +26,21 @@ use crate::rules::{Installed, Plan, Selector};
 /// Keys of tables with their buckets, and the place after them.
 pub type Keys = (Vec<(TableKey, KeyedBucket)>, Option<u32>);
 
-/// A data path in force. Dropping it lets go: the limits stay in force, for the next start to
-/// adopt.
-pub trait Datapath: Reading + Send {
+/// Everything that can be read of a data path in force, by the daemon that has it or from the pins
+/// alone.
+pub trait Observed: Reading {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
-    /// Ends an opening over maps of another version's layout, once lists and rules are in the new
-    /// ones: from here on the new program is on the interfaces. There is nothing to do otherwise.
-    /// On an error what was in force is in force, unless one of several links has changed by then.
-    fn take_over(&mut self) -> Result<(), DatapathError> {
-        Ok(())
-    }
-    /// Attaches to those that went away and came back; says what changed since the last look.
-    fn look_after_links(&mut self) -> Vec<LinkChange>;
-    /// True if the maps are still pinned where this process pinned them or found them: not after a
-    /// `limiter detach` that did not ask the daemon.
-    fn is_pinned(&self) -> bool;
-    /// True if this opening made the maps: then they hold nothing that was there before.
-    fn is_new(&self) -> bool;
     /// Largest frame of the attached interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rules in force.
     fn installed(&self) -> &Installed;
     /// The number of the rule set in force.
     fn generation(&self) -> u64;
-    /// Puts a plan in force, whole or not at all; says the new generation. With `end`, a time of
-    /// [`Datapath::now`], it is on trial: without [`Datapath::confirm`] the rule set before is in
-    /// force again from then on, with or without the daemon.
-    fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError>;
-    /// Keeps what is on trial, unless its time is over.
-    fn confirm(&mut self) -> Result<TrialOutcome, DatapathError>;
-    /// Takes back what is on trial.
-    fn revert(&mut self) -> Result<(), DatapathError>;
+    /// The header of the rule set in force.
+    fn header(&self) -> Result<RuleSetHeader, DatapathError> {
+        Ok(RuleSetHeader::from_raw(self.control(header_of(self.generation()))?))
+    }
     /// Rules that there is room for, with those being replaced.
     fn capacity(&self) -> u32;
     /// Sources that there is room for, per family.
@@ -68,12 +52,9 @@ pub trait Datapath: Reading + Send {
     fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
     /// The index of an interface by its name, or by the one that it was asked to be limited by.
     fn interface_index(&self, name: &str) -> Option<u32>;
-    /// How many CPUs there are: 0 to one less.
-    fn cpus(&self) -> u32;
-    /// True if an interface takes VLAN tags off before the program sees a frame.
-    fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
-    /// `limiter off` and `on`: with the brake every packet passes.
-    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
+    /// The name of an interface by its index, in this network namespace; that by which it was asked
+    /// to be limited, if it was.
+    fn interface_name(&self, index: u32) -> Option<String>;
     /// True if the brake lets every packet pass.
     fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.control(Control::Brake)? != 0)
@@ -85,26 +66,10 @@ pub trait Datapath: Reading + Send {
     fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError>;
     /// Counters of a rule, by its number, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
-    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
-    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
-    /// Takes a prefix off its list; says whether it was on one.
-    fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError>;
     /// Everything on the lists, expired entries included.
     fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError>;
-    /// The leases of limits that nodes share, for a thread of its own.
-    fn leases(&self) -> Box<dyn Leases>;
     /// Sources with a ban on record, also one that has ended: as the trie knows them.
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError>;
-    /// Puts a ban on record, in the place of what is there, and has the program ask for bans.
-    fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError>;
-    /// Forgets the bans of a source; says whether there were any.
-    fn unban(&mut self, source: &Source) -> Result<bool, DatapathError>;
-    /// Tells the program where the windows of the wall clock begin: to be called now and then,
-    /// because the wall clock is set and the monotonic one is not.
-    fn refresh_wall_clock(&mut self) -> Result<(), DatapathError>;
-    /// Tells the program that there is a daemon, for as long as that may be without being told
-    /// again.
-    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
     /// Reads on in the buckets of all sources: about `most` of them, which may be none before the
     /// end of the sweep. Of one in a keyed table it has what [`super::of_key`] says.
     fn sources(
@@ -121,6 +86,54 @@ pub trait Datapath: Reading + Send {
     fn wall(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
+}
+
+/// A data path in force, which can be changed. Dropping it lets go: the limits stay in force, for
+/// the next start to adopt.
+pub trait Datapath: Observed + Send {
+    /// Ends an opening over maps of another version's layout, once lists and rules are in the new
+    /// ones: from here on the new program is on the interfaces. There is nothing to do otherwise.
+    /// On an error what was in force is in force, unless one of several links has changed by then.
+    fn take_over(&mut self) -> Result<(), DatapathError> {
+        Ok(())
+    }
+    /// Attaches to those that went away and came back; says what changed since the last look.
+    fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// True if the maps are still pinned where this process pinned them or found them: not after a
+    /// `limiter detach` that did not ask the daemon.
+    fn is_pinned(&self) -> bool;
+    /// True if this opening made the maps: then they hold nothing that was there before.
+    fn is_new(&self) -> bool;
+    /// Puts a plan in force, whole or not at all; says the new generation. With `end`, a time of
+    /// [`Observed::now`], it is on trial: without [`Datapath::confirm`] the rule set before is in
+    /// force again from then on, with or without the daemon.
+    fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError>;
+    /// Keeps what is on trial, unless its time is over.
+    fn confirm(&mut self) -> Result<TrialOutcome, DatapathError>;
+    /// Takes back what is on trial.
+    fn revert(&mut self) -> Result<(), DatapathError>;
+    /// How many CPUs there are: 0 to one less.
+    fn cpus(&self) -> u32;
+    /// True if an interface takes VLAN tags off before the program sees a frame.
+    fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
+    /// `limiter off` and `on`: with the brake every packet passes.
+    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
+    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
+    /// Takes a prefix off its list; says whether it was on one.
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError>;
+    /// The leases of limits that nodes share, for a thread of its own.
+    fn leases(&self) -> Box<dyn Leases>;
+    /// Puts a ban on record, in the place of what is there, and has the program ask for bans.
+    fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError>;
+    /// Forgets the bans of a source; says whether there were any.
+    fn unban(&mut self, source: &Source) -> Result<bool, DatapathError>;
+    /// Tells the program where the windows of the wall clock begin: to be called now and then,
+    /// because the wall clock is set and the monotonic one is not.
+    fn refresh_wall_clock(&mut self) -> Result<(), DatapathError>;
+    /// Tells the program that there is a daemon, for as long as that may be without being told
+    /// again.
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
     /// The oldest event that nobody has taken.
     fn next_event(&mut self) -> Option<Event>;
     /// Becomes readable when there is an event; without it events are asked for now and then.
@@ -165,6 +178,9 @@ pub trait Backend {
     /// Gives up for good what this process may do beyond running an opened data path. Called while
     /// there is one thread.
     fn give_up_privileges(&self) -> io::Result<()>;
+    /// Without a daemon: opens the pinned maps to read them. Nothing is loaded, and nothing
+    /// changes.
+    fn read(&self, pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError>;
     /// Without a daemon: lets every packet pass, or no longer.
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
     /// Without a daemon: the interfaces that the pins keep limited, as far as this process may see

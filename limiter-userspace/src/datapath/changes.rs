@@ -1,16 +1,16 @@
-//! When rule sets came into force, and what left force with them: what the program needs to count the time
-//! since a change ([`limiter_common::change`]).
+//! When rule sets came into force, and what left force with them: what the program needs to count
+//! the time since a change ([`limiter_common::change`]).
 //!
-//! All of this is written once the rule set is in force. Until then, and if it fails, the program takes a
-//! later instant: a source gets less, never more.
+//! All of this is written once the rule set is in force. Until then, and if it fails, the program
+//! takes a later instant: a source gets less, never more.
 
-use aya::Ebpf;
-use aya::maps::{Array, MapData, MapError};
+use aya::maps::{Array, MapData};
 use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Moment, map};
 
-use super::{Datapath as _, DatapathError, Kernel};
+use super::maps::MapSource;
+use super::{DatapathError, Kernel, Observed as _};
 use crate::rules::Installed;
 use crate::rules::place::Slots;
 
@@ -18,11 +18,9 @@ use crate::rules::place::Slots;
 pub(super) struct ChangeMap(Array<MapData, u64>);
 
 impl ChangeMap {
-    /// Takes it out of a loaded object.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
-        let missing = DatapathError::Map { map: map::CHANGES, source: MapError::KeyNotFound };
-        let found = ebpf.take_map(map::CHANGES).ok_or(missing)?;
-        Ok(Self(found.try_into().map_err(DatapathError::map(map::CHANGES))?))
+    /// Takes it by name.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        Ok(Self(source(map::CHANGES)?.try_into().map_err(DatapathError::map(map::CHANGES))?))
     }
 
     /// The word at the place of a generation.
@@ -44,27 +42,28 @@ const fn low_bits(generation: u64) -> u32 {
 }
 
 impl Kernel {
-    /// Before a generation is put in force: its time is not known. On trial, the one after it begins at
-    /// `end`, unless the trial is confirmed.
+    /// Before a generation is put in force: its time is not known. On trial, the one after it
+    /// begins at `end`, unless the trial is confirmed.
     pub(super) fn begin_change(
         &mut self,
         generation: u64,
         end: Option<Ticks>,
     ) -> Result<(), DatapathError> {
-        self.changes.set(generation, Moment::UNKNOWN)?;
+        self.held.changes.set(generation, Moment::UNKNOWN)?;
         match end {
-            Some(end) => self.changes.set(generation + 1, Moment::new(generation + 1, end)),
+            Some(end) => self.held.changes.set(generation + 1, Moment::new(generation + 1, end)),
             None => Ok(()),
         }
     }
 
-    /// After the present generation was put in force in place of `before`, since `at` at the latest; on
-    /// trial or not.
+    /// After the present generation was put in force in place of `before`, since `at` at the
+    /// latest; on trial or not.
     pub(super) fn note_change(&mut self, before: &Installed, at: Ticks, on_trial: bool) {
         let generation = self.generation();
-        let mut noted = self.changes.set(generation, Moment::new(generation, at)).and_then(|()| {
-            self.write(&before.not_in(self.installed()).ended(ended_in(generation)))
-        });
+        let mut noted =
+            self.held.changes.set(generation, Moment::new(generation, at)).and_then(|()| {
+                self.write(&before.not_in(self.installed()).ended(ended_in(generation)))
+            });
         if on_trial {
             let tried = self.installed().not_in(before).ended(ended_in(generation + 1));
             noted = noted.and_then(|()| self.write(&tried));
@@ -76,15 +75,17 @@ impl Kernel {
     pub(super) fn note_confirmed(&mut self, before: &Installed) {
         let next = self.generation() + 1;
         let kept = self.installed().not_in(before).ended(0);
-        let noted = self.changes.set(next, Moment::UNKNOWN).and_then(|()| self.write(&kept));
+        let noted = self.held.changes.set(next, Moment::UNKNOWN).and_then(|()| self.write(&kept));
         told(noted);
     }
 
-    /// After a trial of `tried` was taken back, at `at` at the latest: what it had ended is in force again.
+    /// After a trial of `tried` was taken back, at `at` at the latest: what it had ended is in
+    /// force again.
     pub(super) fn note_reverted(&mut self, tried: &Installed, at: Ticks) {
         let generation = self.generation();
         let again = self.installed().not_in(tried).ended(0);
         let noted = self
+            .held
             .changes
             .set(generation, Moment::new(generation, at))
             .and_then(|()| self.write(&again));
@@ -93,8 +94,8 @@ impl Kernel {
 
     /// Writes limits and records into their slots.
     pub(super) fn write(&mut self, slots: &Slots) -> Result<(), DatapathError> {
-        self.maps.set_limits(&slots.limits)?;
-        self.tables.set_records(&slots.records)
+        self.held.maps.set_limits(&slots.limits)?;
+        self.held.tables.set_records(&slots.records)
     }
 }
 

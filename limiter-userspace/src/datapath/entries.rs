@@ -1,10 +1,10 @@
 //! Typed handles on the maps beside the tables of entries.
 
-use aya::Ebpf;
-use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, MapData, PerCpuArray};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
 
 use super::DatapathError;
+use super::maps::MapSource;
 use super::pod::Wire;
 use super::source_store::SourceStore;
 
@@ -21,21 +21,20 @@ macro_rules! take {
 }
 
 impl EntryMaps {
-    /// Takes the maps out of a loaded object. `source_store` and `keys` are what the maps are made
-    /// for.
-    pub(super) fn take(
-        ebpf: &mut Ebpf,
-        source_store: &SourceStore,
-        keys: u32,
-    ) -> Result<Self, DatapathError> {
-        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
-            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
-            ebpf.take_map(name).ok_or(missing)
-        };
-        let mut maps = Self {
+    /// Takes the maps by name.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        Ok(Self {
             entry_tables: take!(source, map::SPACES),
             admission: take!(source, map::ADMISSION),
-        };
+        })
+    }
+
+    /// Gives new maps their settings. `source_store` and `keys` are what the maps are made for.
+    pub(super) fn begin(
+        &mut self,
+        source_store: &SourceStore,
+        keys: u32,
+    ) -> Result<(), DatapathError> {
         let [v4, v6] = source_store.seeds;
         let keyed = random()?;
         for (kind, entries, seed) in [
@@ -44,11 +43,11 @@ impl EntryMaps {
             (EntryKind::Keyed, keys, keyed),
         ] {
             // Adopted maps have settings already, and what their program has written beside them.
-            if maps.entry_table(kind)?.entries == 0 {
-                maps.set_entry_table(kind, EntryTable::new(entries, seed))?;
+            if self.entry_table(kind)?.entries == 0 {
+                self.set_entry_table(kind, EntryTable::new(entries, seed))?;
             }
         }
-        Ok(maps)
+        Ok(())
     }
 
     pub(super) fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {

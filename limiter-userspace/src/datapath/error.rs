@@ -7,6 +7,7 @@ use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
+use limiter_common::wire::ABI_VERSION;
 
 use super::programs::Framing;
 use super::remedy::Told;
@@ -203,6 +204,25 @@ pub enum DatapathError {
     /// Nothing is pinned.
     #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
     NothingPinned(PathBuf),
+    /// The maps are another version's.
+    #[error(
+        "the maps in {path} are of another version (layout {found}; this limiter reads layout \
+         {ABI_VERSION}): {}; ask with that version, or start this one, which takes them over",
+        in_force(*brake, limited)
+    )]
+    OtherLayout {
+        /// The pin directory.
+        path: PathBuf,
+        /// ABI number of the maps.
+        found: u64,
+        /// True if the brake lets every packet pass.
+        brake: bool,
+        /// Interfaces that the program is on.
+        limited: Vec<String>,
+    },
+    /// A daemon changed the maps whenever they were read.
+    #[error("a daemon changes the rules in {0} at this moment: try again")]
+    Changing(PathBuf),
 }
 
 /// Names with commas between them.
@@ -257,6 +277,15 @@ impl DatapathError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Path { action, path: path.into(), source }
+    }
+}
+
+/// Facts about the limits in maps of any layout.
+fn in_force(brake: bool, limited: &[String]) -> String {
+    match (limited, brake) {
+        ([], _) => "no interface is limited by them".to_owned(),
+        (_, true) => "the brake lets every packet pass".to_owned(),
+        (limited, false) => format!("their limits are in force on {}", limited.join(", ")),
     }
 }
 

@@ -3,13 +3,13 @@
 use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya::Ebpf;
-use aya::maps::{Map, MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::{MapData, PerCpuArray, RingBuf};
 use limiter_common::event::EventRate;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{EVENT_BYTES, Event, EventBudget, map};
 
 use super::DatapathError;
+use super::maps::MapSource;
 use super::pod::Wire;
 
 /// Nanoseconds of a second.
@@ -28,13 +28,9 @@ macro_rules! take {
 }
 
 impl EventMaps {
-    /// Takes them out of a loaded object. What is left in an adopted ring is from before, and
+    /// Takes them by name. What is left in an adopted ring is from before, and
     /// nobody's news.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
-        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
-            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
-            ebpf.take_map(name).ok_or(missing)
-        };
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         let mut maps =
             Self { ring: take!(source, map::EVENTS), budget: take!(source, map::EVENT_BUDGET) };
         // As many as ever fit: while packets are dropped, more come meanwhile.

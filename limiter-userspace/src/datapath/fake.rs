@@ -23,7 +23,7 @@ use limiter_common::wire::{
 use super::model::Model;
 use super::{
     Attachment, Backend, Datapath, DatapathError, Framing, Keys, LinkChange, LinkState, Mode,
-    ModeChoice, Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
+    ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
@@ -215,21 +215,9 @@ impl Drop for Opened {
     }
 }
 
-impl Datapath for Opened {
+impl Observed for Opened {
     fn attachments(&self) -> &[Attachment] {
         &self.fake.attachments
-    }
-
-    fn look_after_links(&mut self) -> Vec<LinkChange> {
-        std::mem::take(&mut self.fake.state().link_changes)
-    }
-
-    fn is_pinned(&self) -> bool {
-        !self.fake.state().unpinned
-    }
-
-    fn is_new(&self) -> bool {
-        !self.fake.state().adopted
     }
 
     fn max_frame(&self) -> u64 {
@@ -242,6 +230,111 @@ impl Datapath for Opened {
 
     fn generation(&self) -> u64 {
         self.fake.state().model.generation()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.fake.state().capacity
+    }
+
+    fn source_table(&self) -> SourceTable {
+        self.fake.state().source_table
+    }
+
+    fn max_sources(&self) -> u32 {
+        SOURCES
+    }
+
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        let state = self.fake.state();
+        let (entry_table, mut admission) = state.model.entries(kind);
+        admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
+        Ok((entry_table, admission))
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        interface_index(name)
+    }
+
+    fn interface_name(&self, index: u32) -> Option<String> {
+        ["fake0", "fake1"]
+            .into_iter()
+            .find(|name| interface_index(name) == Some(index))
+            .map(str::to_owned)
+    }
+
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
+        let state = self.fake.state();
+        let mut reasons = state.model.reasons();
+        reasons.iter_mut().zip(state.reasons).for_each(|(tally, more)| tally.merge(more));
+        Ok(reasons)
+    }
+
+    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
+        Ok(self.fake.state().model.interface_counters(index))
+    }
+
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
+        let state = self.fake.state();
+        let mut counters = state.model.rule_counters(number);
+        counters.merge(state.rules.get(&number).copied().unwrap_or_default());
+        Ok(counters)
+    }
+
+    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
+        Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
+    }
+
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        Ok(self.fake.state().model.bans())
+    }
+
+    fn wall(&self) -> Duration {
+        let set = self.fake.state().wall;
+        set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
+    }
+
+    fn sources(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        let Some((kind, from)) = sweep.place() else { return Ok(Vec::new()) };
+        let state = self.fake.state();
+        if kind == EntryKind::Keyed {
+            sweep.go_on(None);
+            let keyed = state.model.keyed_all();
+            let mine = keyed.iter().filter(|(key, _)| Some(key.table) == sweep.table());
+            return Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect());
+        }
+        let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (kind == EntryKind::V4);
+        let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
+        let from = from.map_or(0, |from| from as usize);
+        let to = (from + most).min(entries.len());
+        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
+        let bucket = |source: &Source| Some((*source, state.model.bucket(source)?));
+        Ok(entries[from.min(to)..to].iter().filter_map(bucket).collect())
+    }
+
+    fn keys(&self, _from: Option<u32>, _most: usize) -> Result<Keys, DatapathError> {
+        Ok((self.fake.state().model.keyed_all(), None))
+    }
+
+    fn now(&self) -> Ticks {
+        self.fake.state().now
+    }
+}
+
+impl Datapath for Opened {
+    fn look_after_links(&mut self) -> Vec<LinkChange> {
+        std::mem::take(&mut self.fake.state().link_changes)
+    }
+
+    fn is_pinned(&self) -> bool {
+        !self.fake.state().unpinned
+    }
+
+    fn is_new(&self) -> bool {
+        !self.fake.state().adopted
     }
 
     fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError> {
@@ -287,29 +380,6 @@ impl Datapath for Opened {
         Ok(())
     }
 
-    fn capacity(&self) -> u32 {
-        self.fake.state().capacity
-    }
-
-    fn source_table(&self) -> SourceTable {
-        self.fake.state().source_table
-    }
-
-    fn max_sources(&self) -> u32 {
-        SOURCES
-    }
-
-    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        let state = self.fake.state();
-        let (entry_table, mut admission) = state.model.entries(kind);
-        admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
-        Ok((entry_table, admission))
-    }
-
-    fn interface_index(&self, name: &str) -> Option<u32> {
-        interface_index(name)
-    }
-
     fn cpus(&self) -> u32 {
         2
     }
@@ -327,24 +397,6 @@ impl Datapath for Opened {
         Ok(())
     }
 
-    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
-        let state = self.fake.state();
-        let mut reasons = state.model.reasons();
-        reasons.iter_mut().zip(state.reasons).for_each(|(tally, more)| tally.merge(more));
-        Ok(reasons)
-    }
-
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
-        Ok(self.fake.state().model.interface_counters(index))
-    }
-
-    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
-        let state = self.fake.state();
-        let mut counters = state.model.rule_counters(number);
-        counters.merge(state.rules.get(&number).copied().unwrap_or_default());
-        Ok(counters)
-    }
-
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
         let mut state = self.fake.state();
         state.model.list(selector, entry);
@@ -358,16 +410,8 @@ impl Datapath for Opened {
         Ok(state.lists.remove(selector).is_some())
     }
 
-    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
-        Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
-    }
-
     fn leases(&self) -> Box<dyn Leases> {
         Box::new(self.fake.clone())
-    }
-
-    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
-        Ok(self.fake.state().model.bans())
     }
 
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
@@ -391,41 +435,6 @@ impl Datapath for Opened {
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {
         self.fake.state().clock_refreshed += 1;
         Ok(())
-    }
-
-    fn wall(&self) -> Duration {
-        let set = self.fake.state().wall;
-        set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
-    }
-
-    fn sources(
-        &self,
-        sweep: &mut Sweep,
-        most: usize,
-    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        let Some((kind, from)) = sweep.place() else { return Ok(Vec::new()) };
-        let state = self.fake.state();
-        if kind == EntryKind::Keyed {
-            sweep.go_on(None);
-            let keyed = state.model.keyed_all();
-            let mine = keyed.iter().filter(|(key, _)| Some(key.table) == sweep.table());
-            return Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect());
-        }
-        let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (kind == EntryKind::V4);
-        let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
-        let from = from.map_or(0, |from| from as usize);
-        let to = (from + most).min(entries.len());
-        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
-        let bucket = |source: &Source| Some((*source, state.model.bucket(source)?));
-        Ok(entries[from.min(to)..to].iter().filter_map(bucket).collect())
-    }
-
-    fn keys(&self, _from: Option<u32>, _most: usize) -> Result<Keys, DatapathError> {
-        Ok((self.fake.state().model.keyed_all(), None))
-    }
-
-    fn now(&self) -> Ticks {
-        self.fake.state().now
     }
 
     fn next_event(&mut self) -> Option<Event> {
@@ -509,6 +518,14 @@ impl Backend for Fake {
     fn give_up_privileges(&self) -> std::io::Result<()> {
         // The tests are threads of one process.
         Ok(())
+    }
+
+    fn read(&self, pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
+        if !pin_dir.ends_with("pinned") {
+            return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
+        }
+        let installed = self.state().installed().clone();
+        Ok(Box::new(Opened { fake: self.clone(), installed, trial_end: None }))
     }
 
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {

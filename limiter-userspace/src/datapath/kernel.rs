@@ -12,29 +12,21 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
-pub(super) use self::rule_set::header_of;
-use super::batch::KeyedMap;
-use super::changes::ChangeMap;
-use super::entries::EntryMaps;
+pub(super) use self::rule_set::{adopt, header_of};
 use super::events::EventMaps;
-use super::leases::LeaseMemory;
-use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
-use super::maps::{Maps, PinnedControl};
+use super::maps::{PinnedControl, of_object};
+use super::open_maps::{HasMaps, OpenMaps};
 use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
-use super::reading::ProgramMaps;
 use super::source_store::{Objects, SourceStore};
-use super::sources::Sources;
 use super::succession::Predecessor;
-use super::tables::TableMaps;
 use super::trial::{self, Trial};
 use super::{
     Attachment, Datapath as _, DatapathError, ModeChoice, Options, PinDir, attach, features,
 };
-use crate::rules::Installed;
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
@@ -45,29 +37,15 @@ static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lim
 /// A loaded program and its pinned maps.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
-    pub(super) pins: PinDir,
     /// Held as long as this lives.
     lock: Arc<PinLock>,
-    pub(super) attachments: Vec<Attachment>,
+    pub(super) held: OpenMaps,
     /// The interfaces that it was told to limit.
     pub(super) asked: Vec<String>,
-    pub(super) maps: Maps,
-    pub(super) changes: ChangeMap,
-    pub(super) sources: Sources,
-    pub(super) keyed: KeyedMap,
-    source_store: SourceStore,
-    pub(super) lists: Lists,
-    pub(super) tables: TableMaps,
-    pub(super) leases: Arc<LeaseMemory>,
-    pub(super) entries: EntryMaps,
-    pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
-    installed: Installed,
-    generation: u64,
     pub(super) trial: Option<Trial>,
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
-    pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
     /// True if this opening made the maps.
@@ -87,9 +65,9 @@ enum Found {
 }
 
 impl Kernel {
-    /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is attached
-    /// and no rule changes. Beside maps of another ABI it makes new ones, for which the program is
-    /// attached by [`Datapath::take_over`](super::Datapath::take_over).
+    /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
+    /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
+    /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
     pub fn open(options: &Options) -> Result<Self, DatapathError> {
         Self::open_objects(Objects { hash: OBJECT, lines: LINES }, options)
     }
@@ -120,14 +98,14 @@ impl Kernel {
             })
     }
 
-    /// A second handle on the same maps, under the same lock: a restart as the maps see it, and changes
-    /// beside packets that are run by this one.
+    /// A second handle on the same maps, under the same lock: a restart as the maps see it, and
+    /// changes beside packets that are run by this one.
     pub fn open_again(
         &self,
         objects: Objects<'_>,
         options: &Options,
     ) -> Result<Self, DatapathError> {
-        Self::open_at(objects, options, &self.pins, &self.lock, &mut None)
+        Self::open_at(objects, options, &self.held.pins, &self.lock, &mut None)
     }
 
     /// Says in `made` where new maps are.
@@ -154,52 +132,32 @@ impl Kernel {
         let source_store =
             if is_new { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
         let mut ebpf = load(objects.of(source_store.table), options, &source_store, pins)?;
-        let mut maps = Maps::take(&mut ebpf)?;
-        let changes = ChangeMap::take(&mut ebpf)?;
-        let lists = Lists::take(&mut ebpf)?;
-        let mut tables = TableMaps::take(&mut ebpf)?;
-        let leases = LeaseMemory::open(pins)?;
+        let mut of_object = of_object(&mut ebpf);
+        let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
+        let events = EventMaps::take(&mut of_object)?;
+        drop(of_object);
         let max_keys = capacity(pins, map::KEYED)?;
-        let entries = EntryMaps::take(&mut ebpf, &source_store, max_keys)?;
-        let program_maps = ProgramMaps::take(&mut ebpf)?;
-        let events = EventMaps::take(&mut ebpf)?;
-        let sources = Sources::open(pins, &source_store)?;
-        let keyed = KeyedMap::open(pins)?;
+        held.entries.begin(&source_store, max_keys)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
-        let in_force = maps.control(Control::Generation)?;
-        let generation = trial::settle(&mut maps, in_force)?;
-        let mut installed = rule_set::adopt(&maps, &tables, generation, pins)?;
-        let again = installed.take_back_in_force();
-        let fresh = is_new || installed.is_empty() && !pins.has_links()?;
-        maps.set_limits(&again.limits)?;
-        tables.set_records(&again.records)?;
+        let in_force = held.maps.control(Control::Generation)?;
+        let generation = trial::settle(&mut held.maps, in_force)?;
+        let again = held.adopt(generation)?;
+        let fresh = is_new || held.installed.is_empty() && !pins.has_links()?;
+        held.maps.set_limits(&again.limits)?;
+        held.tables.set_records(&again.records)?;
         // The last step: from here on a restart adopts.
-        maps.set_control(Control::Abi, ABI_VERSION)?;
+        held.maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
         warn_of_size("--max-sources", options.max_sources, source_store.sources);
-        warn_of_size("--max-rules", options.max_rules, maps.capacity());
+        warn_of_size("--max-rules", options.max_rules, held.maps.capacity());
         Ok(Self {
             ebpf,
-            pins: pins.clone(),
             lock: Arc::clone(lock),
-            attachments: Vec::new(),
+            held,
             asked: Vec::new(),
-            maps,
-            changes,
-            sources,
-            keyed,
-            source_store,
-            lists,
-            tables,
-            leases,
-            entries,
-            program_maps,
             events,
-            installed,
-            generation,
             trial: None,
             predecessor,
-            max_frame: attach::MIN_MAX_FRAME,
             choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
             is_new,
@@ -215,18 +173,18 @@ impl Kernel {
         mode: ModeChoice,
     ) -> Result<Attachment, DatapathError> {
         let (attachment, frame) = attach::attach(self, interface, mode)?;
-        self.max_frame = self.max_frame.max(frame);
+        self.held.max_frame = self.held.max_frame.max(frame);
         self.choice = mode;
         self.asked.push(interface.to_owned());
-        self.attachments.push(attachment.clone());
+        self.held.attachments.push(attachment.clone());
         Ok(attachment)
     }
 
     /// Interfaces that an earlier start attached and this one was not told to. Pins of interfaces
     /// that are gone leave.
     pub fn left_behind(&self) -> Result<Vec<LeftBehind>, DatapathError> {
-        let attached: Vec<u32> = self.attachments.iter().map(|at| at.link_id).collect();
-        own_links::left_behind(&self.pins, &attached)
+        let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();
+        own_links::left_behind(&self.held.pins, &attached)
     }
 
     /// Fails without its pins, before something is pinned: the directory may be another daemon's by
@@ -235,7 +193,7 @@ impl Kernel {
         if self.is_pinned() {
             return Ok(());
         }
-        Err(DatapathError::PinsGone(self.pins.path().to_owned()))
+        Err(DatapathError::PinsGone(self.held.pins.path().to_owned()))
     }
 
     /// Changes the settings of a table of entries. The size stays, and so do the lines of sources
@@ -245,17 +203,17 @@ impl Kernel {
         kind: EntryKind,
         entry_table: EntryTable,
     ) -> Result<(), DatapathError> {
-        self.entries.set_entry_table(kind, entry_table)
+        self.held.entries.set_entry_table(kind, entry_table)
     }
 
     /// Sets where the windows of the wall clock begin.
     pub fn set_wall_offset(&mut self, offset: WallOffset) -> Result<(), DatapathError> {
-        self.maps.set_control(Control::WallOffset, offset.nanos())
+        self.held.maps.set_control(Control::WallOffset, offset.nanos())
     }
 
     /// Says from when on the daemon counts as lost, for rules that then only count. Later than 0.
     pub fn set_daemon_lost(&mut self, from: Ticks) -> Result<(), DatapathError> {
-        self.maps.set_control(Control::DaemonLost, from.get())
+        self.held.maps.set_control(Control::DaemonLost, from.get())
     }
 
     /// The program's own log, once; `None` when the level is off.
@@ -272,6 +230,12 @@ impl Kernel {
     /// The program for such frames.
     pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
         programs::loaded(&mut self.ebpf, framing)
+    }
+}
+
+impl HasMaps for Kernel {
+    fn held(&self) -> &OpenMaps {
+        &self.held
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
         return Vec::new();
     }
     let mut changes = Vec::new();
-    for index in 0..kernel.attachments.len() {
+    for index in 0..kernel.held.attachments.len() {
         changes.extend(kernel.look_after(index));
     }
     for name in kernel.asked.clone() {
@@ -51,7 +51,7 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
 
 impl Kernel {
     fn look_after(&mut self, index: usize) -> Option<LinkChange> {
-        let before = self.attachments.get(index)?.clone();
+        let before = self.held.attachments.get(index)?.clone();
         let (state, here) = match self.find(&before) {
             Ok(found) => found,
             // The next look may tell.
@@ -88,7 +88,7 @@ impl Kernel {
             LinkState::Detached => Some(LinkChange::Detached(was)),
             LinkState::Gone => Some(LinkChange::Gone(was)),
         };
-        if let Some(at) = self.attachments.get_mut(index) {
+        if let Some(at) = self.held.attachments.get_mut(index) {
             *at = now;
         }
         change
@@ -107,7 +107,7 @@ impl Kernel {
             Ok(_) | Err(DatapathError::NoInterface(_) | DatapathError::Framing { .. }) => {}
             Err(error) => return Err(error),
         }
-        let Some(link) = own_links::of_id(&self.pins, at.link_id)? else {
+        let Some(link) = own_links::of_id(&self.held.pins, at.link_id)? else {
             // Without a pin there is no link.
             let here = Interface::at(at.ifindex)?.is_some();
             return Ok((if here { LinkState::Detached } else { LinkState::Gone }, None));
@@ -126,8 +126,8 @@ impl Kernel {
 
     /// Gives the pin of a link the name that its interface has now.
     fn rename_pin(&self, at: &Attachment) {
-        let renamed = own_links::of_id(&self.pins, at.link_id).and_then(|link| match link {
-            Some(link) => own_links::rename(&self.pins, &link, &at.interface),
+        let renamed = own_links::of_id(&self.held.pins, at.link_id).and_then(|link| match link {
+            Some(link) => own_links::rename(&self.held.pins, &link, &at.interface),
             None => Ok(()),
         });
         // The next start finds it by its interface.
@@ -141,7 +141,7 @@ impl Kernel {
         let has_it = |at: &Attachment| {
             at.interface == name && matches!(at.state, LinkState::Attached | LinkState::Detached)
         };
-        if self.attachments.iter().any(has_it) {
+        if self.held.attachments.iter().any(has_it) {
             return None;
         }
         match Interface::query(name) {
@@ -156,20 +156,20 @@ impl Kernel {
             Ok(attached) => attached,
             Err(error) => return Some(LinkChange::Refused(name.to_owned(), error)),
         };
-        self.max_frame = self.max_frame.max(frame);
+        self.held.max_frame = self.held.max_frame.max(frame);
         let takes = |at: &&mut Attachment| at.asked == name && at.state == LinkState::Gone;
-        match self.attachments.iter_mut().find(takes) {
+        match self.held.attachments.iter_mut().find(takes) {
             Some(at) => *at = attachment,
-            None => self.attachments.push(attachment),
+            None => self.held.attachments.push(attachment),
         }
         Some(LinkChange::Back(name.to_owned()))
     }
 
     /// Forgets interfaces that are gone and have a successor.
     fn forget_replaced(&mut self) {
-        let all = self.attachments.clone();
+        let all = self.held.attachments.clone();
         let mut index = 0;
-        self.attachments.retain(|at| {
+        self.held.attachments.retain(|at| {
             let own = index;
             index += 1;
             at.state != LinkState::Gone

@@ -1,12 +1,12 @@
 //! Allow and deny lists in the kernel: single sources in a hash, prefixes in a trie.
 
-use aya::Ebpf;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
 use limiter_common::source::Source;
 use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 
 use super::DatapathError;
+use super::maps::MapSource;
 use super::pod::Wire;
 use super::reading::{SOURCE_BITS, found, longest};
 use crate::rules::model::{Selector, TriePrefix};
@@ -19,14 +19,10 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Takes them out of a loaded object and counts what adopted ones hold.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
-        let mut take = |name| {
-            ebpf.take_map(name)
-                .ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
-        };
-        let exact = take(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
-        let prefixes = take(map::LISTED_PREFIXES)?
+    /// Takes them by name and counts what adopted ones hold.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        let exact = source(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
+        let prefixes = source(map::LISTED_PREFIXES)?
             .try_into()
             .map_err(DatapathError::map(map::LISTED_PREFIXES))?;
         let mut lists = Self { exact, prefixes, counts: [0; 2] };

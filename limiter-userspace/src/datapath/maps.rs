@@ -37,6 +37,25 @@ macro_rules! take {
     };
 }
 
+/// Maps by their names, each taken once.
+pub(super) type MapSource<'a> = dyn FnMut(&'static str) -> Result<Map, DatapathError> + 'a;
+
+/// The maps of a loaded object.
+pub(super) fn of_object(ebpf: &mut Ebpf) -> impl FnMut(&'static str) -> Result<Map, DatapathError> {
+    |name| {
+        let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
+        ebpf.take_map(name).ok_or(missing)
+    }
+}
+
+/// The pinned maps, without the object.
+pub(super) fn of_pins(pins: &PinDir) -> impl FnMut(&'static str) -> Result<Map, DatapathError> {
+    |name| {
+        let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
+        Map::from_map_data(data).map_err(DatapathError::map(name))
+    }
+}
+
 /// The pinned words of `CONTROL`, whatever version made them: the ABI number and the brake have had
 /// their places since the first one.
 pub(super) struct PinnedControl(Array<MapData, u64>);
@@ -44,10 +63,8 @@ pub(super) struct PinnedControl(Array<MapData, u64>);
 impl PinnedControl {
     /// Opens them.
     pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
-        let failed = || DatapathError::map(map::CONTROL);
-        let data = MapData::from_pin(pins.map(map::CONTROL)).map_err(failed())?;
-        let map = Map::from_map_data(data).map_err(failed())?;
-        map.try_into().map(Self).map_err(failed())
+        let map = of_pins(pins)(map::CONTROL)?;
+        map.try_into().map(Self).map_err(DatapathError::map(map::CONTROL))
     }
 
     pub(super) fn get(&self, word: Control) -> Result<u64, DatapathError> {
@@ -60,17 +77,8 @@ impl PinnedControl {
 }
 
 impl Maps {
-    /// Takes them out of a loaded object.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
-        Self::from_source(|name| {
-            ebpf.take_map(name)
-                .ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
-        })
-    }
-
-    fn from_source(
-        mut source: impl FnMut(&'static str) -> Result<Map, DatapathError>,
-    ) -> Result<Self, DatapathError> {
+    /// Takes them by name.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             control: take!(source, map::CONTROL),
             limits: take!(source, map::LIMITS),
@@ -188,7 +196,8 @@ impl Maps {
         self.interface_stats.set(place, zeros, 0).map_err(failed)
     }
 
-    /// Drops that are not counted in the buckets of their sources yet: at most one source of each CPU.
+    /// Drops that are not counted in the buckets of their sources yet: at most one source of each
+    /// CPU.
     pub(super) fn uncounted(&self) -> Result<Vec<(Source, u64)>, DatapathError> {
         let values = self.uncounted.get(&0, 0).map_err(DatapathError::map(map::UNCOUNTED))?;
         Ok(values.iter().map(|value| value.0.held()).filter(|(_, drops)| *drops > 0).collect())

@@ -28,6 +28,7 @@ mod maps;
 pub mod model;
 mod netlink;
 mod offloads;
+mod open_maps;
 mod other_pins;
 mod own_links;
 mod pin_lock;
@@ -50,7 +51,7 @@ use std::path::PathBuf;
 use bpffs::PinDir;
 use limiter_common::verdict::Verdict;
 
-pub use backend::{Backend, Datapath, Keys};
+pub use backend::{Backend, Datapath, Keys, Observed};
 pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
 pub use interface::Interface;

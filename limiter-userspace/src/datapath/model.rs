@@ -145,7 +145,7 @@ impl Model {
         Self { lag, ..self }
     }
 
-    /// As [`super::Datapath::entries`].
+    /// As [`super::Observed::entries`].
     pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
         (
@@ -183,12 +183,12 @@ impl Model {
         longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source)
     }
 
-    /// As [`super::Datapath::installed`].
+    /// As [`super::Observed::installed`].
     pub fn installed(&self) -> &Installed {
         &self.installed
     }
 
-    /// As [`super::Datapath::generation`].
+    /// As [`super::Observed::generation`].
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -200,18 +200,18 @@ impl Model {
         sources + self.tables.tracked() + self.bans.tracked()
     }
 
-    /// As [`super::Datapath::reasons`].
+    /// As [`super::Observed::reasons`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
     }
 
-    /// As [`super::Datapath::interface_counters`].
+    /// As [`super::Observed::interface_counters`].
     pub fn interface_counters(&self, index: u32) -> InterfaceCounters {
         let place = InterfaceCounters::place(index);
         self.interfaces.get(&place).copied().unwrap_or_default()
     }
 
-    /// As [`super::Datapath::rule_counters`].
+    /// As [`super::Observed::rule_counters`].
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(&number).copied().unwrap_or_default()

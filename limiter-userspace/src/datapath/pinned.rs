@@ -1,12 +1,74 @@
-//! Actions on the data path without a daemon, on its pins: the brakes.
+//! The data path without a daemon, by its pins: the brakes, and a look at what is in force.
 
 use std::path::Path;
 
 use limiter_common::wire::Control;
 
-use super::maps::PinnedControl;
-use super::own_links::LeftBehind;
-use super::{DatapathError, PinDir, own_links};
+use super::machine::{self, Pinned};
+use super::maps::{PinnedControl, of_pins};
+use super::open_maps::OpenMaps;
+use super::own_links::{self, LeftBehind, OwnLink, Place};
+use super::source_store::SourceStore;
+use super::{Attachment, DatapathError, LinkState, Mode, Observed, PinDir};
+
+/// How often the maps are read again that a daemon has changed meanwhile.
+const TRIES: u32 = 16;
+
+/// Opens the pinned maps to read them. Nothing is loaded, locked or written.
+pub fn read(pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
+    match machine::pinned(pin_dir) {
+        Pinned::Maps { .. } => {}
+        Pinned::Nothing => return Err(DatapathError::NothingPinned(pin_dir.to_owned())),
+        Pinned::OtherLayout { found, brake } => {
+            let limited = limited(pin_dir).into_iter().map(|link| link.name).collect();
+            let path = pin_dir.to_owned();
+            return Err(DatapathError::OtherLayout { path, found, brake, limited });
+        }
+        Pinned::Refused(error) => return Err(error),
+    }
+    let pins = PinDir::new(pin_dir);
+    for _ in 0..TRIES {
+        let source_store = SourceStore::adopted(&pins)?;
+        let mut open = OpenMaps::take(&mut of_pins(&pins), &pins, source_store)?;
+        let generation = open.generation_in_force()?;
+        let read = open.adopt(generation);
+        // A daemon may have started meanwhile, and have put another rule set there.
+        if open.generation_in_force()? != generation {
+            continue;
+        }
+        read?;
+        for link in own_links::all(&pins)? {
+            if let Some(here) = &link.here {
+                open.max_frame = open.max_frame.max(here.max_frame());
+            }
+            open.attachments.extend(attachment(&link));
+        }
+        return Ok(Box::new(open));
+    }
+    Err(DatapathError::Changing(pin_dir.to_owned()))
+}
+
+/// The interface of a link; none if that is gone.
+fn attachment(link: &OwnLink) -> Option<Attachment> {
+    let here = link.here.as_ref();
+    let (state, ifindex) = match (here, link.place) {
+        (Some(here), _) => (LinkState::Attached, here.index),
+        (None, Place::On(index)) => (LinkState::Elsewhere, index),
+        (None, Place::Unknown) => (LinkState::Unseen, 0),
+        (None, Place::Nowhere) => return None,
+    };
+    let name = here.map_or_else(|| link.called.clone(), |here| here.name.clone());
+    Some(Attachment {
+        interface: name,
+        asked: link.called.clone(),
+        ifindex,
+        mode: here.and_then(|here| here.program).map_or(Mode::Native, |(mode, _)| mode),
+        program_id: link.program_id,
+        link_id: link.id,
+        adopted: true,
+        state,
+    })
+}
 
 /// `limiter off` and `on`.
 pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {

@@ -1,4 +1,5 @@
-//! The maps as the program reads them: single entries, and nothing is changed. What is not there is `None`.
+//! The maps as the program reads them: single entries, and nothing is changed. What is not there is
+//! `None`.
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
@@ -11,8 +12,10 @@ use limiter_common::wire::{
     TableKey, TrieValue, map,
 };
 
+use super::DatapathError;
+use super::maps::MapSource;
+use super::open_maps::HasMaps;
 use super::pod::Wire;
-use super::{DatapathError, Kernel};
 
 /// Result of a read: `None` without an entry.
 pub(super) type Read<T> = Result<Option<T>, DatapathError>;
@@ -73,12 +76,8 @@ pub(super) struct ProgramMaps {
 }
 
 impl ProgramMaps {
-    /// Takes them out of a loaded object.
-    pub(super) fn take(ebpf: &mut aya::Ebpf) -> Result<Self, DatapathError> {
-        let mut take = |name| {
-            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
-            ebpf.take_map(name).ok_or(missing)
-        };
+    /// Takes them by name.
+    pub(super) fn take(take: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         let failed = DatapathError::map(map::AGGREGATES);
         let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;
         let failed = DatapathError::map(map::FINGERPRINTS);
@@ -113,75 +112,75 @@ pub(super) const SOURCE_BITS: u32 = 128;
 /// All bits of a key in the trie of rules.
 pub(super) const KEY_BITS: u32 = TRIE_FIXED_BITS + 128;
 
-impl Reading for Kernel {
+impl<T: HasMaps> Reading for T {
     fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
-        self.changes.get(generation)
+        self.held().changes.get(generation)
     }
 
     fn control(&self, word: Control) -> Result<u64, DatapathError> {
-        self.maps.control(word)
+        self.held().maps.control(word)
     }
 
     fn listed(&self, source: &Source) -> Read<ListEntry> {
-        self.lists.of_source(source)
+        self.held().lists.of_source(source)
     }
 
     fn listed_around(&self, source: &Source) -> Read<ListEntry> {
-        self.lists.around(source)
+        self.held().lists.around(source)
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
-        self.tables.ban(&source.trie_key())
+        self.held().tables.ban(&source.trie_key())
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
-        let Some(trie) = self.maps.rules_of(generation, &self.pins)? else {
+        let Some(trie) = self.held().maps.rules_of(generation, &self.held().pins)? else {
             return Ok(None);
         };
         Ok(longest(map::RULES, &trie, SOURCE_BITS, source.trie_key())?.map(Slot::new))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
-        self.maps.limit_at(slot)
+        self.held().maps.limit_at(slot)
     }
 
     fn bucket(&self, source: &Source) -> Read<Bucket> {
-        let mut bucket = self.sources.bucket(source)?;
+        let mut bucket = self.held().sources.bucket(source)?;
         if let Some(bucket) = &mut bucket {
             let ours = |(of, drops)| if of == *source { drops } else { 0 };
-            let drops = self.maps.uncounted()?.into_iter().map(ours).sum();
+            let drops = self.held().maps.uncounted()?.into_iter().map(ours).sum();
             bucket.dropped = bucket.dropped.wrapping_add(drops);
         }
         Ok(bucket)
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {
-        found(map::AGGREGATES, self.program_maps.aggregates.get(&index, 0))
+        found(map::AGGREGATES, self.held().program_maps.aggregates.get(&index, 0))
     }
 
     fn fingerprints(&self, index: u32) -> Read<u64> {
-        found(map::FINGERPRINTS, self.program_maps.fingerprints.get(&index, 0))
+        found(map::FINGERPRINTS, self.held().program_maps.fingerprints.get(&index, 0))
     }
 
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
-        self.entries.entry_table(kind)
+        self.held().entries.entry_table(kind)
     }
 
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
-        self.entries.admissions(kind)
+        self.held().entries.admissions(kind)
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {
-        self.tables.table(generation.buffer() * MAX_TABLES + index)
+        self.held().tables.table(generation.buffer() * MAX_TABLES + index)
     }
 
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape> {
         let table = generation.buffer() * MAX_TABLES + table;
-        self.tables.shape(table * MAX_SHAPES + shape)
+        self.held().tables.shape(table * MAX_SHAPES + shape)
     }
 
     fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue> {
-        let Some(trie) = self.tables.rules_of(generation, &self.pins)? else {
+        let Some(trie) = self.held().tables.rules_of(generation, &self.held().pins)? else {
             return Ok(None);
         };
         let found = longest(map::TABLE_RULES, &trie, KEY_BITS, Wire(*key))?;
@@ -189,30 +188,30 @@ impl Reading for Kernel {
     }
 
     fn record(&self, slot: Slot) -> Read<Record> {
-        self.tables.record_at(slot)
+        self.held().tables.record_at(slot)
     }
 
     fn action(&self, index: u32) -> Read<Action> {
-        self.tables.action_at(index)
+        self.held().tables.action_at(index)
     }
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
-        self.tables.keyed(key)
+        self.held().tables.keyed(key)
     }
 
     fn budget(&self, index: u32) -> Read<KeyedBucket> {
-        self.tables.budget_at(index)
+        self.held().tables.budget_at(index)
     }
 
     fn lease(&self, index: u32) -> Read<Lease> {
-        Ok(self.leases.read(index))
+        Ok(self.held().leases.read(index))
     }
 
     fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
-        self.leases.leased(key)
+        self.held().leases.leased(key)
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {
-        found(map::FLOWS, self.program_maps.flows.get(&Wire(*flow), 0))
+        found(map::FLOWS, self.held().program_maps.flows.get(&Wire(*flow), 0))
     }
 }

@@ -105,12 +105,12 @@ impl Kernel {
     ) -> Result<(), DatapathError> {
         for name in interfaces {
             let found = Interface::query(name)?;
-            self.max_frame = self.max_frame.max(found.max_frame());
-            let link = own_links::behind(&self.pins, &found)?;
+            self.held.max_frame = self.held.max_frame.max(found.max_frame());
+            let link = own_links::behind(&self.held.pins, &found)?;
             if let (None, Some((_, id))) = (&link, found.program) {
-                return Err(attach::foreign(&found, &self.pins, id));
+                return Err(attach::foreign(&found, &self.held.pins, id));
             }
-            self.attachments.push(Attachment {
+            self.held.attachments.push(Attachment {
                 interface: name.clone(),
                 asked: name.clone(),
                 ifindex: found.index,
@@ -134,7 +134,7 @@ impl Kernel {
         let Some(mut before) = self.predecessor.take() else { return Ok(()) };
         // Before any packet meets the new maps.
         let carried = self.carry(&mut before).and_then(|bans| {
-            self.pins.exchange()?;
+            self.held.pins.exchange()?;
             Ok(bans)
         });
         let bans = match carried {
@@ -144,14 +144,14 @@ impl Kernel {
                 return Err(error);
             }
         };
-        self.pins = PinDir::new(self.pins.path());
-        self.attachments.clear();
+        self.held.pins = PinDir::new(self.held.pins.path());
+        self.held.attachments.clear();
         let attached = before
             .asked
             .iter()
             .try_for_each(|interface| self.attach(interface, before.choice).map(drop));
         if let Err(error) = attached {
-            if !self.attachments.iter().any(|at| at.adopted) {
+            if !self.held.attachments.iter().any(|at| at.adopted) {
                 self.step_back(before)?;
             }
             return Err(error);
@@ -161,7 +161,7 @@ impl Kernel {
         let bans = bans.max(self.carry(&mut before)?);
         before.tell(bans);
         drop(before);
-        if let Err(error) = self.pins.remove_next() {
+        if let Err(error) = self.held.pins.remove_next() {
             tracing::warn!(%error, "old maps are left: the next start removes them");
         }
         self.fresh = false;
@@ -170,12 +170,12 @@ impl Kernel {
 
     /// Puts the old maps back in their place.
     fn step_back(&mut self, before: Box<Predecessor>) -> Result<(), DatapathError> {
-        for at in std::mem::take(&mut self.attachments) {
-            self.pins.remove_link(&at.interface)?;
+        for at in std::mem::take(&mut self.held.attachments) {
+            self.held.pins.remove_link(&at.interface)?;
         }
         self.asked.clear();
-        self.pins.exchange()?;
-        self.pins = self.pins.next();
+        self.held.pins.exchange()?;
+        self.held.pins = self.held.pins.next();
         self.predecessor = Some(before);
         Ok(())
     }
@@ -184,19 +184,19 @@ impl Kernel {
     fn carry(&mut self, before: &mut Predecessor) -> Result<usize, DatapathError> {
         let brake = before.control.get(Control::Brake)?;
         if brake != before.brake {
-            self.maps.set_control(Control::Brake, brake)?;
+            self.held.maps.set_control(Control::Brake, brake)?;
             before.brake = brake;
         }
         let bans = before.bans()?;
         for (source, ban) in &bans {
             // A record of the new program is newer.
-            if self.tables.ban(source)?.is_none() {
-                let inserted = self.tables.bans.insert(source, Wire(*ban), 0);
+            if self.held.tables.ban(source)?.is_none() {
+                let inserted = self.held.tables.bans.insert(source, Wire(*ban), 0);
                 inserted.map_err(DatapathError::map(map::BANS))?;
             }
         }
         if !bans.is_empty() {
-            self.maps.set_control(Control::BansKept, 1)?;
+            self.held.maps.set_control(Control::BansKept, 1)?;
         }
         Ok(bans.len())
     }
@@ -204,8 +204,8 @@ impl Kernel {
     /// Replaces the program of links that an earlier start left on interfaces which this one was
     /// not told to limit: with the old program nothing could brake them any more.
     fn take_left_behind(&mut self) -> Result<(), DatapathError> {
-        let attached: Vec<u32> = self.attachments.iter().map(|at| at.link_id).collect();
-        for link in own_links::all(&self.pins)? {
+        let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();
+        for link in own_links::all(&self.held.pins)? {
             if attached.contains(&link.id) || link.place == own_links::Place::Nowhere {
                 continue;
             }

@@ -1,8 +1,7 @@
 //! Typed handles on the maps of the tables.
 
-use aya::Ebpf;
 use aya::maps::{
-    Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, Map, MapData, MapError, lpm_trie::Key,
+    Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, MapData, MapError, lpm_trie::Key,
     xdp::XdpMapError,
 };
 use limiter_common::bucket::{Generation, Resolved, Slot};
@@ -11,6 +10,7 @@ use limiter_common::wire::{
     WORDS, map,
 };
 
+use super::maps::MapSource;
 use super::pod::Wire;
 use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
@@ -42,12 +42,8 @@ macro_rules! take {
 }
 
 impl TableMaps {
-    /// Takes them out of a loaded object.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
-        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
-            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
-            ebpf.take_map(name).ok_or(missing)
-        };
+    /// Takes them by name.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             tables: take!(source, map::TABLES),
             shapes: take!(source, map::SHAPES),

@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
 
 use super::kernel::header_of;
-use super::{Datapath as _, DatapathError, Kernel};
+use super::{DatapathError, Kernel, Observed as _};
 use crate::rules::{Installed, Plan};
 
 /// A rule set on trial.
@@ -73,11 +73,11 @@ impl Kernel {
         // First the end is put off, then the time is asked. If it is not over now, no packet can
         // have seen it over, and none will. A packet under the rule set before is never followed by
         // one under this.
-        self.maps.set_control(Control::TrialEnd, u64::MAX)?;
+        self.held.maps.set_control(Control::TrialEnd, u64::MAX)?;
         let confirmed = if now(self) >= end { self.revert_by(now) } else { self.keep() };
         confirmed.inspect_err(|_| {
             // Or the trial would have no end without the daemon.
-            if let Err(error) = self.maps.set_control(Control::TrialEnd, end.get()) {
+            if let Err(error) = self.held.maps.set_control(Control::TrialEnd, end.get()) {
                 tracing::error!(%error, "the rules on trial go back only by `limiter revert` or a start");
             }
         })
@@ -86,8 +86,8 @@ impl Kernel {
     /// Takes the mark of a trial from the rule set in force.
     fn keep(&mut self) -> Result<TrialOutcome, DatapathError> {
         let place = header_of(self.generation());
-        let header = RuleSetHeader::from_raw(self.maps.control(place)?);
-        self.maps.set_control(place, header.with_trial(false).raw())?;
+        let header = RuleSetHeader::from_raw(self.held.maps.control(place)?);
+        self.held.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
             self.note_confirmed(&trial.before);
             self.retire(&trial.ended);
@@ -108,13 +108,13 @@ impl Kernel {
             return Err(DatapathError::NoTrial);
         };
         let generation = self.generation() + 1;
-        self.maps.set_control(Control::TrialEnd, 0)?;
+        self.held.maps.set_control(Control::TrialEnd, 0)?;
         // From here on the program has gone back. If the next step fails, nobody may confirm any
         // more.
         if let Some(trial) = &mut self.trial {
             trial.end = Ticks::default();
         }
-        self.maps.set_control(Control::Generation, generation)?;
+        self.held.maps.set_control(Control::Generation, generation)?;
         if let Some(trial) = self.trial.take() {
             let restored = trial.before.after_trial_of(self.installed());
             let tried = self.set_installed(generation, restored);

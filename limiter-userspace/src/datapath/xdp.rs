@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{
-    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Options, capabilities, pinned,
-    privileges,
+    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Observed, Options,
+    capabilities, pinned, privileges,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 
@@ -110,6 +110,10 @@ impl Backend for Xdp {
 
     fn give_up_privileges(&self) -> std::io::Result<()> {
         capabilities::keep_needed()
+    }
+
+    fn read(&self, pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
+        pinned::read(pin_dir)
     }
 
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {

@@ -25,6 +25,7 @@ mod window;
 pub use environment::Environment;
 pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
+pub use ranges::values_of_class;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use rule_error::{CompileError, CompileErrors, RangeError, RuleError};
 pub use rule_id::{RuleId, TableForm};
@@ -108,26 +109,9 @@ fn paced(pace: Pace, max_frame: u64, shown: impl Fn() -> String) -> Result<Limit
         };
         return Err(LimitError::TooFast { rate: shown(), fastest });
     }
-    let most = u128::from(count.max_units());
-    let max_shift = match count {
-        Count::Packets | Count::Syns | Count::Flows => 0,
-        Count::Bytes => MAX_SHIFT,
-    };
-    let (increment, shift) = (0..=max_shift)
-        .rev()
-        .map(|shift| ((period << shift).div_ceil(requests), shift))
-        .find(|(increment, _)| increment * most < MAX_PRODUCT)
-        .ok_or_else(|| LimitError::TooSlow { rate: shown() })?;
-    // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst` bytes
-    // still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
-    let slack = match count {
-        Count::Packets | Count::Syns | Count::Flows => 0,
-        Count::Bytes => {
-            let frames = u128::from(burst / MIN_FRAME + 1);
-            frames.min((increment >> shift).saturating_sub(1))
-        }
-    };
-    let tolerance = ((u128::from(burst) * increment) >> shift) + slack;
+    let (increment, shift) =
+        increment(count, units, nanos).ok_or_else(|| LimitError::TooSlow { rate: shown() })?;
+    let tolerance = tolerance(count, burst, increment, shift);
     if tolerance > MAX_TOLERANCE {
         return Err(LimitError::BurstTooLong { burst, rate: shown() });
     }
@@ -140,6 +124,35 @@ fn paced(pace: Pace, max_frame: u64, shown: impl Fn() -> String) -> Result<Limit
         kind: Kind::Limited as u8,
         ..Limit::zeroed()
     })
+}
+
+/// [`Limit::increment`] and [`Limit::shift`] of `units` every `nanos` nanoseconds; none for what is
+/// too slow.
+pub(super) fn increment(count: Count, units: u64, nanos: u64) -> Option<(u128, u32)> {
+    let (period, units) = (u128::from(nanos) << TICK_BITS, u128::from(units));
+    let most = u128::from(count.max_units());
+    let max_shift = match count {
+        Count::Packets | Count::Syns | Count::Flows => 0,
+        Count::Bytes => MAX_SHIFT,
+    };
+    (0..=max_shift)
+        .rev()
+        .map(|shift| ((period << shift).div_ceil(units), shift))
+        .find(|(increment, _)| increment * most < MAX_PRODUCT)
+}
+
+/// [`Limit::tolerance`] of a burst, for such an increment and shift.
+pub(super) fn tolerance(count: Count, burst: u64, increment: u128, shift: u32) -> u128 {
+    // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst`
+    // bytes still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
+    let slack = match count {
+        Count::Packets | Count::Syns | Count::Flows => 0,
+        Count::Bytes => {
+            let frames = u128::from(burst / MIN_FRAME + 1);
+            frames.min((increment >> shift).saturating_sub(1))
+        }
+    };
+    ((u128::from(burst) * increment) >> shift) + slack
 }
 
 /// The rate that the program really holds, in packets or bytes per second. Bytes: for long frames;

@@ -140,6 +140,7 @@ impl Link for Fake {
             martian: false,
             other_rules: Vec::new(),
             other_rules_in_all: 0,
+            by_rule: None,
         })
     }
 

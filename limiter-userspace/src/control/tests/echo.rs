@@ -68,7 +68,8 @@ impl Echo {
     fn limits(&self) -> Told {
         let warnings = vec![self.changes.to_string()];
         let (limits, budgets) = (Vec::new(), Vec::new());
-        self.document(&Limits { generation: 1, limits, budgets, warnings })
+        let unknown = Vec::new();
+        self.document(&Limits { generation: 1, limits, budgets, warnings, unknown })
     }
 
     fn unset(&mut self, limit: &UnsetLimit) -> Changed {

@@ -56,7 +56,7 @@ pub struct BannedSource {
     /// upgrade, and of a ban by hand.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,

@@ -50,7 +50,7 @@ pub struct Episode {
     /// The rule; none where no rule was asked, or where it is not in force any more.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
@@ -114,7 +114,7 @@ pub struct Dropped {
     /// The rule.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// Reason of the drop.
     pub reason: String,

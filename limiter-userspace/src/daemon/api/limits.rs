@@ -22,6 +22,9 @@ pub enum Origin {
     Cli,
     /// A management prefix.
     Management,
+    /// Not known: what was asked are the maps, without a daemon. Nor are name, label, end and
+    /// warnings, then.
+    Unknown,
 }
 
 impl Origin {
@@ -31,6 +34,7 @@ impl Origin {
             Self::File => "file",
             Self::Cli => "cli",
             Self::Management => "management",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -47,6 +51,10 @@ pub struct Limits {
     pub budgets: Vec<LimitEntry>,
     /// Warnings: rules that are not in force, and why.
     pub warnings: Vec<String>,
+    /// Facts that are not known, in the answer of a command that had no daemon to ask and read the
+    /// maps. None in a daemon's.
+    #[serde(default)]
+    pub unknown: Vec<String>,
 }
 
 /// A rule in force.
@@ -348,7 +356,9 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
 
 /// The name of a rule, and until when it is in force.
 fn name_and_end(entry: &LimitEntry) -> String {
-    let name = entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_default();
+    let unknown =
+        || if entry.origin == Origin::Unknown { "(unknown)".to_owned() } else { String::new() };
+    let name = entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_else(unknown);
     match entry.ends_in_seconds {
         None => name,
         Some(seconds) => format!("{name} (for {seconds} s)").trim_start().to_owned(),

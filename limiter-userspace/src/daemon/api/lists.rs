@@ -137,7 +137,7 @@ pub struct ListedSource {
     /// Whole seconds until it expires, rounded up; none for never.
     pub expires_in_seconds: Option<u64>,
     /// The reason that was given for it; none if none was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

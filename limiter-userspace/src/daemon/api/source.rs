@@ -24,7 +24,7 @@ use crate::daemon::service::Service;
 use crate::daemon::sources::ByRule;
 use crate::daemon::views::{self, describe};
 use crate::daemon::why;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::datapath::model::Holder;
 use crate::render::{Render, duration, number, push, rate, table, titled};
 use crate::rules::plain::clean;
@@ -41,7 +41,7 @@ pub struct SourceView {
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// The rate, or `unlimited`.
     pub limit: Option<String>,
@@ -56,7 +56,7 @@ pub struct SourceView {
     /// The list that it is on, before any rule.
     pub listed: Option<ListName>,
     /// The reason that was given for that; none if none was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub listed_reason: Option<String>,
     /// Packets of it that passed since it is tracked.
     pub passed: u64,
@@ -96,7 +96,7 @@ pub struct SourceView {
     #[serde(default)]
     pub other_rules_in_all: u64,
     /// Drops of it by other rules, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub by_rule: Option<Vec<RuleDrops>>,
 }
 
@@ -106,7 +106,7 @@ pub struct RuleDrops {
     /// The rule, or the budget; none where no rule was asked, as on the deny list.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
@@ -184,7 +184,8 @@ impl Sliced<Service> for SourceText {
             return Ok(Step::Again);
         }
         let by_rule = self.by_rule.take();
-        let by_rule = by_rule.map(|read| read.rules(datapath, &service.effective, &service.events));
+        let by_rule =
+            by_rule.map(|read| read.rules(datapath, &service.effective, Some(&service.events)));
         let view = SourceView { by_rule, ..service.source(&self.address)? };
         Ok(Step::Part(serde_json::to_vec(&view)?.into()))
     }
@@ -195,18 +196,26 @@ impl Service {
     pub(in crate::daemon) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_one(address)?;
         let datapath = self.datapath()?;
-        let listed = self.lists.of(&Selector::address(address), datapath.now());
         let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
         let listed_reason = reason.map(str::to_owned);
-        let view =
-            SourceView { listed, listed_reason, ..view(datapath, &self.effective, address)? };
-        Ok(views::with_others(view, datapath, &self.effective, address)?)
+        Ok(SourceView { listed_reason, ..whole(datapath, &self.effective, address)? })
     }
+}
+
+/// All of a source that the maps hold.
+pub(in crate::daemon) fn whole(
+    datapath: &dyn Observed,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<SourceView, ServiceError> {
+    let listed = views::listed(datapath, &views::key(address))?;
+    let view = SourceView { listed, ..view(datapath, effective, address)? };
+    views::with_others(view, datapath, effective, address)
 }
 
 /// A source by itself, without what is asked before its rule.
 pub(in crate::daemon) fn view(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
 ) -> Result<SourceView, ServiceError> {
@@ -243,7 +252,7 @@ pub(in crate::daemon) fn view(
     let Some(in_force) = in_force else {
         return Ok(view);
     };
-    let described = describe(&in_force.rule.terms, datapath.max_frame());
+    let described = describe(&in_force.rule.terms, datapath.max_frame()).known(in_force.known());
     view.limit = Some(described.limit);
     view.burst = described.burst;
     view.count = described.count;
@@ -272,7 +281,7 @@ pub(in crate::daemon) fn view(
 /// Adds the state of a source whose rule is in a keyed table: of the first limit, how much is left.
 fn keyed_source(
     view: SourceView,
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     address: IpAddr,
 ) -> Result<SourceView, ServiceError> {
     let looked = why::keyed_source(datapath, address)?;
@@ -296,7 +305,7 @@ fn keyed_source(
 }
 
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
-fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
+fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
     // A moment that cannot be read is not known.

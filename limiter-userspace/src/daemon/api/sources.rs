@@ -141,7 +141,7 @@ pub struct SourceRow {
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// The rate of that, or `unlimited`.
     pub limit: Option<String>,

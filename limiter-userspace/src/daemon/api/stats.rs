@@ -67,7 +67,7 @@ pub struct RuleCounts {
     /// Sources or keys that the rule is for.
     pub rule: String,
     /// The name that the author of the rule gave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule_name: Option<String>,
     /// Packets that it let pass.
     pub passed: Counts,

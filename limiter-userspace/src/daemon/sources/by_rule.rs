@@ -14,7 +14,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::events::Events;
 use crate::daemon::layers::EffectiveSet;
 use crate::daemon::views::{self, Title};
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::rules::compile::TableForm;
 
 /// Keys that are read before others have their turn: a few milliseconds.
@@ -41,7 +41,7 @@ impl ByRule {
     /// Reads on; says whether all was read.
     pub(in crate::daemon) fn step(
         &mut self,
-        datapath: &dyn Datapath,
+        datapath: &dyn Observed,
     ) -> Result<bool, ServiceError> {
         let Some(from) = self.place else { return Ok(true) };
         let tables = &datapath.installed().tables;
@@ -71,12 +71,12 @@ impl ByRule {
     }
 
     /// The rules, those that dropped most first. What the events tell of the source stands for
-    /// rules without a bucket of the source.
+    /// rules without a bucket of the source; without a daemon nobody knows.
     pub(in crate::daemon) fn rules(
         self,
-        datapath: &dyn Datapath,
+        datapath: &dyn Observed,
         effective: &EffectiveSet,
-        events: &Events,
+        events: Option<&Events>,
     ) -> Vec<RuleDrops> {
         let titles = views::rule_names(datapath, effective);
         let exact = self.sums.iter().filter_map(|(number, (passed, dropped, keys))| {
@@ -95,7 +95,8 @@ impl ByRule {
         // A source alone has its counters in the answer already.
         let own = effective.resolve(&crate::rules::Selector::address(self.address));
         let own = own.map(|found| found.rule.path.to_string());
-        for sampled in events.of_source(&views::key(self.address)) {
+        let told = events.map(|events| events.of_source(&views::key(self.address)));
+        for sampled in told.unwrap_or_default() {
             let counted = rules.iter().any(|rule| rule.exact && rule.rule == sampled.rule);
             let is_own = own.is_some() && sampled.rule == own;
             if !counted && !is_own {
@@ -109,7 +110,7 @@ impl ByRule {
 
 /// The number of the rule that a bucket was charged under last; none if that means another one by
 /// now.
-fn rule_of(datapath: &dyn Datapath, bucket: &KeyedBucket) -> Option<u32> {
+fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {
     let resolved = Resolved::from_raw(bucket.resolved);
     let record = datapath.installed().tables.records.get(&resolved.slot().index())?;
     resolved.generation().knows(record.since).then_some(record.rule)

@@ -12,6 +12,7 @@ mod events;
 mod explain;
 mod faults;
 mod files;
+mod from_maps;
 mod hand;
 mod lists;
 mod manager;

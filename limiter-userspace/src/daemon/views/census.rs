@@ -6,7 +6,7 @@ use limiter_common::wire::RuleCounters;
 
 use super::{Result, counted};
 use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;
@@ -21,7 +21,7 @@ pub(in crate::daemon) struct Census {
 }
 
 impl Census {
-    pub(in crate::daemon) fn new(datapath: &dyn Datapath, effective: &Arc<EffectiveSet>) -> Self {
+    pub(in crate::daemon) fn new(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
         Self {
             effective: Arc::clone(effective),
             generation: datapath.generation(),
@@ -30,21 +30,20 @@ impl Census {
         }
     }
 
-    /// Reads on in the rules that are in force; says whether all were read. If other rules came into force since the last
-    /// slice, it begins again with them, and with larger slices: so it comes to an end however often they change.
+    /// Reads on in the rules that are in force; says whether all were read. If other rules came
+    /// into force since the last slice, it begins again with them, and with larger slices: so it
+    /// comes to an end however often they change.
     pub(in crate::daemon) fn step(
         &mut self,
-        datapath: &dyn Datapath,
+        datapath: &dyn Observed,
         effective: &Arc<EffectiveSet>,
     ) -> Result<bool> {
         if datapath.generation() != self.generation || !Arc::ptr_eq(effective, &self.effective) {
             let slice = self.slice.saturating_mul(4);
             *self = Self { slice, ..Self::new(datapath, effective) };
         }
-        for Effective { rule, .. } in
-            self.effective.rules.iter().skip(self.counters.len()).take(self.slice)
-        {
-            self.counters.push(counted::rule(datapath, rule)?);
+        for effective in self.effective.rules.iter().skip(self.counters.len()).take(self.slice) {
+            self.counters.push(counted::rule(datapath, effective)?);
         }
         Ok(self.counters.len() == self.effective.rules.len())
     }

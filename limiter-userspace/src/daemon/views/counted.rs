@@ -9,18 +9,18 @@ use super::Result;
 use crate::daemon::api::sources::DroppedBy;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::rules::compile::{BANS, REPLIES, RuleId};
 use crate::rules::model::Limits;
-use crate::rules::place::{InstalledTables, budget_tag};
-use crate::rules::{Rule, Subject, Terms};
+use crate::rules::place::InstalledTables;
+use crate::rules::{Subject, Terms};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
 /// Drops since the maps were made, by what dropped the packets. Each part is added up from its own
 /// counters, so packets that are not dropped now do not seem to be.
-pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy> {
+pub(in crate::daemon) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     let tallies = datapath.reasons()?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
     let lists = Reason::ALL.into_iter().zip(tallies);
@@ -67,7 +67,7 @@ fn of_source(tables: &InstalledTables, rule: &RuleId) -> Option<u32> {
 }
 
 /// All that some rules have dropped; none if there are too many of them.
-fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64>> {
+fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<Option<u64>> {
     if numbers.len() > MOST_RULES {
         return Ok(None);
     }
@@ -81,20 +81,29 @@ fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64
 
 /// The counters of a rule; nothing for one that no packet can find. One that is charged to a budget
 /// has none of its own.
-pub(super) fn rule(datapath: &dyn Datapath, rule: &Rule) -> Result<RuleCounters> {
+pub(super) fn rule(datapath: &dyn Observed, effective: &Effective) -> Result<RuleCounters> {
+    let Effective { rule, from_maps, .. } = effective;
     if matches!(rule.terms, Terms::Budget(_)) {
         return Ok(RuleCounters::default());
     }
     let index = |name: &str| datapath.interface_index(name);
-    match datapath.installed().number(&rule.path, &index) {
+    let number = match from_maps {
+        Some(from) => Some(from.number),
+        None => datapath.installed().number(&rule.path, &index),
+    };
+    match number {
         Some(number) => Ok(datapath.rule_counters(number)?),
         None => Ok(RuleCounters::default()),
     }
 }
 
 /// The counters of a budget; nothing for one that is not installed.
-pub(super) fn budget(datapath: &dyn Datapath, name: &str) -> Result<Option<RuleCounters>> {
-    let record = datapath.installed().tables.budget(budget_tag(name));
+pub(super) fn budget(
+    datapath: &dyn Observed,
+    effective: &EffectiveSet,
+    name: &str,
+) -> Result<Option<RuleCounters>> {
+    let record = datapath.installed().tables.budget(effective.tag(name));
     let Some((_, record)) = record else {
         return Ok(None);
     };
@@ -112,7 +121,7 @@ pub(in crate::daemon) struct Title {
 
 /// The rules and budgets in force, by number.
 pub(in crate::daemon) fn names(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> BTreeMap<u32, Title> {
     let installed = datapath.installed();
@@ -126,7 +135,7 @@ pub(in crate::daemon) fn names(
         }
     }
     for budget in &effective.budgets {
-        if let Some((_, record)) = installed.tables.budget(budget_tag(&budget.name)) {
+        if let Some((_, record)) = installed.tables.budget(effective.tag(&budget.name)) {
             let rule = format!("budget {}", budget.name);
             names.insert(record.rule, Title { rule, name: None });
         }
@@ -136,13 +145,13 @@ pub(in crate::daemon) fn names(
 
 /// All budgets in force, those of replies and bans last.
 pub(super) fn budgets(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> Result<Vec<(String, RuleCounters)>> {
     let named = effective.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
     let mut budgets = Vec::new();
     for (shown, name) in named.chain([("(replies)", REPLIES), ("(bans)", BANS)]) {
-        if let Some(counters) = budget(datapath, name)? {
+        if let Some(counters) = budget(datapath, effective, name)? {
             budgets.push((shown.to_owned(), counters));
         }
     }
@@ -151,20 +160,20 @@ pub(super) fn budgets(
 
 /// Packets that each rule and budget with a soft limit has let pass marked.
 pub(in crate::daemon) fn marked(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> Result<Vec<(String, u64)>> {
     let is_soft = |limits: &Limits| limits.limits.iter().any(|limit| limit.upper.is_some());
     let mut marked = Vec::new();
-    for Effective { rule: of, .. } in &effective.rules {
-        if of.terms.limits().is_some_and(is_soft) {
+    for of in &effective.rules {
+        if of.rule.terms.limits().is_some_and(is_soft) {
             let packets = rule(datapath, of)?.marked.packets;
-            marked.push((Subject::Rule(of.path.clone()).to_string(), packets));
+            marked.push((Subject::Rule(of.rule.path.clone()).to_string(), packets));
         }
     }
     for of in &effective.budgets {
         if is_soft(&of.limits)
-            && let Some(counters) = budget(datapath, &of.name)?
+            && let Some(counters) = budget(datapath, effective, &of.name)?
         {
             marked.push((Subject::Budget(of.name.clone()).to_string(), counters.marked.packets));
         }

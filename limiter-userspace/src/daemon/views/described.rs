@@ -4,6 +4,7 @@ use crate::daemon::api::limits::{LimitView, UpperView};
 use crate::rules::Terms;
 use crate::rules::compile::{compile, display_rate, effective_of_spec};
 use crate::rules::model::{LimitList, Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
+use crate::rules::read_back::Known;
 
 /// The fields that all views of a rule have.
 #[derive(Debug, Default)]
@@ -15,6 +16,25 @@ pub(in crate::daemon) struct Described {
     pub(in crate::daemon) limits: Vec<LimitView>,
     pub(in crate::daemon) action: Option<String>,
     pub(in crate::daemon) budget: Option<String>,
+}
+
+impl Described {
+    /// Description with a word before each rate that is not exact.
+    #[must_use]
+    pub(in crate::daemon) fn known(mut self, known: Known) -> Self {
+        let about = match known {
+            Known::Exactly => return self,
+            Known::About => "about",
+            Known::Part => "here about",
+        };
+        let say = |text: &mut String| *text = format!("{about} {text}");
+        say(&mut self.limit);
+        for limit in &mut self.limits {
+            say(&mut limit.text);
+            say(&mut limit.rate);
+        }
+        self
+    }
 }
 
 /// Describes a rule. `max_frame` as in [`compile`].

@@ -6,12 +6,13 @@ use limiter_common::wire::InterfaceCounters;
 
 use super::Result;
 use crate::daemon::api::stats::InterfaceCounts;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 
 /// Packets of each interface that the program is on, by name.
 ///
-/// Interfaces whose counters are one, two in a thousand at most, are one entry with both names. Of an interface in another network namespace nothing is told: its index is another there.
-pub(super) fn interfaces(datapath: &dyn Datapath) -> Result<Vec<InterfaceCounts>> {
+/// Interfaces whose counters are one, two in a thousand at most, are one entry with both names. Of
+/// an interface in another network namespace nothing is told: its index is another there.
+pub(super) fn interfaces(datapath: &dyn Observed) -> Result<Vec<InterfaceCounts>> {
     let mut by_place: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
         by_place.entry(InterfaceCounters::place(at.ifindex)).or_default().push(&at.interface);

@@ -1,19 +1,22 @@
 //! The rules in force, with what they did.
 
+use std::sync::Arc;
+
 use limiter_common::wire::RuleCounters;
 
 use super::census::Census;
 use super::described::{Described, describe, of_limits};
-use super::{Result, counted};
+use super::{Result, Told, counted};
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::daemon::api::limits::{LimitEntry, Origin};
 use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::daemon::limit_ends;
 use crate::daemon::service::Service;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::rules::compile::{BANS, DEFAULT_BANS, REPLIES};
 use crate::rules::model;
+use crate::rules::read_back::Known;
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -39,17 +42,8 @@ enum Stage {
 
 impl LimitsText {
     pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
-        let datapath = service.datapath()?;
         service.leftovers.note();
-        Ok(Self {
-            census: Census::new(datapath, &service.effective),
-            parts: Parts::default(),
-            stage: Stage::Counting,
-            max_frame: datapath.max_frame(),
-            cluster: service.effective.cluster,
-            budgets: Vec::new(),
-            told: 0,
-        })
+        Ok(Self::over(service.datapath()?, &service.effective))
     }
 
     /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
@@ -90,6 +84,7 @@ impl LimitsText {
                     }
                 }
                 parts.close_array();
+                parts.member("unknown", &[""; 0])?;
                 parts.end();
                 self.stage = Stage::Done;
             }
@@ -99,11 +94,22 @@ impl LimitsText {
     }
 }
 
-impl Sliced<Service> for LimitsText {
-    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
-        let datapath = service.datapath()?;
+impl Told for LimitsText {
+    fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
+        Self {
+            census: Census::new(datapath, effective),
+            parts: Parts::default(),
+            stage: Stage::Counting,
+            max_frame: datapath.max_frame(),
+            cluster: effective.cluster,
+            budgets: Vec::new(),
+            told: 0,
+        }
+    }
+
+    fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step> {
         if matches!(self.stage, Stage::Counting) {
-            if !self.census.step(datapath, &service.effective)? {
+            if !self.census.step(datapath, effective)? {
                 return Ok(Step::Again);
             }
             self.budgets = budgets(datapath, self.census.effective())?;
@@ -122,6 +128,12 @@ impl Sliced<Service> for LimitsText {
     }
 }
 
+impl Sliced<Service> for LimitsText {
+    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
+        Ok(self.step_of(service.datapath()?, &service.effective)?)
+    }
+}
+
 /// A rule.
 pub(super) fn of_rule(
     in_force: &Effective,
@@ -129,16 +141,24 @@ pub(super) fn of_rule(
     max_frame: u64,
     cluster: Option<u64>,
 ) -> LimitEntry {
-    let Effective { rule, origin, end } = in_force;
+    let Effective { rule, origin, end, .. } = in_force;
+    let known = in_force.known();
     LimitEntry {
-        sharing: rule.terms.limits().and_then(|limits| sharing(limits, cluster)),
+        sharing: part(known)
+            .or_else(|| rule.terms.limits().and_then(|limits| sharing(limits, cluster))),
         name: rule.name.as_deref().map(str::to_owned),
         origin: *origin,
         shadow: rule.terms.is_shadow(),
         label: rule.label.as_deref().map(str::to_owned),
         ends_in_seconds: end.map(|end| end.saturating_sub(limit_ends::now())),
-        ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
+        ..entry(rule.path.to_string(), describe(&rule.terms, max_frame).known(known), counters)
     }
+}
+
+/// Sharing by nodes of which the maps of one know only its part.
+fn part(known: Known) -> Option<String> {
+    let text = "over all nodes: the numbers are this node's part, the whole is not in the maps";
+    (known == Known::Part).then(|| text.to_owned())
 }
 
 /// How nodes share limits, as text. Without a cluster they are this node's alone.
@@ -148,18 +168,19 @@ fn sharing(limits: &model::Limits, cluster: Option<u64>) -> Option<String> {
 
 /// All budgets in force, those of replies and bans last.
 pub(super) fn budgets(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> Result<Vec<LimitEntry>> {
-    let max_frame = datapath.max_frame();
+    let (max_frame, origin) = (datapath.max_frame(), effective.budget_origin());
     let mut budgets = Vec::new();
     for budget in &effective.budgets {
-        if let Some(counters) = counted::budget(datapath, &budget.name)? {
-            let described = of_limits(&budget.limits, max_frame);
+        if let Some(counters) = counted::budget(datapath, effective, &budget.name)? {
+            let known = effective.known_budget(&budget.name);
+            let described = of_limits(&budget.limits, max_frame).known(known);
             let shadow = budget.limits.shadow;
-            let sharing = sharing(&budget.limits, effective.cluster);
+            let sharing = part(known).or_else(|| sharing(&budget.limits, effective.cluster));
             let entry = entry(budget.name.clone(), described, counters);
-            budgets.push(LimitEntry { shadow, sharing, ..entry });
+            budgets.push(LimitEntry { origin, shadow, sharing, ..entry });
         }
     }
     let own = [
@@ -167,9 +188,11 @@ pub(super) fn budgets(
         ("(bans)", BANS, Some(effective.bans.unwrap_or(DEFAULT_BANS))),
     ];
     for (shown, name, rate) in own {
-        if let (Some(rate), Some(counters)) = (rate, counted::budget(datapath, name)?) {
-            let described = of_limits(&model::Limits::new(rate), max_frame);
-            budgets.push(entry(shown.to_owned(), described, counters));
+        if let (Some(rate), Some(counters)) = (rate, counted::budget(datapath, effective, name)?) {
+            let known = effective.known_budget(name);
+            let described = of_limits(&model::Limits::new(rate), max_frame).known(known);
+            let entry = entry(shown.to_owned(), described, counters);
+            budgets.push(LimitEntry { origin, ..entry });
         }
     }
     Ok(budgets)

@@ -8,7 +8,7 @@ use limiter_common::time::Ticks;
 use super::{Result, key};
 use crate::daemon::api::source::SourceView;
 use crate::daemon::layers::EffectiveSet;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::rules::model::{Martians, Part};
 use crate::rules::{Rule, Terms};
 
@@ -18,7 +18,7 @@ const NAMED: usize = 10;
 /// A source with what is asked before its rule and beside it.
 pub(in crate::daemon) fn with_others(
     view: SourceView,
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
 ) -> Result<SourceView> {

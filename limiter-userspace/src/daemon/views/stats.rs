@@ -1,17 +1,19 @@
 //! All counters: by verdict, reason and rule.
 
+use std::sync::Arc;
+
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
 
 use super::census::Census;
-use super::{Result, counted};
+use super::{Result, Told, counted};
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::daemon::api::Counts;
 use crate::daemon::api::stats::{Outcomes, ReasonCounts, RuleCounts};
-use crate::daemon::layers::Effective;
+use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::daemon::service::Service;
-use crate::datapath::Datapath;
+use crate::datapath::Observed;
 use crate::rules::Terms;
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
@@ -28,19 +30,12 @@ pub(in crate::daemon) struct StatsText {
 
 impl StatsText {
     pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
-        let datapath = service.datapath()?;
         service.leftovers.note();
-        Ok(Self {
-            census: Census::new(datapath, &service.effective),
-            parts: Parts::default(),
-            rest: None,
-            told: 0,
-            ended: false,
-        })
+        Ok(Self::over(service.datapath()?, &service.effective))
     }
 
     /// All but the rules, as it is when their counters were read.
-    fn read_rest(&mut self, datapath: &dyn Datapath) -> Result<()> {
+    fn read_rest(&mut self, datapath: &dyn Observed) -> Result<()> {
         let tallies = datapath.reasons()?;
         let (mut passed, mut dropped) = (Tally::default(), Tally::default());
         let mut reasons = Vec::with_capacity(Reason::COUNT);
@@ -79,14 +74,23 @@ impl StatsText {
     }
 }
 
-impl Sliced<Service> for StatsText {
-    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
-        let datapath = service.datapath()?;
+impl Told for StatsText {
+    fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
+        Self {
+            census: Census::new(datapath, effective),
+            parts: Parts::default(),
+            rest: None,
+            told: 0,
+            ended: false,
+        }
+    }
+
+    fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step> {
         if self.ended {
             return Ok(Step::Done);
         }
         if self.rest.is_none() {
-            if !self.census.step(datapath, &service.effective)? {
+            if !self.census.step(datapath, effective)? {
                 return Ok(Step::Again);
             }
             self.read_rest(datapath)?;
@@ -111,6 +115,12 @@ impl Sliced<Service> for StatsText {
         parts.end();
         self.ended = true;
         Ok(Step::Part(self.parts.take()))
+    }
+}
+
+impl Sliced<Service> for StatsText {
+    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
+        Ok(self.step_of(service.datapath()?, &service.effective)?)
     }
 }
 

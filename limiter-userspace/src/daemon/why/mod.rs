@@ -19,9 +19,8 @@ use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use crate::daemon::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
-use crate::datapath::Datapath;
-use crate::datapath::Framing;
 use crate::datapath::model::{Excerpt, Judged, Looked, LookedTable, Packet};
+use crate::datapath::{Framing, Observed};
 use crate::rules::Selector;
 use crate::rules::model::Fact;
 use crate::rules::model::key::protocol_text;
@@ -32,7 +31,7 @@ pub(super) use steps::here;
 /// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
 /// not there.
 pub(super) fn keyed_source(
-    datapath: &dyn Datapath,
+    datapath: &dyn Observed,
     source: IpAddr,
 ) -> Result<Option<LookedTable>, ServiceError> {
     let question = Question::of_source(source.to_canonical());
@@ -46,7 +45,7 @@ pub(super) fn keyed_source(
 /// The state in force, for the names.
 #[derive(Clone, Copy)]
 pub(super) struct InForce<'a> {
-    pub(super) datapath: &'a dyn Datapath,
+    pub(super) datapath: &'a dyn Observed,
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
     pub(super) lists: &'a Book,

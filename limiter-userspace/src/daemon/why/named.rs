@@ -9,7 +9,6 @@ use crate::daemon::api::limits::Origin;
 use crate::daemon::layers::Effective;
 use crate::datapath::model::LookedTable;
 use crate::rules::compile::RuleId;
-use crate::rules::place::budget_tag;
 use crate::rules::{Budget, Selector, Subject, Terms};
 
 /// A rule with what stands in its file.
@@ -43,7 +42,7 @@ impl InForce<'_> {
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
             Origin::File => self.of_file(&Subject::Rule(rule.path.clone())),
-            Origin::Cli | Origin::Management => (effective.origin.name(), None),
+            Origin::Cli | Origin::Management | Origin::Unknown => (effective.origin.name(), None),
         };
         let step = ExplainStep {
             rule: Some(rule.path.to_string()),
@@ -86,7 +85,7 @@ impl InForce<'_> {
 
     /// A budget by its record. Those of answers and of new bans decide about no packet.
     pub(super) fn budget(&self, record: &Record) -> Option<&Budget> {
-        let is = |budget: &&Budget| budget_tag(&budget.name) == record.budget_tag;
+        let is = |budget: &&Budget| self.effective.tag(&budget.name) == record.budget_tag;
         self.effective.budgets.iter().find(is)
     }
 }

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Count, Listed, RULE_NONE, Table, field};
+use limiter_common::wire::{Count, Listed, RULE_NONE, field};
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
@@ -14,7 +14,8 @@ use crate::datapath::model::{
     self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
 };
 use crate::rules::Selector;
-use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, Values, limit_text, over_text};
+use crate::rules::compile::values_of_class;
+use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
 use crate::rules::plain::clean;
 
 /// The step of rules by source alone.
@@ -273,13 +274,6 @@ fn size(limit: &RuleLimit) -> Option<u64> {
     }
 }
 
-/// The values that have this one as their class in a table.
-fn values(table: &Table, fact: Fact, class: u16) -> Values {
-    let pieces = table.ranges.iter().filter_map(|range| range.of_class(fact.field(), class));
-    let high = pieces.map(|(_, high)| high).max();
-    high.and_then(|high| Values::range(class, high)).unwrap_or_else(|| class.into())
-}
-
 /// The values of the keys of a table.
 fn key_text(looked: &LookedTable) -> String {
     let (fields, key) = (looked.table.fields, &looked.key);
@@ -292,7 +286,7 @@ fn key_text(looked: &LookedTable) -> String {
     };
     let facts = Fact::ALL.map(|fact| {
         let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
-        (fact.field(), fact.told(values(&looked.table, fact, value)))
+        (fact.field(), fact.told(values_of_class(&looked.table, fact, value)))
     });
     let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),

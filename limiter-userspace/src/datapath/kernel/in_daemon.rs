@@ -1,6 +1,5 @@
 //! [`Kernel`] as the daemon uses it: a [`Datapath`] by the kernel's own clock.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,26 +10,18 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::event::EventRate;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    ListEntry, RuleCounters, Tally, map,
-};
+use limiter_common::wire::{Ban, Control, Event, EventBudget, ListEntry, map};
 
 use super::Kernel;
 use crate::cluster::Leases;
 use crate::datapath::pod::Wire;
 use crate::datapath::{
-    Attachment, Datapath, DatapathError, Interface, Keys, LinkChange, SourceTable, Sweep,
-    TrialOutcome, events, links, own_links, strips_tags, xdp,
+    Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events, links, own_links,
+    strips_tags, xdp,
 };
-use crate::rules::{Installed, Plan, Selector};
+use crate::rules::{Plan, Selector};
 
 impl Datapath for Kernel {
-    fn attachments(&self) -> &[Attachment] {
-        &self.attachments
-    }
-
     fn take_over(&mut self) -> Result<(), DatapathError> {
         self.succeed()
     }
@@ -40,25 +31,13 @@ impl Datapath for Kernel {
     }
 
     fn is_pinned(&self) -> bool {
-        let pin = self.pins.map(map::CONTROL);
+        let pin = self.held.pins.map(map::CONTROL);
         let gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
         self.lock.holds() && !pin.symlink_metadata().is_err_and(gone)
     }
 
     fn is_new(&self) -> bool {
         self.is_new
-    }
-
-    fn max_frame(&self) -> u64 {
-        self.max_frame
-    }
-
-    fn installed(&self) -> &Installed {
-        &self.installed
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
     }
 
     fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError> {
@@ -76,29 +55,6 @@ impl Datapath for Kernel {
         self.revert_by(Self::now).map(drop)
     }
 
-    fn capacity(&self) -> u32 {
-        self.maps.capacity()
-    }
-
-    fn max_sources(&self) -> u32 {
-        self.source_store.sources
-    }
-
-    fn source_table(&self) -> SourceTable {
-        self.source_store.table
-    }
-
-    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        Ok((self.entries.entry_table(kind)?, self.entries.admission(kind)?))
-    }
-
-    fn interface_index(&self, name: &str) -> Option<u32> {
-        let found = Interface::query(name).ok().map(|interface| interface.index);
-        // Rules on an interface that was renamed stay in force, unless another one has its name.
-        let renamed = |at: &&Attachment| at.asked == name && at.ifindex != 0;
-        found.or_else(|| self.attachments.iter().find(renamed).map(|at| at.ifindex))
-    }
-
     fn cpus(&self) -> u32 {
         xdp::cpus()
     }
@@ -108,58 +64,34 @@ impl Datapath for Kernel {
     }
 
     fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
-        self.maps.set_control(Control::Brake, u64::from(engaged))
-    }
-
-    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
-        let mut tallies = [Tally::default(); Reason::COUNT];
-        for (tally, reason) in tallies.iter_mut().zip(Reason::ALL) {
-            *tally = self.maps.reason(reason)?;
-        }
-        Ok(tallies)
-    }
-
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
-        self.maps.interface_counters(index)
-    }
-
-    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
-        self.maps.rule_counters(number)
+        self.held.maps.set_control(Control::Brake, u64::from(engaged))
     }
 
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
-        self.lists.put(selector, entry)?;
-        self.maps.set_control(Control::Lists, self.lists.word())
+        self.held.lists.put(selector, entry)?;
+        self.held.maps.set_control(Control::Lists, self.held.lists.word())
     }
 
     fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
-        let removed = self.lists.remove(selector)?;
+        let removed = self.held.lists.remove(selector)?;
         if removed {
-            self.maps.set_control(Control::Lists, self.lists.word())?;
+            self.held.maps.set_control(Control::Lists, self.held.lists.word())?;
         }
         Ok(removed)
     }
 
-    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
-        self.lists.all()
-    }
-
     fn leases(&self) -> Box<dyn Leases> {
-        Box::new(Arc::clone(&self.leases))
-    }
-
-    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
-        self.tables.bans()
+        Box::new(Arc::clone(&self.held.leases))
     }
 
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
-        let bans = &mut self.tables.bans;
+        let bans = &mut self.held.tables.bans;
         bans.insert(source.trie_key(), Wire(ban), 0).map_err(DatapathError::map(map::BANS))?;
-        self.maps.set_control(Control::BansKept, 1)
+        self.held.maps.set_control(Control::BansKept, 1)
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        match self.tables.bans.remove(&source.trie_key()) {
+        match self.held.tables.bans.remove(&source.trie_key()) {
             Ok(()) => Ok(true),
             Err(MapError::KeyNotFound) => Ok(false),
             // The system call as it is: removing says it in this way, looking up in the other.
@@ -187,39 +119,6 @@ impl Datapath for Kernel {
         self.set_daemon_lost(Ticks::from_nanos(now.saturating_add(nanos)))
     }
 
-    fn sources(
-        &self,
-        sweep: &mut Sweep,
-        most: usize,
-    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        if let Some((EntryKind::Keyed, _)) = sweep.place() {
-            return self.keyed.read(sweep, most);
-        }
-        let mut sources = self.sources.read(sweep, most)?;
-        let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
-        for (source, drops) in self.maps.uncounted()? {
-            *uncounted.entry(source).or_default() += drops;
-        }
-        if !uncounted.is_empty() {
-            for (source, bucket) in &mut sources {
-                let drops = uncounted.get(source).copied().unwrap_or_default();
-                bucket.dropped = bucket.dropped.wrapping_add(drops);
-            }
-        }
-        Ok(sources)
-    }
-
-    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError> {
-        self.keyed.keys(from, most)
-    }
-
-    fn now(&self) -> Ticks {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-    }
-
     fn next_event(&mut self) -> Option<Event> {
         self.events.next()
     }
@@ -239,36 +138,36 @@ impl Datapath for Kernel {
     ) -> Result<(), DatapathError> {
         let EventRate { cost, credit } = events::rate(per_second, burst);
         // The cost last: it is what sends events.
-        self.maps.set_control(Control::EventCredit, credit)?;
-        self.maps.set_control(Control::EventCost, cost)
+        self.held.maps.set_control(Control::EventCredit, credit)?;
+        self.held.maps.set_control(Control::EventCost, cost)
     }
 
     fn give_back(self: Box<Self>) -> Result<(), DatapathError> {
         if self.is_successor() {
-            return self.pins.remove_next();
+            return self.held.pins.remove_next();
         }
-        let made = self.attachments.iter().filter(|at| !at.adopted);
+        let made = self.held.attachments.iter().filter(|at| !at.adopted);
         for at in made {
-            self.pins.remove_link(&at.interface)?;
+            self.held.pins.remove_link(&at.interface)?;
         }
-        let adopted = self.attachments.iter().any(|at| at.adopted);
+        let adopted = self.held.attachments.iter().any(|at| at.adopted);
         // With rules or links there already, the maps are not ours to remove.
-        if adopted || !self.fresh || self.pins.has_links()? {
+        if adopted || !self.fresh || self.held.pins.has_links()? {
             return Ok(());
         }
-        self.pins.remove()
+        self.held.pins.remove()
     }
 
     fn free(&mut self, interface: &str) -> Result<(), DatapathError> {
         self.check_pinned()?;
-        own_links::free(&self.pins, interface)
+        own_links::free(&self.held.pins, interface)
     }
 
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError> {
         self.check_pinned()?;
-        let interfaces = own_links::names(&self.pins)?;
+        let interfaces = own_links::names(&self.held.pins)?;
         // Dropping the handles afterwards frees the maps.
-        self.pins.remove()?;
+        self.held.pins.remove()?;
         Ok(interfaces)
     }
 }

@@ -14,7 +14,7 @@ use crate::rules::{Installed, Plan};
 
 impl Kernel {
     /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
-    /// clock: [`Datapath::now`](crate::datapath::Datapath::now).
+    /// clock: [`Observed::now`](crate::datapath::Observed::now).
     pub fn commit(
         &mut self,
         plan: Plan,
@@ -24,13 +24,13 @@ impl Kernel {
         let before = self.put_in_force(plan, None)?;
         self.note_change(&before, now(self), false);
         self.retire(&ended);
-        Ok(self.generation)
+        Ok(self.held.generation)
     }
 
     /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here
     /// is told and is no failure of it.
     pub(in crate::datapath) fn retire(&mut self, ended: &[u32]) {
-        if let Err(error) = self.maps.retire_rule_counters(ended) {
+        if let Err(error) = self.held.maps.retire_rule_counters(ended) {
             tracing::warn!(%error, "the counts of rules that ended are lost");
         }
     }
@@ -48,24 +48,24 @@ impl Kernel {
         }
         self.check_pinned()?;
         let Plan { limits, trie, tables, shared: _, begun, ended: _, installed } = plan;
-        let generation = self.generation + 1;
+        let generation = self.held.generation + 1;
         self.begin_change(generation, end)?;
-        self.maps.clear_rule_counters(&begun)?;
-        self.maps.set_limits(&limits)?;
-        self.tables.fill(generation, &tables, &self.pins)?;
-        self.maps.set_trie(generation, &trie, &self.pins)?;
+        self.held.maps.clear_rule_counters(&begun)?;
+        self.held.maps.set_limits(&limits)?;
+        self.held.tables.fill(generation, &tables, &self.held.pins)?;
+        self.held.maps.set_trie(generation, &trie, &self.held.pins)?;
         if tables.keeps_bans {
-            self.maps.set_control(Control::BansKept, 1)?;
+            self.held.maps.set_control(Control::BansKept, 1)?;
         }
         let [replies, bans] = own_budgets_of(generation);
-        self.maps.set_control(replies, tables.replies)?;
-        self.maps.set_control(bans, tables.bans)?;
+        self.held.maps.set_control(replies, tables.replies)?;
+        self.held.maps.set_control(bans, tables.bans)?;
         if let Some(end) = end {
-            self.maps.set_control(Control::TrialEnd, end.get())?;
+            self.held.maps.set_control(Control::TrialEnd, end.get())?;
         }
         let header = tables.header.with_trial(end.is_some());
-        self.maps.set_control(header_of(generation), header.raw())?;
-        self.maps.set_control(Control::Generation, generation)?;
+        self.held.maps.set_control(header_of(generation), header.raw())?;
+        self.held.maps.set_control(Control::Generation, generation)?;
         Ok(self.set_installed(generation, installed))
     }
 
@@ -75,14 +75,14 @@ impl Kernel {
         generation: u64,
         installed: Installed,
     ) -> Installed {
-        self.generation = generation;
-        std::mem::replace(&mut self.installed, installed)
+        self.held.generation = generation;
+        std::mem::replace(&mut self.held.installed, installed)
     }
 }
 
 /// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to
 /// be free.
-pub(super) fn adopt(
+pub(in crate::datapath) fn adopt(
     maps: &Maps,
     tables: &TableMaps,
     generation: u64,

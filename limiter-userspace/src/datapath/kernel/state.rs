@@ -8,21 +8,21 @@ use crate::datapath::{DatapathError, LeaseMemory};
 impl Kernel {
     /// Limit in a slot, also in one that no rule in force has any more.
     pub fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
-        self.maps.limit(slot)
+        self.held.maps.limit(slot)
     }
 
     /// The state of a shared budget.
     pub fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
-        self.tables.budget(index)
+        self.held.tables.budget(index)
     }
 
     /// The leases of shared limits.
     pub fn leases(&self) -> &LeaseMemory {
-        &self.leases
+        &self.held.leases
     }
 
     /// Record in a slot of the tables, also in one that no rule in force has any more.
     pub fn record(&self, slot: u32) -> Result<Record, DatapathError> {
-        self.tables.record(slot)
+        self.held.tables.record(slot)
     }
 }

@@ -136,7 +136,7 @@ impl Model {
         &self.left.frame
     }
 
-    /// As [`crate::datapath::Datapath::bans`].
+    /// As [`crate::datapath::Observed::bans`].
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         bans.iter().map(|(source, ban)| (*source, ban.read())).collect()

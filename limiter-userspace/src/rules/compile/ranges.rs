@@ -1,19 +1,26 @@
 //! Ranges of values in keys: the values of a table that count as one.
 //!
-//! A range is one value of its key: all packets in it share a bucket. So the program puts the lowest
-//! value of the range in the place of each of them, before it looks for the bucket, and neither
-//! bucket nor rule takes another look-up. A value or a narrower range inside a range has buckets of
-//! its own. Therefore the rule of the inner one must decide about all packets of it: a packet that
-//! fell under the outer rule all the same would be charged to a second bucket of that.
+//! A range is one value of its key: all packets in it share a bucket. So the program puts the
+//! lowest value of the range in the place of each of them, before it looks for the bucket, and
+//! neither bucket nor rule takes another look-up. A value or a narrower range inside a range has
+//! buckets of its own. Therefore the rule of the inner one must decide about all packets of it: a
+//! packet that fell under the outer rule all the same would be charged to a second bucket of that.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::wire::{MAX_RANGES, Range};
+use limiter_common::wire::{MAX_RANGES, Range, Table};
 
 use super::rule_error::{CompileError, RangeError, RuleError};
 use super::rule_id::{RuleId, TableForm};
 use crate::rules::model::{Fact, Part, Path, Rule, Subject, Values};
+
+/// The values that have this one as their class in a table.
+pub fn values_of_class(table: &Table, fact: Fact, class: u16) -> Values {
+    let pieces = table.ranges.iter().filter_map(|range| range.of_class(fact.field(), class));
+    let high = pieces.map(|(_, high)| high).max();
+    high.and_then(|high| Values::range(class, high)).unwrap_or_else(|| class.into())
+}
 
 /// The ranges of each table that has some.
 #[derive(Debug, Default)]
@@ -224,7 +231,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever values there are: each packet has the class of the narrowest ones around its own.
+        /// Whatever values there are: each packet has the class of the narrowest ones around its
+        /// own.
         #[test]
         fn a_value_is_classed_by_the_narrowest_range(
             fact in 0usize..6, ends in vec((0u16..400, 0u16..60), 1..7),

@@ -1,0 +1,30 @@
+//! The arguments of commands that work without a daemon, on the pinned maps.
+
+use std::path::PathBuf;
+
+use crate::cli::living;
+
+/// Help of commands that read the maps where no daemon answers.
+pub(super) const WITHOUT_DAEMON: &str = "Without a daemon the answer is read from the \
+    pinned maps, which takes the rights that starting one takes; nothing is changed. The maps do \
+    not hold names, labels and origins of rules, nor names of budgets: standard error says so.";
+
+/// Arguments of commands that work without a daemon.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Pinned {
+    /// The maps that are meant, whatever daemon answers at the socket [default: those of that
+    /// daemon; without one, /sys/fs/bpf/limiter]
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::cli) pin_dir: Option<PathBuf>,
+}
+
+/// Arguments of `detach`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Detach {
+    /// Free only this interface: its packets pass, and everything else stays. A start of the daemon
+    /// that names it limits it again
+    #[arg(long, value_name = "NAME", add = living::interfaces())]
+    pub(in crate::cli) iface: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) pinned: Pinned,
+}

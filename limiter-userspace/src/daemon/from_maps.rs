@@ -1,0 +1,105 @@
+//! `limiter list`, `stats` and `show` without a daemon: the daemon's own answers, from the maps
+//! that are pinned.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limiter_common::bucket::Generation;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, Listed, Table, is_daemon_lost};
+use serde::de::DeserializeOwned;
+
+use super::api::limits::Limits;
+use super::api::source::{self, SourceView};
+use super::api::stats::Stats;
+use super::error::ServiceError;
+use super::layers::EffectiveSet;
+use super::sources::ByRule;
+use super::views::{LimitsText, StatsText, Told};
+use crate::control::{Refusal, Step};
+use crate::datapath::Observed;
+use crate::rules::Selector;
+use crate::rules::read_back::{Beside, read_back};
+
+/// Facts that no answer from the maps has.
+const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \
+    order of their keys, rules that no packet can find, reasons of list entries, and warnings";
+
+/// Fact that no answer with budgets has.
+const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
+
+/// `limiter list`.
+pub(crate) fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
+    let limits: Limits = told::<LimitsText, _>(maps)?;
+    Ok(Limits { unknown: unknown(), ..limits })
+}
+
+/// Facts that the maps do not hold.
+pub(crate) fn unknown() -> Vec<String> {
+    vec![NOT_HELD.to_owned(), NO_NAMES.to_owned()]
+}
+
+/// `limiter stats`.
+pub(crate) fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
+    Ok(told::<StatsText, _>(maps)?)
+}
+
+/// `limiter show`.
+pub(crate) fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
+    let effective = effective(maps)?;
+    let mut read = ByRule::new(address);
+    while !read.step(maps)? {}
+    let by_rule = Some(read.rules(maps, &effective, None));
+    Ok(SourceView { by_rule, ..source::whole(maps, &effective, address)? })
+}
+
+/// Time that is left of the trial of the rules in force; none if they are not on trial.
+pub(crate) fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusal> {
+    if !maps.header().map_err(ServiceError::from)?.is_on_trial() {
+        return Ok(None);
+    }
+    let end = Ticks::new(maps.control(Control::TrialEnd).map_err(ServiceError::from)?);
+    Ok(Some(Duration::from_nanos(end.since(maps.now()).as_nanos())))
+}
+
+/// True if rules in force only count by now, because no daemon has given a sign of life for too
+/// long.
+pub(crate) fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
+    if !maps.header().map_err(ServiceError::from)?.asks_for_daemon() {
+        return Ok(false);
+    }
+    let word = maps.control(Control::DaemonLost).map_err(ServiceError::from)?;
+    Ok(is_daemon_lost(word, maps.now()))
+}
+
+/// The rules in force.
+fn effective(maps: &dyn Observed) -> Result<EffectiveSet, ServiceError> {
+    let header = maps.header()?;
+    let generation = Generation::new(maps.generation());
+    let tables = (0..header.tables()).map(|index| maps.table(generation, index));
+    let tables: Vec<Option<Table>> = tables.collect::<Result<_, _>>()?;
+    let tables: Vec<Table> = tables.into_iter().flatten().collect();
+    let interface_name = |index| maps.interface_name(index);
+    let beside = Beside { header, tables: &tables, interface_name: &interface_name };
+    let mut lists = maps.list_entries()?;
+    lists.retain(|(_, entry)| entry.at(maps.now()) == Some(Listed::Management));
+    let management: BTreeSet<Selector> = lists.into_iter().map(|(selector, _)| selector).collect();
+    Ok(EffectiveSet::read_back(read_back(maps.installed(), beside), &management))
+}
+
+/// A document that the daemon tells in parts, whole.
+fn told<T: Told, D: DeserializeOwned>(maps: &dyn Observed) -> Result<D, ServiceError> {
+    let effective = Arc::new(effective(maps)?);
+    let mut telling = T::over(maps, &effective);
+    let mut text = Vec::new();
+    loop {
+        match telling.step_of(maps, &effective)? {
+            Step::Part(part) => text.extend_from_slice(&part),
+            Step::Again | Step::After(_) => {}
+            Step::Done => break,
+        }
+    }
+    Ok(serde_json::from_slice(&text)?)
+}

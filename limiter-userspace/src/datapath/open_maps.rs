@@ -1,0 +1,211 @@
+//! The opened maps of one pin directory, with the rule set that they hold: all that is read of
+//! them, by the daemon that has them and by commands without one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, InterfaceCounters, ListEntry,
+    RuleCounters, RuleSetHeader, Tally,
+};
+
+use super::batch::KeyedMap;
+use super::changes::ChangeMap;
+use super::entries::EntryMaps;
+use super::kernel::{self, header_of};
+use super::leases::LeaseMemory;
+use super::lists::Lists;
+use super::maps::{MapSource, Maps};
+use super::reading::ProgramMaps;
+use super::source_store::SourceStore;
+use super::sources::Sources;
+use super::tables::TableMaps;
+use super::{
+    Attachment, DatapathError, Interface, Keys, Observed, PinDir, SourceTable, Sweep, attach,
+};
+use crate::rules::place::Slots;
+use crate::rules::{Installed, Selector};
+
+/// Handles on all maps but those of events, and what is known of them.
+pub(super) struct OpenMaps {
+    pub(super) pins: PinDir,
+    pub(super) maps: Maps,
+    pub(super) changes: ChangeMap,
+    pub(super) sources: Sources,
+    pub(super) keyed: KeyedMap,
+    pub(super) source_store: SourceStore,
+    pub(super) lists: Lists,
+    pub(super) tables: TableMaps,
+    pub(super) leases: Arc<LeaseMemory>,
+    pub(super) entries: EntryMaps,
+    pub(super) program_maps: ProgramMaps,
+    /// Interfaces under limits.
+    pub(super) attachments: Vec<Attachment>,
+    /// Largest frame of the interfaces in bytes.
+    pub(super) max_frame: u64,
+    /// The rules of `generation`.
+    pub(super) installed: Installed,
+    pub(super) generation: u64,
+}
+
+impl OpenMaps {
+    /// Takes the maps by name. The rules in them are still to be read: [`OpenMaps::adopt`].
+    pub(super) fn take(
+        source: &mut MapSource<'_>,
+        pins: &PinDir,
+        source_store: SourceStore,
+    ) -> Result<Self, DatapathError> {
+        Ok(Self {
+            pins: pins.clone(),
+            maps: Maps::take(source)?,
+            changes: ChangeMap::take(source)?,
+            sources: Sources::open(pins, &source_store)?,
+            keyed: KeyedMap::open(pins)?,
+            source_store,
+            lists: Lists::take(source)?,
+            tables: TableMaps::take(source)?,
+            leases: LeaseMemory::open(pins)?,
+            entries: EntryMaps::take(source)?,
+            program_maps: ProgramMaps::take(source)?,
+            attachments: Vec::new(),
+            max_frame: attach::MIN_MAX_FRAME,
+            installed: Installed::default(),
+            generation: 0,
+        })
+    }
+
+    /// The number of the rule set that packets meet now: with a trial that is over, the one after
+    /// it.
+    pub(super) fn generation_in_force(&self) -> Result<u64, DatapathError> {
+        let generation = self.maps.control(Control::Generation)?;
+        let header = RuleSetHeader::from_raw(self.maps.control(header_of(generation))?);
+        let over = self.now() >= Ticks::new(self.maps.control(Control::TrialEnd)?);
+        Ok(if header.is_on_trial() && over { generation + 1 } else { generation })
+    }
+
+    /// Reads the rules of a generation, the one in force. Returns limits and records whose slots
+    /// still say that they had left force.
+    pub(super) fn adopt(&mut self, generation: u64) -> Result<Slots, DatapathError> {
+        self.generation = generation;
+        self.installed = kernel::adopt(&self.maps, &self.tables, generation, &self.pins)?;
+        Ok(self.installed.take_back_in_force())
+    }
+}
+
+/// Data paths over opened maps.
+pub(super) trait HasMaps {
+    /// The maps.
+    fn held(&self) -> &OpenMaps;
+}
+
+impl HasMaps for OpenMaps {
+    fn held(&self) -> &OpenMaps {
+        self
+    }
+}
+
+impl<T: HasMaps> Observed for T {
+    fn attachments(&self) -> &[Attachment] {
+        &self.held().attachments
+    }
+
+    fn max_frame(&self) -> u64 {
+        self.held().max_frame
+    }
+
+    fn installed(&self) -> &Installed {
+        &self.held().installed
+    }
+
+    fn generation(&self) -> u64 {
+        self.held().generation
+    }
+
+    fn capacity(&self) -> u32 {
+        self.held().maps.capacity()
+    }
+
+    fn max_sources(&self) -> u32 {
+        self.held().source_store.sources
+    }
+
+    fn source_table(&self) -> SourceTable {
+        self.held().source_store.table
+    }
+
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        Ok((self.held().entries.entry_table(kind)?, self.held().entries.admission(kind)?))
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        let found = Interface::query(name).ok().map(|interface| interface.index);
+        // Rules on an interface that was renamed stay in force, unless another one has its name.
+        let renamed = |at: &&Attachment| at.asked == name && at.ifindex != 0;
+        found.or_else(|| self.held().attachments.iter().find(renamed).map(|at| at.ifindex))
+    }
+
+    fn interface_name(&self, index: u32) -> Option<String> {
+        let attached = self.held().attachments.iter().find(|at| at.ifindex == index);
+        attached.map(|at| at.asked.clone()).or_else(|| Some(Interface::at(index).ok()??.name))
+    }
+
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
+        let mut tallies = [Tally::default(); Reason::COUNT];
+        for (tally, reason) in tallies.iter_mut().zip(Reason::ALL) {
+            *tally = self.held().maps.reason(reason)?;
+        }
+        Ok(tallies)
+    }
+
+    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
+        self.held().maps.interface_counters(index)
+    }
+
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
+        self.held().maps.rule_counters(number)
+    }
+
+    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
+        self.held().lists.all()
+    }
+
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        self.held().tables.bans()
+    }
+
+    fn sources(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        if let Some((EntryKind::Keyed, _)) = sweep.place() {
+            return self.held().keyed.read(sweep, most);
+        }
+        let mut sources = self.held().sources.read(sweep, most)?;
+        let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
+        for (source, drops) in self.held().maps.uncounted()? {
+            *uncounted.entry(source).or_default() += drops;
+        }
+        if !uncounted.is_empty() {
+            for (source, bucket) in &mut sources {
+                let drops = uncounted.get(source).copied().unwrap_or_default();
+                bucket.dropped = bucket.dropped.wrapping_add(drops);
+            }
+        }
+        Ok(sources)
+    }
+
+    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError> {
+        self.held().keyed.keys(from, most)
+    }
+
+    fn now(&self) -> Ticks {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+}
