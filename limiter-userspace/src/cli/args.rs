@@ -33,6 +33,9 @@ const MAX_RULES: u32 = 16_384;
 /// The least that [`crate::daemon::Backend::check`] says.
 const LEAST_FRAME: u64 = 1522;
 
+/// Sources that are shown one by one unless `--top` says otherwise.
+const TOP_SOURCES: usize = 20;
+
 /// Exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard \
     output failed, or the daemon did not answer and a change may still happen, and for `diff` a \
@@ -261,7 +264,8 @@ pub(super) enum Command {
         the first. The lists and limits of a running daemon are not asked.\n\
         Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump sees \
         only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
-        was cut off is explained up to there, with exit code 2."
+        was cut off is explained up to there, with exit code 2; Ctrl-C ends with the sums of what was read.\n\
+        limiter explain --pcap in.pcap --rules rules.yaml --summary --top 50"
     )]
     Explain(Box<Explain>),
     /// Show the nodes that share limits with this one, and the leases of those limits
@@ -354,7 +358,14 @@ pub(super) struct Explain {
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
     )]
     pub(super) max_frame: u64,
-    /// Same as --output json: a line for each packet, and a last one with the sums
+    /// Sums by source and rule, and no line for each packet
+    #[arg(long, requires = "pcap")]
+    pub(super) summary: bool,
+    /// With --summary: the sources to show, those first that lost most; all others are summed
+    #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
+    pub(super) top: usize,
+    /// Same as --output json: a line for each packet, if --summary is not given, and a last one with the
+    /// sums
     #[arg(long)]
     pub(super) json: bool,
 }
