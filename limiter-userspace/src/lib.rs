@@ -19,5 +19,6 @@ pub mod import;
 #[cfg(test)]
 mod json_schema;
 mod render;
+pub mod replay;
 pub mod rules;
 mod stderr;

@@ -21,10 +21,13 @@ mod lists;
 mod output;
 mod pinned;
 mod progress;
+mod reading;
 mod rule_sets;
 mod shells;
+mod simulate;
 mod sources;
 mod top;
+mod tune;
 mod usage;
 
 use std::io::{self, Write as _};
