@@ -392,7 +392,7 @@ pub(super) struct Explain {
     )]
     pub(super) max_frame: u64,
     /// Sums by source and rule, and no line for each packet
-    #[arg(long, requires = "pcap")]
+    #[arg(long, conflicts_with = "from")]
     pub(super) summary: bool,
     /// With --summary: the sources to show, those first that lost most; all others are summed
     #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]

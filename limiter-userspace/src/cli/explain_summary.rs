@@ -14,7 +14,8 @@ use crate::rules::model::TriePrefix;
 #[derive(Debug, Serialize)]
 pub(super) struct Sources {
     /// The sources of which most packets were dropped.
-    sources: Vec<SourceLine>,
+    #[serde(rename = "sources")]
+    top: Vec<SourceLine>,
     /// Sums of all sources that are not among them.
     others: OthersLine,
     /// Sums of packets without a source: ARP, and what else is not IP.
@@ -75,7 +76,7 @@ impl Sources {
     pub(super) fn new(by_source: &BySource, most: usize, explainer: &Explainer) -> Self {
         let (top, rest) = by_source.top(most);
         Self {
-            sources: top.iter().map(|sums| SourceLine::new(sums, explainer)).collect(),
+            top: top.iter().map(|sums| SourceLine::new(sums, explainer)).collect(),
             others: others(&rest, true),
             no_source: others(by_source.exempt(), false),
             not_told_apart: others(by_source.beyond(), false),
@@ -84,7 +85,7 @@ impl Sources {
 
     pub(super) fn render(&self, text: &mut String) {
         let mut sources = table(&["SOURCE", ">OFFERED", ">PASSED", ">DROPPED", "DROPPED BY"]);
-        for line in &self.sources {
+        for line in &self.top {
             let mut drops = line.causes.iter().filter(|cause| cause.verdict == "drop").peekable();
             let why = if drops.peek().is_none() {
                 "-".to_owned()

@@ -31,9 +31,9 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. Where it
-    /// cannot be watched for, the first one ends the process, as without this. `shows` is false where
+    /// cannot be watched for, the first one ends the process, as without this. `on_terminal` is false where
     /// something else is printed meanwhile.
-    pub(super) fn begin(shows: bool) -> Self {
+    pub(super) fn begin(on_terminal: bool) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = || Arc::clone(&interrupted);
         // In this order: the first signal finds the flag down.
@@ -42,7 +42,7 @@ impl Progress {
                 .and_then(|_| signal_hook::flag::register(SIGINT, flag()));
         // SIGINT is one that can be watched for, so this does not happen; nothing depends on it.
         drop(watched);
-        let shown = (shows && io::stderr().is_terminal()).then(Instant::now);
+        let shown = (on_terminal && io::stderr().is_terminal()).then(Instant::now);
         Self { shown, stands: false, interrupted }
     }
 

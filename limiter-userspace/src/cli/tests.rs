@@ -4,6 +4,7 @@ mod check;
 mod faces;
 mod import;
 mod names;
+mod replay;
 mod rule_sets;
 mod service;
 

@@ -158,9 +158,9 @@ pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
         }
     }
     let code = if read.stopped.is_some() || report.proposal.is_none() { 2 } else { 0 };
-    let tuned = Tuned { report, rule_file, notes, stopped: read.stopped, spare: ask.spare };
-    let text = output.document(&tuned)?.unwrap_or_else(|| render::text(&tuned));
-    errors.extend(tuned.stopped);
+    let answer = Tuned { report, rule_file, notes, stopped: read.stopped, spare: ask.spare };
+    let text = output.document(&answer)?.unwrap_or_else(|| render::text(&answer));
+    errors.extend(answer.stopped);
     Ok(Answer { text, errors, code })
 }
 

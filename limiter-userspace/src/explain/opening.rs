@@ -102,7 +102,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
     if metadata.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
-    begin(file, opened, metadata.is_file().then(|| metadata.len()))
+    begin(file, opened, metadata.is_file().then_some(metadata.len()))
 }
 
 /// Reads the header alone: the first packet of a pipe may be long in coming.

@@ -88,7 +88,7 @@ fn read(text: &str) -> Result<Load, Refused> {
     let options = options! { strict_booleans: true, with_snippet: false };
     let raw: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let (place, problem) = Problem::from_yaml(&error);
-        (place, problem.to_string())
+        (place, problem.to_string().replacen("not a rule file", "not a load", 1))
     })?;
     let duration = time(&raw.duration, "duration")?;
     if duration == 0 || duration > nanos(MAX_DURATION) {

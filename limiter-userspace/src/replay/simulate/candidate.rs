@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::peaks::{Most, Recent};
 use super::queue::{Bucket, Paces};
 use crate::explain::{Captured, Charge, Decision, ExplainError, Explainer, MAX_TRACKED};
-use crate::rules::RuleSet;
+use crate::rules::{Period, RuleSet};
 
 /// Times of packets that are kept before those that are past are looked for.
 const KEPT: usize = 4_000_000;
@@ -93,7 +93,7 @@ impl Candidate {
         let all = of_rules.chain(set.budgets.iter().map(|budget| &budget.limits));
         let windows =
             all.flat_map(|limits| limits.limits.iter().map(|limit| limit.meter.quota().period));
-        let window = windows.map(|period| period.nanos()).max().unwrap_or(0);
+        let window = windows.map(Period::nanos).max().unwrap_or(0);
         Self {
             name,
             explainer,

@@ -129,7 +129,8 @@ fn a_mix_is_tuned_to_its_users() {
     let (tuner, _) = tuned(load, Settings::default());
     let report = tuner.report();
     let proposal = report.proposal.unwrap();
-    assert_eq!((proposal.rate.as_str(), proposal.burst), ("10/s", 2));
+    // Times are cut to a nanosecond, so a packet may be that much early: two at once, and the margin.
+    assert_eq!((proposal.rate.as_str(), proposal.burst), ("10/s", 3));
     assert_eq!((proposal.sources_hit, proposal.hit), (1, vec!["203.0.113.66".to_owned()]));
     assert_eq!((report.sources, report.one_of), (1001, 1));
     assert!(report.top[0].hit && !report.top[1].hit);
