@@ -1,10 +1,11 @@
-//! Packets that a command reads from captures, one after the other.
+//! Packets that a command reads from captures, or makes, one after the other.
 
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use super::progress::{INTERRUPTED, Progress};
 use crate::explain::{Capture, CaptureError, Captured};
+use crate::replay::load::parse;
 use crate::rules::plain::clean;
 
 /// Remarks about captures, and the reason why they were not read to the end, if they were not.
@@ -87,6 +88,34 @@ pub(super) fn captures(
     if outgoing > 0 {
         read.notes
             .push(format!("{outgoing} packets went out, as the capture says, and were left out"));
+    }
+    Ok(read)
+}
+
+/// Gives the packets of a load on.
+///
+/// # Errors
+///
+/// When the file is wrong, or `to` fails.
+pub(super) fn load(
+    file: &Path,
+    mut to: impl FnMut(&Captured) -> Result<(), Failure>,
+) -> Result<Read, Failure> {
+    let name = clean(&file.display().to_string());
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::Replay(format!("{name}: {error}: name a load, a YAML file that you may read"))
+    })?;
+    let load = parse(&name, &text)?;
+    let mut progress = Progress::begin(true);
+    let mut read = Read::default();
+    for packet in load.packets() {
+        if !progress.goes_on(packet.number, None) {
+            read.interrupted = true;
+            read.notes.push(INTERRUPTED.to_owned());
+            break;
+        }
+        to(&packet)?;
+        read.packets += 1;
     }
     Ok(read)
 }

@@ -1,6 +1,5 @@
 //! `limiter simulate`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -8,13 +7,11 @@ use serde::Serialize;
 use super::args::{LEAST_FRAME, Output};
 use super::explain::BEHIND_XDP;
 use super::failure::Failure;
-use super::progress::{INTERRUPTED, Progress};
 use super::reading::{self, Read};
 use super::{Answer, export};
 use crate::daemon::rule_files;
 use crate::explain::{Captured, Incoming, Settings};
 use crate::render::{self, Render, duration, line, number, push, table};
-use crate::replay::load;
 use crate::replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
 use crate::rules::RuleSet;
 use crate::rules::plain::clean;
@@ -93,7 +90,7 @@ pub(super) fn simulate(ask: &Ask, output: Output) -> Result<Answer, Failure> {
                 .map_err(|source| Failure::Explain { file: "the packets".to_owned(), source })
         };
         match &ask.load {
-            Some(file) => made(file, packet),
+            Some(file) => reading::load(file, packet),
             None => reading::captures(&ask.pcap, packet),
         }
     };
@@ -158,30 +155,6 @@ fn candidates(ask: &Ask, settings: &Settings) -> Result<(Sets, Vec<Refused>), Fa
         return Err(Failure::Replay(what));
     }
     Ok((sets, refused))
-}
-
-/// Gives the packets of a load on.
-fn made(
-    file: &std::path::Path,
-    mut to: impl FnMut(&Captured) -> Result<(), Failure>,
-) -> Result<Read, Failure> {
-    let name = clean(&file.display().to_string());
-    let text = fs::read_to_string(file).map_err(|error| {
-        Failure::Replay(format!("{name}: {error}: name a load, a YAML file that you may read"))
-    })?;
-    let load = load::parse(&name, &text)?;
-    let mut progress = Progress::begin(true);
-    let mut read = Read::default();
-    for packet in load.packets() {
-        if !progress.goes_on(packet.number, None) {
-            read.interrupted = true;
-            read.notes.push(INTERRUPTED.to_owned());
-            break;
-        }
-        to(&packet)?;
-        read.packets += 1;
-    }
-    Ok(read)
 }
 
 /// Seconds in the form for people.

@@ -11,6 +11,7 @@ use super::args::{LEAST_FRAME, Output};
 use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::{Answer, export, reading};
+use crate::explain::Captured;
 use crate::render::{self, Render, duration, line, number, push, table};
 use crate::replay::tune::{
     AtRate, MAX_CURVES, MAX_SOURCES, Observation, Proposal, Report, SHARES, Settings, Tuner,
@@ -27,8 +28,11 @@ const FEW: u64 = 3000;
 #[derive(Debug, clap::Args)]
 pub(super) struct Ask {
     /// A capture, or a directory of captures; may be repeated; `-` for standard input
-    #[arg(long, value_name = "FILE|DIR", required = true)]
+    #[arg(long, value_name = "FILE|DIR", required_unless_present = "load")]
     pcap: Vec<PathBuf>,
+    /// A load in place of captures, as for `simulate`: to see what is made of known traffic
+    #[arg(long, value_name = "FILE", conflicts_with = "pcap")]
+    load: Option<PathBuf>,
     /// Bucket of the limit: `source`, or prefixes as /24 of IPv4, or /24,/48 of both families
     #[arg(long, value_name = "source|/N[,/N]", default_value = "source", value_parser = masks)]
     by: SourceMasks,
@@ -124,7 +128,7 @@ pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     };
     let mut tuner = Tuner::new(settings).map_err(|error| Failure::Replay(error.to_string()))?;
     let mut exempt = 0u64;
-    let read = reading::captures(&ask.pcap, |captured| {
+    let packet = |captured: &Captured| {
         match captured.source() {
             Some(source) => {
                 let (nanos, bytes) = (captured.nanos, captured.length);
@@ -133,9 +137,13 @@ pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
             None => exempt += 1,
         }
         Ok(())
-    })?;
+    };
+    let read = match &ask.load {
+        Some(file) => reading::load(file, packet)?,
+        None => reading::captures(&ask.pcap, packet)?,
+    };
     let report = tuner.report();
-    if report.packets == 0
+    if read.packets == 0
         && let Some(stopped) = read.stopped
     {
         return Err(Failure::Replay(stopped));
@@ -146,7 +154,11 @@ pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
         let exempt = number(exempt);
         notes.push(format!("{exempt} packets have no source (ARP, not IP), and were left out"));
     }
-    let origin: Vec<String> = ask.pcap.iter().map(|file| file.display().to_string()).collect();
+    if ask.load.is_none() {
+        notes.push(BEHIND_XDP.to_owned());
+    }
+    let origin: Vec<String> =
+        ask.pcap.iter().chain(&ask.load).map(|file| file.display().to_string()).collect();
     let rule_file = rule_file(&report, ask.by, &clean(&origin.join(", ")))?;
     let mut errors = Vec::new();
     if let Some(to) = &ask.to {
@@ -230,7 +242,6 @@ fn cautions(report: &Report, spare: f64) -> Vec<String> {
          known attackers out with --exclude"
             .to_owned(),
     );
-    notes.push(BEHIND_XDP.to_owned());
     notes
 }
 

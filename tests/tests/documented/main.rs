@@ -43,6 +43,7 @@ const FOR_USERS: [&str; 16] = [
     "docs/recipes.md",
     "docs/rules.md",
     "docs/threat-model.md",
+    "docs/tuning.md",
     "docs/where-to-attach.md",
 ];
 
