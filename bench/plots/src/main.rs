@@ -1,6 +1,6 @@
-//! Plots of what each algorithm admits, made by the code of the data path from the same loads, of all
-//! algorithms side by side, and
-//! of what nodes that share a limit pass, made by the simulator of their tests.
+//! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
+//! all algorithms side by side, and of what nodes that share a limit pass, made by the simulator of
+//! their tests.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.

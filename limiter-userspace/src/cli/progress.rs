@@ -30,9 +30,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. Where it
-    /// cannot be watched for, the first one ends the process, as without this. `on_terminal` is false where
-    /// something else is printed meanwhile.
+    /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. Where
+    /// it cannot be watched for, the first one ends the process, as without this. `on_terminal` is
+    /// false where something else is printed meanwhile.
     pub(super) fn begin(on_terminal: bool) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = || Arc::clone(&interrupted);
@@ -46,8 +46,8 @@ impl Progress {
         Self { shown, stands: false, interrupted }
     }
 
-    /// Tells of a reading after so many packets; false if it is to end. `percent` is how much of the
-    /// file was read.
+    /// Tells of a reading after so many packets; false if it is to end. `percent` is how much of
+    /// the file was read.
     pub(super) fn goes_on(&mut self, packets: u64, percent: Option<u64>) -> bool {
         if packets.is_multiple_of(LOOK)
             && let Some(last) = self.shown

@@ -21,8 +21,8 @@ pub(super) struct Read {
     pub(super) stopped: Option<String>,
 }
 
-/// Gives the packets of captures on, all that came in. Captures are read in the order of their first
-/// packets; one that is cut off is read as far as it goes.
+/// Gives the packets of captures on, all that came in. Captures are read in the order of their
+/// first packets; one that is cut off is read as far as it goes.
 ///
 /// # Errors
 ///
@@ -125,7 +125,8 @@ struct Listed {
     of_directory: bool,
 }
 
-/// The files that are meant: those of a directory in the order of their names, no directories in it.
+/// The files that are meant: those of a directory in the order of their names, no directories in
+/// it.
 fn listed(paths: &[PathBuf]) -> Result<Vec<Listed>, Failure> {
     let mut listed = Vec::new();
     for path in paths {

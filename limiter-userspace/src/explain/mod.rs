@@ -171,8 +171,8 @@ impl Explainer {
         Ok(self.judge(captured, now, interface))
     }
 
-    /// As [`Explainer::decide`], and puts the rules that the packet falls under into `charges`, with the
-    /// buckets that these have for it.
+    /// As [`Explainer::decide`], and puts the rules that the packet falls under into `charges`,
+    /// with the buckets that these have for it.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ pub enum Bucket {
 pub struct Charge {
     /// Number that the rule is counted under: its own, or its budget's.
     pub number: u32,
-    /// Its bucket for the packet.
+    /// Bucket of the rule for the packet.
     pub bucket: Bucket,
 }
 

@@ -9,7 +9,8 @@ use limiter_common::wire::Tally;
 
 use super::{Decision, MAX_TRACKED};
 
-/// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the reason.
+/// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the
+/// reason.
 type Cause = (u32, Reason);
 
 /// Packets of sources that are not told of one by one.
@@ -91,15 +92,15 @@ impl BySource {
         &self.exempt
     }
 
-    /// Packets that were not told apart by source, because [`MAX_TRACKED`] sources, rules and reasons
-    /// were before them.
+    /// Packets that were not told apart by source, because [`MAX_TRACKED`] sources, rules and
+    /// reasons were before them.
     pub fn beyond(&self) -> &Others {
         &self.beyond
     }
 
-    /// The `most` sources with the most packets dropped, those of as many by packets that passed, and
-    /// the sum of all others. The packets of [`BySource::exempt`] and [`BySource::beyond`] are in
-    /// neither.
+    /// The `most` sources with the most packets dropped, those of as many by packets that passed,
+    /// and the sum of all others. The packets of [`BySource::exempt`] and [`BySource::beyond`] are
+    /// in neither.
     pub fn top(&self, most: usize) -> (Vec<SourceSums>, Others) {
         let mut sums: HashMap<Source, (Tally, Tally)> = HashMap::new();
         for ((source, (_, reason)), tally) in &self.cells {

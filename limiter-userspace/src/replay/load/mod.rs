@@ -18,8 +18,8 @@ use pattern::{Draw, Pattern};
 
 use crate::explain::Captured;
 
-/// The beginning of every load, in nanoseconds since 1970: 00:00 UTC of 1 January 2026, at which windows
-/// of a second, a minute, an hour and a day begin.
+/// The beginning of every load, in nanoseconds since 1970: 00:00 UTC of 1 January 2026, at which
+/// windows of a second, a minute, an hour and a day begin.
 pub const BEGAN: u64 = 1_767_225_600_000_000_000;
 
 /// Senders of one kind.
@@ -116,8 +116,8 @@ impl Iterator for Packets {
     }
 }
 
-/// An address of a prefix by its place in it, which wraps. IPv6 sources are /64s, so the place counts
-/// in the bits above the last 64.
+/// An address of a prefix by its place in it, which wraps. IPv6 sources are /64s, so the place
+/// counts in the bits above the last 64.
 fn address(prefix: &IpNet, place: u128) -> IpAddr {
     let mask = |bits: u32| 1u128.checked_shl(bits).map_or(u128::MAX, |size| size - 1);
     match prefix {

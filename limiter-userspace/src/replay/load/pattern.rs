@@ -36,8 +36,8 @@ impl Draw {
         Self { random, count: 0, phase, last: 0.0 }
     }
 
-    /// The time of the next packet from the sender's beginning, in nanoseconds, of a sender of `length`
-    /// nanoseconds; none after the last.
+    /// The time of the next packet from the sender's beginning, in nanoseconds, of a sender of
+    /// `length` nanoseconds; none after the last.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

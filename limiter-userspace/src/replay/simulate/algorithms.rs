@@ -12,8 +12,9 @@ const SLOTS: u8 = 4;
 /// Changes a meter into an algorithm, with the same number and window.
 type Change = fn(&Meter) -> Meter;
 
-/// The algorithms, with their names in rule files. What an algorithm has beside number and window is taken
-/// from a limit that has it; else a burst is the number, a backlog nothing, and slots are four.
+/// The algorithms, with their names in rule files. What an algorithm has beside number and window
+/// is taken from a limit that has it; else a burst is the number, a backlog nothing, and slots are
+/// four.
 const ALGORITHMS: [(&str, Change); 6] = [
     ("token_bucket", |meter| match meter {
         Meter::TokenBucket(_) => *meter,
@@ -35,8 +36,8 @@ const ALGORITHMS: [(&str, Change); 6] = [
     }),
 ];
 
-/// The rule set in every algorithm, with the algorithm's name. Some may be refused when they are compiled:
-/// a log holds few packets and no bytes.
+/// The rule set in every algorithm, with the algorithm's name. Some may be refused when they are
+/// compiled: a log holds few packets and no bytes.
 pub fn in_every_algorithm(set: &RuleSet) -> Vec<(&'static str, RuleSet)> {
     ALGORITHMS.into_iter().map(|(name, change)| (name, changed(set, change))).collect()
 }

@@ -37,14 +37,14 @@ pub struct Row {
     pub most_in_1s: u64,
     /// The longest window of the limits, in seconds; 0 without limits.
     pub window_seconds: f64,
-    /// The most packets of one source that passed within the longest window of the limits. Of a window
-    /// of more than a second, up to a 1,024th of it is left out.
+    /// The most packets of one source that passed within the longest window of the limits. Of a
+    /// window of more than a second, up to a 1,024th of it is left out.
     pub most_in_window: u64,
     /// The longest time in which every packet of a bucket was dropped that kept to its limit on
     /// average, in seconds.
     pub starved_seconds: f64,
-    /// The longest time that a packet would wait if the limiter queued and dropped none, in seconds;
-    /// none where limits count what a packet alone does not tell.
+    /// The longest time that a packet would wait if the limiter queued and dropped none, in
+    /// seconds; none where limits count what a packet alone does not tell.
     pub longest_wait_seconds: Option<f64>,
     /// The mean wait of those packets that would wait, in seconds.
     pub mean_wait_seconds: Option<f64>,

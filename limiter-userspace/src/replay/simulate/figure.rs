@@ -1,4 +1,5 @@
-//! A simulation as a picture: what was offered, and what each rule set let pass, since the beginning.
+//! A simulation as a picture: what was offered, and what each rule set let pass, since the
+//! beginning.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,8 @@ const RIGHT: f64 = 230.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
 
-/// Colours that people who see few of them tell apart (Okabe and Ito), and dashes for those who see none.
+/// Colours that people who see few of them tell apart (Okabe and Ito), and dashes for those who see
+/// none.
 const LINES: [(&str, &str); 6] = [
     ("#0072b2", ""),
     ("#d55e00", "9 4"),

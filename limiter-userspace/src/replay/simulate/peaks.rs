@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Lengths of time that are looked at beside the window of the limits, in nanoseconds: 10 ms and 1 s.
+/// Lengths of time that are looked at beside the window of the limits, in nanoseconds: 10 ms and 1
+/// s.
 const SHORT: u64 = 10_000_000;
 const SECOND: u64 = 1_000_000_000;
 
@@ -40,9 +41,9 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Adds a packet that passed at `now`, no earlier than those before; the numbers with it. `window`
-    /// is the window of the limits in nanoseconds. Over 1 s, it is exact to a 1,024th of its length: never
-    /// more than in the window.
+    /// Adds a packet that passed at `now`, no earlier than those before; the numbers with it.
+    /// `window` is the window of the limits in nanoseconds. Over 1 s, it is exact to a 1,024th of
+    /// its length: never more than in the window.
     pub(super) fn add(&mut self, now: u64, window: u64) -> Most {
         self.times.push_back(now);
         if window > SECOND {

@@ -1,5 +1,5 @@
-//! Buckets beside the decision: how long packets would wait if they were queued and not dropped, and how
-//! long nothing of a bucket passed that kept to its limit.
+//! Buckets beside the decision: how long packets would wait if they were queued and not dropped,
+//! and how long nothing of a bucket passed that kept to its limit.
 
 use limiter_common::gcra;
 use limiter_common::time::Ticks;
@@ -8,8 +8,8 @@ use limiter_common::wire::{Count, Limit};
 use crate::rules::compile;
 use crate::rules::model::{Limits, Meter, RateLimit, Terms};
 
-/// A limit as a queue would hold it: a rate, and what passes at once. A limit by windows is taken as that
-/// many at once.
+/// A limit as a queue would hold it: a rate, and what passes at once. A limit by windows is taken
+/// as that many at once.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     limit: Limit,
@@ -85,8 +85,8 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Adds a packet; the time that it would wait in a queue, in nanoseconds. `now` is no earlier than
-    /// before.
+    /// Adds a packet; the time that it would wait in a queue, in nanoseconds. `now` is no earlier
+    /// than before.
     pub(super) fn add(&mut self, paces: &Paces, now: u64, length: u64, passed: bool) -> u64 {
         if self.packets == 0 {
             self.first = now;
@@ -110,8 +110,8 @@ impl Bucket {
         wait
     }
 
-    /// The longest time in which every packet was dropped, of a bucket that was offered no more than its
-    /// limits on average; in nanoseconds.
+    /// The longest time in which every packet was dropped, of a bucket that was offered no more
+    /// than its limits on average; in nanoseconds.
     pub(super) fn starved(&self, paces: &Paces) -> u64 {
         let time = u128::from(self.last - self.first);
         let within = |pace: &Pace| {

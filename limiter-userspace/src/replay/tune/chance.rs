@@ -1,7 +1,7 @@
 //! How far a share of those seen holds for those not seen.
 
-/// The share below which the true one is, with a confidence of 95 %, if `hits` of `seen` were hit that
-/// were drawn at random: the one-sided bound of Clopper and Pearson.
+/// The share below which the true one is, with a confidence of 95 %, if `hits` of `seen` were hit
+/// that were drawn at random: the one-sided bound of Clopper and Pearson.
 #[expect(clippy::cast_precision_loss, reason = "counts of sources")]
 pub(super) fn at_most(hits: u64, seen: u64) -> f64 {
     if seen == 0 || hits >= seen {

@@ -1,4 +1,4 @@
-//! What one source needs: its largest debt at each rate, and its most in a length of time.
+//! Needs of one source: its largest debt at each rate, and its most in a length of time.
 
 use limiter_common::time::Ticks;
 

@@ -1,7 +1,7 @@
-//! The limit that traffic needs. Of each source and each of [`RATES`] rates: the least burst with which a
-//! token bucket of that rate drops nothing, which network calculus calls the sigma-rho curve. It is the
-//! largest debt of a bucket without a limit: one word and one maximum a rate, in one pass, and exact,
-//! because the debt is counted by the decision's own arithmetic.
+//! The limit that traffic needs. Of each source and each of [`RATES`] rates: the least burst with
+//! which a token bucket of that rate drops nothing, which network calculus calls the sigma-rho
+//! curve. It is the largest debt of a bucket without a limit: one word and one maximum a rate, in
+//! one pass, and exact, because the debt is counted by the decision's own arithmetic.
 
 mod chance;
 mod curve;
@@ -29,8 +29,8 @@ use crate::rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
 /// Sources with more than one packet that are kept, at most: 700 bytes each.
 pub const MAX_CURVES: usize = 1 << 18;
 
-/// Sources that are kept, at most: about 100 bytes each. Beyond either, a share of the sources is kept that a
-/// hash chooses.
+/// Sources that are kept, at most: about 100 bytes each. Beyond either, a share of the sources is
+/// kept that a hash chooses.
 pub const MAX_SOURCES: usize = 1 << 21;
 
 /// The first observation is then, on the clock of the limiter. Later ones may be older.

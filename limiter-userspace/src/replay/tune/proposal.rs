@@ -9,8 +9,8 @@ use crate::rules::file::blocks;
 use crate::rules::model::{Limits, Part, SourceMasks};
 use crate::rules::{Path, RateLimit, Rule, RuleSet};
 
-/// Seconds by which limits are compared: the one is taken by which a source can pass least in so long a
-/// time, of those that spare as many. A tenth of what was observed, if that is shorter.
+/// Seconds by which limits are compared: the one is taken by which a source can pass least in so
+/// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.
 const HORIZON: f64 = 10.0;
 
 /// The shortest observation that a limit is proposed from, in seconds.
@@ -35,9 +35,10 @@ pub struct Proposal {
     pub share_hit: f64,
     /// Share of the packets that these sources sent, 0 to 1.
     pub packets_of_hit: f64,
-    /// The share of all sources like these that lose a packet is at most that, with a confidence of 95 %.
+    /// The share of all sources like these that lose a packet is at most that, with a confidence of
+    /// 95 %.
     pub share_at_most: f64,
-    /// Those of them that sent most.
+    /// Sources of them that sent most.
     pub hit: Vec<String>,
 }
 
@@ -54,8 +55,8 @@ pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
     needs.get(spared.min(needs.len()).checked_sub(1)?).map(|(need, _)| *need)
 }
 
-/// How much a source could pass within the horizon with the burst that spares enough at this rate, and that
-/// burst, with its margin.
+/// How much a source could pass within the horizon with the burst that spares enough at this rate,
+/// and that burst, with its margin.
 pub(super) fn score(
     rate: &Rate,
     needs: &[Need],

@@ -21,7 +21,8 @@ pub(super) struct Rate {
     max_frame: u64,
 }
 
-/// Rates of packets from 36 an hour to 500,000 a second, or of bytes from 100 a second to 5 GB a second.
+/// Rates of packets from 36 an hour to 500,000 a second, or of bytes from 100 a second to 5 GB a
+/// second.
 pub(super) fn all(count: Count, max_frame: u64) -> Result<Vec<Rate>, LimitError> {
     (0..8)
         .flat_map(|power| STEPS.map(|step| (power, step)))

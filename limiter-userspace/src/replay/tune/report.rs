@@ -1,4 +1,4 @@
-//! What a tuning has found.
+//! Findings of a tuning.
 
 use std::cmp::Reverse;
 
@@ -51,8 +51,8 @@ pub struct Report {
 pub struct AtRate {
     /// The rate as a rule has it.
     pub rate: String,
-    /// The least bursts that drop nothing of 50, 90, 99, 99.9 and 100 % of the sources; none where no rule
-    /// may have such a burst.
+    /// The least bursts that drop nothing of 50, 90, 99, 99.9 and 100 % of the sources; none where
+    /// no rule may have such a burst.
     pub bursts: [Option<u64>; SHARES.len()],
     /// Sources that lose a packet at some bursts.
     pub hits: Vec<Hit>,

@@ -129,7 +129,8 @@ fn a_mix_is_tuned_to_its_users() {
     let (tuner, _) = tuned(load, Settings::default());
     let report = tuner.report();
     let proposal = report.proposal.unwrap();
-    // Times are cut to a nanosecond, so a packet may be that much early: two at once, and the margin.
+    // Times are cut to a nanosecond, so a packet may be that much early: two at once, and the
+    // margin.
     assert_eq!((proposal.rate.as_str(), proposal.burst), ("10/s", 3));
     assert_eq!((proposal.sources_hit, proposal.hit), (1, vec!["203.0.113.66".to_owned()]));
     assert_eq!((report.sources, report.one_of), (1001, 1));
@@ -179,8 +180,8 @@ fn too_little_gives_no_proposal() {
     assert!(proposal.share_at_most > 0.94, "{proposal:?}");
 }
 
-/// Two million sources of one packet are all kept; with more of them than there is room for, a share that
-/// does not depend on what they send is.
+/// Two million sources of one packet are all kept; with more of them than there is room for, a
+/// share that does not depend on what they send is.
 #[test]
 fn many_sources_are_sampled_without_bias() {
     let mut all = tuner(Settings::default());
