@@ -38,7 +38,8 @@ fn main() -> Result<ExitCode> {
         plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
     }
     let loads = directory.parent().unwrap_or(&directory).join("loads");
-    for (name, svg) in cluster::plots()?.into_iter().chain(compare::plots(&loads)?) {
+    let of_cluster = cluster::plots()?.into_iter().map(|(name, svg)| (name.to_owned(), svg));
+    for (name, svg) in of_cluster.chain(compare::plots(&loads)?) {
         plots.push((directory.join(format!("{name}.svg")), svg));
     }
     if !check {
