@@ -22,10 +22,8 @@ pub(crate) fn plots(directory: &Path) -> Result<Vec<(String, String)>> {
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     };
     let rules = RuleFile::parse("rules.yaml", read("rules")?.as_bytes(), FRAME)?.rules;
-    let sets: Vec<_> = in_every_algorithm(&rules)
-        .into_iter()
-        .map(|(name, set)| (name.to_owned(), set))
-        .collect();
+    let sets: Vec<_> =
+        in_every_algorithm(&rules).into_iter().map(|(name, set)| (name.to_owned(), set)).collect();
     let settings = Settings { interface: None, max_frame: FRAME };
     let mut plots = Vec::new();
     for name in LOADS {
