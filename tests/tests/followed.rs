@@ -58,6 +58,22 @@ const RECIPES: Page =
 const DEVICES: Page =
     Page { path: "docs/where-to-attach.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
+const TUNING: Page = Page {
+    path: "docs/tuning.md",
+    peers: &["192.0.2.7/32"],
+    not_typed: &[(
+        "tcpdump -Q in -s 128 -i eth0 -w players.pcap udp port 27015",
+        "a load is in the place of the capture",
+    )],
+};
+
+#[test]
+fn the_page_of_tuning_is_followed() -> Result<()> {
+    require_root();
+    follow(&TUNING)?;
+    Ok(())
+}
+
 #[test]
 fn the_readme_is_followed() -> Result<()> {
     require_root();

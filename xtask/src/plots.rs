@@ -1,5 +1,5 @@
-//! `cargo xtask plots`: what each algorithm admits, drawn by its own code, and what nodes that
-//! share a limit pass, by the simulator of their tests.
+//! `cargo xtask plots`: what each algorithm admits, drawn by its own code and side by side, and
+//! what nodes that share a limit pass, by the simulator of their tests.
 
 use std::process::{Command, ExitCode};
 

@@ -1,10 +1,12 @@
-//! Plots of what each algorithm admits, made by the code of the data path from the same loads, and
-//! of what nodes that share a limit pass, made by the simulator of their tests.
+//! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
+//! all algorithms side by side, and of what nodes that share a limit pass, made by the simulator of
+//! their tests.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.
 
 mod cluster;
+mod compare;
 mod draw;
 mod loads;
 mod meters;
@@ -35,7 +37,9 @@ fn main() -> Result<ExitCode> {
     for meter in meters::all()? {
         plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
     }
-    for (name, svg) in cluster::plots()? {
+    let loads = directory.parent().unwrap_or(&directory).join("loads");
+    let of_cluster = cluster::plots()?.into_iter().map(|(name, svg)| (name.to_owned(), svg));
+    for (name, svg) in of_cluster.chain(compare::plots(&loads)?) {
         plots.push((directory.join(format!("{name}.svg")), svg));
     }
     if !check {

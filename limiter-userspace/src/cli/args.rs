@@ -22,8 +22,10 @@ use super::explain_now::Question;
 use super::import::Ask as AskImport;
 use super::living;
 use super::shells::Shell;
+use super::simulate::Ask as AskSimulate;
 use super::sources::Ask as AskSources;
 use super::top::Look;
+use super::tune::Ask as AskTune;
 
 /// Path of the daemon's socket unless `--socket` says otherwise.
 pub(super) const SOCKET: &str = "/run/limiter/limiter.sock";
@@ -35,7 +37,43 @@ pub(super) const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 const MAX_RULES: u32 = 16_384;
 
 /// The least that [`crate::daemon::Backend::check`] says.
-const LEAST_FRAME: u64 = 1522;
+pub(super) const LEAST_FRAME: u64 = 1522;
+
+/// Sources that are shown one by one unless `--top` says otherwise.
+const TOP_SOURCES: usize = 20;
+
+/// Words below the help of `simulate`.
+const SIMULATE: &str = "Every packet is judged in its own time by the code of the program in the \
+    kernel, with empty buckets \
+    before the first, as for `explain --pcap`. Each --rules is one candidate. Nothing is applied.\n\
+    SOURCES HIT: of which any packet was dropped, and THEIR PACKETS the share of all packets \
+    that these sent. \
+    MOST IN: what passed of one source in any such time. STARVED: the longest time in which all \
+    packets of a \
+    bucket were dropped that was offered no more than its limit on average. WAIT: the longest \
+    that a packet would wait, and the mean of \
+    those that wait, if the limiter queued in place of dropping.\n\
+    limiter simulate --pcap in.pcap --rules now.yaml --rules new.yaml\n\
+    limiter simulate --load stall.yaml --rules rules.yaml --algorithms --plot stall.svg\n\
+    A load: {duration: 10s, senders: [{pattern: steady, rate: 50/s, sources: 20}]}; patterns are \
+    steady, poisson, onoff (on_for, \
+    off_for), ramp (rate_at_end), flood, stall (stall_from, stall_for); fields are from, to, \
+    size, address, port, and seed \
+    beside duration.";
+
+/// Words below the help of `tune`.
+const TUNE: &str = "For each source and each of 32 rates: the least burst with which a token \
+    bucket drops nothing, exactly. The \
+    rate is proposed with which a source can pass least in 10 s, of those that spare the share \
+    that is asked for; its burst \
+    is 20 % more than needed, rounded up. Nothing is applied: the rule only counts \
+    (shadow_mode), and is to be tried out.\n\
+    Every packet of a source counts, so capture what the rule is to be for: tcpdump -Q in -i \
+    IFACE -w \
+    FILE udp port 27015. Attackers in the capture spoil the shares: leave them out with \
+    --exclude.\n\
+    limiter tune --pcap monday.pcap --pcap tuesday.pcap --spare 99%\n\
+    limiter tune --pcap captures/ --by /24,/48 --to tuned.yaml";
 
 /// Exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard \
@@ -65,6 +103,7 @@ impl Args {
             Command::Events(ask) => ask.follow,
             // A capture may be a pipe.
             Command::Explain(what) => what.pcap.is_some(),
+            Command::Simulate(_) | Command::Tune(_) => true,
             // A live view sees to its terminal itself.
             Command::Top(look) => !look.is_live(self.output),
             _ => false,
@@ -272,9 +311,18 @@ pub(super) enum Command {
         the first. The lists and limits of a running daemon are not asked.\n\
         Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump sees \
         only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
-        was cut off is explained up to there, with exit code 2."
+        was cut off is explained up to there, with exit code 2; Ctrl-C ends with the sums of what was read.\n\
+        limiter explain --pcap in.pcap --rules rules.yaml --summary --top 50"
     )]
     Explain(Box<Explain>),
+    /// Put captures, or a load from a file, before several rule files or all algorithms, side by
+    /// side. Needs no daemon and no privilege
+    #[command(after_help = SIMULATE)]
+    Simulate(AskSimulate),
+    /// Find the limit that spares the sources of a capture, and say who would be hit. Needs no
+    /// daemon and no privilege
+    #[command(after_help = TUNE)]
+    Tune(AskTune),
     /// Show the nodes that share limits with this one, and the leases of those limits
     Cluster {
         /// Subject to show
@@ -371,7 +419,14 @@ pub(super) struct Explain {
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
     )]
     pub(super) max_frame: u64,
-    /// Same as --output json: a line for each packet, and a last one with the sums
+    /// Sums by source and rule, and no line for each packet
+    #[arg(long, conflicts_with = "from")]
+    pub(super) summary: bool,
+    /// With --summary: the sources to show, those first that lost most; all others are summed
+    #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
+    pub(super) top: usize,
+    /// Same as --output json: a line for each packet, if --summary is not given, and a last one
+    /// with the sums
     #[arg(long)]
     pub(super) json: bool,
 }

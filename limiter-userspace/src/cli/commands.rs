@@ -10,7 +10,7 @@ use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
     Answer, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
-    pinned, rule_sets, shells, sources, top, without_daemon::Asked,
+    pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -119,6 +119,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
+        Command::Tune(ask) => tune::tune(ask, args.output),
+        Command::Simulate(ask) => simulate::simulate(ask, args.output),
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
         }

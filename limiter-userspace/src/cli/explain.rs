@@ -1,4 +1,4 @@
-//! `limiter explain`: a line for each packet as it is read, and the sums at the end.
+//! `limiter explain`: a line for each packet as it is read, or none, and the sums at the end.
 
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
@@ -7,15 +7,18 @@ use limiter_common::verdict::{Reason, Verdict};
 use serde::Serialize;
 
 use super::args::{Explain, Output};
+use super::explain_summary::{Sources, source_text};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
+use super::progress::{INTERRUPTED, Progress};
 use crate::daemon::api::Counts;
 use crate::daemon::api::stats::outcomes;
 use crate::daemon::api::stats::{ReasonCounts, RuleCounts};
 use crate::daemon::rule_files;
-use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
+use crate::explain::{
+    BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings,
+};
 use crate::render::{number, push, table};
-use crate::rules::model::TriePrefix;
 use crate::rules::plain::clean;
 
 /// A line about a packet, for programs.
@@ -64,11 +67,16 @@ struct Summary {
     stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
     rules: Vec<RuleCounts>,
+    /// Sums by source, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    sources: Option<Sources>,
 }
 
 /// Packets that are told of in the end only.
 #[derive(Debug, Default)]
 struct Aside {
+    /// Sums by source, if they were asked for in place of a line for each packet.
+    by_source: Option<BySource>,
     cut: u64,
     outgoing: u64,
     /// Link types, their names, and how many packets of them.
@@ -77,7 +85,7 @@ struct Aside {
 }
 
 /// Remark below every table: nobody can see it in the capture itself.
-const BEHIND_XDP: &str = "where limits were in force on the interface, the capture has only what they let pass: XDP drops \
+pub(super) const BEHIND_XDP: &str = "where limits were in force on the interface, the capture has only what they let pass: XDP drops \
                           before tcpdump sees a packet";
 
 /// Explains a capture. A reader that goes away early is no failure.
@@ -104,8 +112,11 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let settings = Settings { interface, max_frame: what.max_frame };
     let mut explainer = Explainer::new(&set, settings)
         .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
-    let mut aside = Aside::default();
-    out.begin()?;
+    let by_source = what.summary.then(BySource::default);
+    let mut aside = Aside { by_source, ..Aside::default() };
+    if !what.summary {
+        out.begin()?;
+    }
     let done = each(what, &mut capture, &mut explainer, &mut aside, out);
     aside.other_links = capture.left_out().collect();
     if let Err(error) = &done {
@@ -116,7 +127,10 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
         // The lines before stay true, and so do their sums.
         aside.stopped = Some(error.to_string());
     }
-    out.end(&summary(&explainer, &aside), &aside)?;
+    let mut summary = summary(&explainer, &aside);
+    let sources = |sums: &BySource| Sources::new(sums, what.top, &explainer);
+    summary.sources = aside.by_source.as_ref().map(sources);
+    out.end(&summary, &aside)?;
     done
 }
 
@@ -130,14 +144,23 @@ fn each<W: Write>(
 ) -> Result<(), Failure> {
     let file = || what.pcap.as_deref().map_or_else(String::new, |pcap| pcap.display().to_string());
     let mut began = None;
+    let mut progress = Progress::begin(what.summary);
     while let Some(captured) = capture.next_packet()? {
+        if !progress.goes_on(captured.number, capture.percent()) {
+            aside.stopped = Some(INTERRUPTED.to_owned());
+            break;
+        }
         if captured.outbound {
             aside.outgoing += 1;
             continue;
         }
-        let told = explainer
-            .packet(&captured)
-            .map_err(|source| Failure::Explain { file: file(), source })?;
+        let full = |source| Failure::Explain { file: file(), source };
+        if let Some(by_source) = &mut aside.by_source {
+            by_source.add(&explainer.decide(&captured).map_err(full)?, captured.length);
+            aside.cut += u64::from(captured.is_cut());
+            continue;
+        }
+        let told = explainer.packet(&captured).map_err(full)?;
         aside.cut += u64::from(captured.is_cut());
         let began = *began.get_or_insert(captured.nanos);
         out.packet(&captured, began, &told, explainer)?;
@@ -173,19 +196,15 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
     let Aside { cut, outgoing, .. } = *aside;
     let other_links = aside.other_links.iter().map(|(_, _, packets)| packets).sum();
     let (seen, stopped) = (explainer.seen().into(), aside.stopped.clone());
-    Summary { seen, cut, outgoing, other_links, stopped, reasons, rules }
+    Summary { seen, cut, outgoing, other_links, stopped, reasons, rules, sources: None }
 }
 
-const fn verdict(reason: Reason) -> &'static str {
+/// The verdict of a reason, as it is written.
+pub(super) const fn verdict(reason: Reason) -> &'static str {
     match reason.verdict() {
         Verdict::Pass => "pass",
         Verdict::Drop => "drop",
     }
-}
-
-fn source_text(told: &Explained) -> Option<String> {
-    let selector = TriePrefix::of_source(told.source?.trie_key()).selector()?;
-    Some(selector.to_string())
 }
 
 /// Standard output, in one of its forms.
@@ -224,7 +243,7 @@ impl<W: Write> Out<W> {
             return self.document(&PacketLine {
                 packet: captured.number,
                 time: seconds(captured.nanos),
-                source: source_text(told),
+                source: told.source.map(source_text),
                 bytes: captured.length,
                 captured: captured.frame.len(),
                 verdict: verdict(reason),
@@ -258,7 +277,7 @@ impl<W: Write> Out<W> {
             "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}",
             captured.number,
             format!("{sign}{}", seconds(since)),
-            source_text(told).as_deref().unwrap_or("-"),
+            told.source.map(source_text).as_deref().unwrap_or("-"),
             captured.length,
             verdict(reason),
             reason.name(),
@@ -272,6 +291,11 @@ impl<W: Write> Out<W> {
             return self.flush();
         }
         let mut text = String::from("\n");
+        if let Some(sources) = &summary.sources {
+            text.clear();
+            sources.render(&mut text);
+            text.push('\n');
+        }
         let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
         for reason in &summary.reasons {
             totals.add_row([
@@ -304,8 +328,10 @@ impl<W: Write> Out<W> {
             );
         }
         if summary.stopped.is_some() {
-            text.push_str(
-                "the sums are of the packets above: the capture was not explained to its end\n",
+            let of = if summary.sources.is_some() { "read so far" } else { "above" };
+            let _: std::fmt::Result = writeln!(
+                text,
+                "the sums are of the packets {of}: the capture was not explained to its end"
             );
         }
         text.push_str(BEHIND_XDP);

@@ -6,6 +6,7 @@ use crate::control::{ClientError, Refusal};
 use crate::daemon::StartError;
 use crate::datapath::DatapathError;
 use crate::explain::{CaptureError, ExplainError};
+use crate::replay::load::LoadError;
 use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError, TargetError};
 
 /// Error of a command.
@@ -73,6 +74,12 @@ pub enum Failure {
         /// The error.
         source: ExplainError,
     },
+    /// A load that cannot be made.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Rule sets, or captures, that cannot be put side by side.
+    #[error("{0}")]
+    Replay(String),
     /// A rule file that cannot be read.
     #[error(transparent)]
     RuleFile(#[from] RuleFileError),
@@ -147,6 +154,8 @@ impl Failure {
             | Self::NoTerminal
             | Self::Capture(_)
             | Self::Explain { .. }
+            | Self::Load(_)
+            | Self::Replay(_)
             | Self::RuleFile(_)
             | Self::Diff(_)
             | Self::Plan { .. }

@@ -4,6 +4,7 @@ mod check;
 mod faces;
 mod import;
 mod names;
+mod replay;
 mod rule_sets;
 mod service;
 
@@ -70,6 +71,8 @@ fn usage_errors_have_exit_code_2() {
         "limiter statsu",
         "limiter explain",
         "limiter explain --pcap x --max-frame 100",
+        "limiter explain --from 192.0.2.1 --summary",
+        "limiter explain --pcap x --top 3",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
     }
@@ -431,6 +434,32 @@ where limits were in force on the interface, the capture has only what they let 
         );
         assert_eq!(lines.len(), 3);
     }
+}
+
+/// Sums by source instead of lines: all of the packets are in one of its rows.
+#[test]
+fn a_capture_is_summed_by_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let text =
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}\n";
+    std::fs::write(&rules, text).unwrap();
+    let line = format!("limiter explain --pcap {capture} --rules {} --summary", rules.display());
+    let text = explained(&line);
+    let rows = "SOURCE     OFFERED  PASSED  DROPPED  DROPPED BY\n\
+                192.0.2.1        2       1        1  every source, over-limit 1\n\nVERDICT";
+    assert!(text.starts_with(rows), "{text}");
+    assert!(text.contains("XDP drops before tcpdump sees a packet"), "{text}");
+    let none = explained(&format!("{line} --top 0"));
+    assert!(none.contains("\n1 other sources        2       1        1\n"), "{none}");
+    let json: serde_json::Value =
+        serde_json::from_str(&explained(&format!("{line} --json"))).unwrap();
+    let summary = &json["summary"];
+    assert_eq!(summary["sources"][0]["causes"][0]["rule"], "every source");
+    assert_eq!(summary["sources"][0]["dropped"]["bytes"], 100);
+    assert_eq!(summary["others"]["offered"]["packets"], 0);
+    assert_eq!(summary["seen"]["packets"], 2);
 }
 
 #[test]

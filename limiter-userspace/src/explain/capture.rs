@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
+use limiter_common::packet::{self, Layer3, Packet};
+use limiter_common::source::Source;
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
-use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
+use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{PcapBlockOwned, PcapError};
 
-use super::opening::{self, BUFFER};
+use super::opening::{self, BUFFER, Blocks, Extent, Opened};
 use super::{CaptureError, obsolete};
 use crate::datapath::Framing;
 
@@ -64,6 +66,19 @@ impl Captured {
     pub fn is_cut(&self) -> bool {
         u64::try_from(self.frame.len()).is_ok_and(|captured| captured < self.length)
     }
+
+    /// The source that the packet is charged to; none for one that is exempt.
+    pub fn source(&self) -> Option<Source> {
+        let frame = self.frame.as_slice();
+        let parsed = match self.framing {
+            Framing::Ethernet => packet::parse(&frame),
+            Framing::Layer3 => packet::parse(&Layer3(frame)),
+        };
+        match parsed {
+            Packet::From(source) => Some(source),
+            Packet::Exempt(_) => None,
+        }
+    }
 }
 
 /// An interface of a pcapng section.
@@ -116,7 +131,8 @@ enum Read {
 /// A capture file.
 pub struct Capture {
     file: String,
-    reader: Box<dyn PcapReaderIterator + Send>,
+    reader: Blocks,
+    extent: Extent,
     /// Packets read.
     number: u64,
     /// Of pcap: nanoseconds in one unit of the fraction.
@@ -142,16 +158,22 @@ impl Capture {
     ///
     /// When it cannot be read, or is no capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let (file, reader) = opening::open(path)?;
+        let Opened { file, blocks: reader, extent } = opening::open(path)?;
         Ok(Self {
             file,
             reader,
+            extent,
             number: 0,
             unit: 1000,
             framing: Framing::Ethernet,
             interfaces: Vec::new(),
             left_out: BTreeMap::new(),
         })
+    }
+
+    /// Hundredths of the file that were read, 0 to 100; none for a pipe.
+    pub fn percent(&self) -> Option<u64> {
+        self.extent.percent()
     }
 
     /// Packets so far of interfaces of link types that are not known here, beside one that is: by the type, what it is

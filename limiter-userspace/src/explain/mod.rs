@@ -9,13 +9,13 @@ mod error;
 mod obsolete;
 mod opening;
 mod rulebook;
+mod summary;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::outcome::Outcome;
-use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -23,10 +23,11 @@ use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
 
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
-pub use rulebook::Match;
+pub use rulebook::{Bucket, Charge, Match};
+pub use summary::{BySource, Others, SourceSums};
 
-use crate::datapath::Framing;
 use crate::datapath::model::Model;
+use crate::rules::model::Limits;
 use crate::rules::{Environment, Installed, PlanError, RuleSet};
 use rulebook::Rulebook;
 
@@ -79,6 +80,18 @@ pub struct Explained {
     pub reason: Reason,
     /// The number of the rule that it was counted under, of a packet that was dropped the one that
     /// dropped it.
+    pub rule: u32,
+}
+
+/// Decision on one packet, without the names of its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The source that it is charged to; none for a packet that is exempt.
+    pub source: Option<Source>,
+    /// Why it passed or was dropped.
+    pub reason: Reason,
+    /// The number of the rule that it was counted under, of a packet that was dropped the one that
+    /// dropped it; [`RULE_NONE`] for none.
     pub rule: u32,
 }
 
@@ -141,6 +154,44 @@ impl Explainer {
     ///
     /// When there are more sources and keys than are kept.
     pub fn packet(&mut self, captured: &Captured) -> Result<Explained, ExplainError> {
+        let (now, interface) = self.arrival(captured)?;
+        let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
+        let matches = self.book.matches(&found);
+        let Decision { source, reason, rule } = self.judge(captured, now, interface);
+        Ok(Explained { source, matches, reason, rule })
+    }
+
+    /// As [`Explainer::packet`], without the names of the rules.
+    ///
+    /// # Errors
+    ///
+    /// When there are more sources and keys than are kept.
+    pub fn decide(&mut self, captured: &Captured) -> Result<Decision, ExplainError> {
+        let (now, interface) = self.arrival(captured)?;
+        Ok(self.judge(captured, now, interface))
+    }
+
+    /// As [`Explainer::decide`], and puts the rules that the packet falls under into `charges`,
+    /// with the buckets that these have for it.
+    ///
+    /// # Errors
+    ///
+    /// When there are more sources and keys than are kept.
+    pub fn decide_charged(
+        &mut self,
+        captured: &Captured,
+        charges: &mut Vec<Charge>,
+    ) -> Result<Decision, ExplainError> {
+        let (now, interface) = self.arrival(captured)?;
+        let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
+        let decision = self.judge(captured, now, interface);
+        charges.clear();
+        self.book.charges(&found, decision.source, charges);
+        Ok(decision)
+    }
+
+    /// The time of a packet on the clock of the limiter, and its interface.
+    fn arrival(&mut self, captured: &Captured) -> Result<(Ticks, u32), ExplainError> {
         if self.model.tracked() >= self.room {
             return Err(ExplainError::Full { packet: captured.number });
         }
@@ -156,22 +207,16 @@ impl Explainer {
             (None, Some(name)) => self.interfaces.index(name),
             (None, None) => 0,
         };
-        let frame = captured.frame.as_slice();
-        let parsed = match captured.framing {
-            Framing::Ethernet => packet::parse(&frame),
-            Framing::Layer3 => packet::parse(&Layer3(frame)),
-        };
-        let source = match parsed {
-            Packet::From(source) => Some(source),
-            Packet::Exempt(_) => None,
-        };
-        let framing = captured.framing;
-        let found = self.model.rules_of(framing, frame, interface, now);
-        let matches = self.book.matches(&found);
-        let outcome = self.model.judge_captured(framing, frame, captured.length, interface, now);
+        Ok((now, interface))
+    }
+
+    fn judge(&mut self, captured: &Captured, now: Ticks, interface: u32) -> Decision {
+        let Captured { framing, frame, length, .. } = captured;
+        let source = captured.source();
+        let outcome = self.model.judge_captured(*framing, frame, *length, interface, now);
         let Outcome { reason, rule, .. } = outcome;
-        self.seen.add(captured.length);
-        Ok(Explained { source, matches, reason, rule })
+        self.seen.add(*length);
+        Decision { source, reason, rule }
     }
 
     /// All packets and bytes so far.
@@ -188,6 +233,11 @@ impl Explainer {
     pub fn rules(&self) -> Vec<(&str, RuleCounters)> {
         let counted = self.book.numbers().filter(|(number, _)| *number != RULE_NONE);
         counted.map(|(number, name)| (name, self.model.rule_counters(number))).collect()
+    }
+
+    /// The limits of a rule or budget by its number; none where everything passes.
+    pub fn limits(&self, number: u32) -> Option<&Limits> {
+        self.book.limits(number)
     }
 
     /// The name of a rule by its number.

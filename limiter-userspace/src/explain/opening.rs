@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal as _, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pcap_parser::create_reader;
 use pcap_parser::traits::PcapReaderIterator;
@@ -42,8 +44,46 @@ const COMPRESSED: [(&[u8], &str, &str); 5] = [
     (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -dc"),
 ];
 
-/// The bytes of a capture as blocks, and the name of the file in messages.
-pub(super) type Opened = (String, Box<dyn PcapReaderIterator + Send>);
+/// The bytes of a capture as blocks.
+pub(super) type Blocks = Box<dyn PcapReaderIterator + Send>;
+
+/// How far a file was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extent {
+    /// Bytes read so far.
+    read: Arc<AtomicU64>,
+    /// Bytes of the file; none for a pipe.
+    size: Option<u64>,
+}
+
+impl Extent {
+    /// Hundredths of the file that were read, 0 to 100; none for a pipe.
+    pub(super) fn percent(&self) -> Option<u64> {
+        let size = self.size.filter(|size| *size > 0)?;
+        Some((self.read.load(Ordering::Relaxed).saturating_mul(100) / size).min(100))
+    }
+}
+
+/// A reader that says how far it is.
+struct Counting<R> {
+    from: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.read.fetch_add(u64::try_from(read).unwrap_or(0), Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// An open capture: the name of the file in messages, and what is in it.
+pub(super) struct Opened {
+    pub(super) file: String,
+    pub(super) blocks: Blocks,
+    pub(super) extent: Extent,
+}
 
 /// Opens a file, or standard input for `-`.
 pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
@@ -53,19 +93,26 @@ pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
         if input.is_terminal() {
             return Err(CaptureError::Terminal);
         }
-        return begin(file, input);
+        return begin(file, input, None);
     }
     let file = path.display().to_string();
     let failed = |source| CaptureError::Read { file: file.clone(), source };
     let opened = File::open(path).map_err(failed)?;
-    if opened.metadata().map_err(failed)?.is_dir() {
+    let metadata = opened.metadata().map_err(failed)?;
+    if metadata.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
-    begin(file, opened)
+    begin(file, opened, metadata.is_file().then_some(metadata.len()))
 }
 
 /// Reads the header alone: the first packet of a pipe may be long in coming.
-fn begin(file: String, mut input: impl Read + Send + 'static) -> Result<Opened, CaptureError> {
+fn begin(
+    file: String,
+    input: impl Read + Send + 'static,
+    size: Option<u64>,
+) -> Result<Opened, CaptureError> {
+    let extent = Extent { size, ..Extent::default() };
+    let mut input = Counting { from: input, read: Arc::clone(&extent.read) };
     let mut head = Vec::with_capacity(HEADER);
     if let Err(source) = read_up_to(&mut input, HEADER, &mut head) {
         return Err(CaptureError::Read { file, source });
@@ -96,7 +143,7 @@ fn begin(file: String, mut input: impl Read + Send + 'static) -> Result<Opened, 
         return Err(CaptureError::CutHeader { file });
     }
     match create_reader(BUFFER, Cursor::new(head).chain(input)) {
-        Ok(reader) => Ok((file, reader)),
+        Ok(blocks) => Ok(Opened { file, blocks, extent }),
         Err(_not_recognised) => Err(CaptureError::NoCapture { file }),
     }
 }

@@ -1,12 +1,13 @@
 //! From what the data path finds to the rules as people wrote them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::source::Source;
 use limiter_common::wire::TableKey;
 
 use crate::datapath::model::Found;
 use crate::rules::compile::{BANS, REPLIES, RuleId, TableForm};
-use crate::rules::model::Path;
+use crate::rules::model::{Limits, Rule};
 use crate::rules::place::budget_tag;
 use crate::rules::{Installed, RuleSet, Selector};
 
@@ -22,6 +23,26 @@ pub struct Match {
     pub name: Option<String>,
     /// Number that the rule is counted under: its own, or its budget's.
     pub number: u32,
+}
+
+/// The bucket that a rule has for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bucket {
+    /// The one of a source, in the table of sources.
+    Source(Source),
+    /// The one of a key of another table.
+    Key(TableKey),
+    /// The one of a budget that several rules share.
+    Budget,
+}
+
+/// A rule that a packet falls under, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Charge {
+    /// Number that the rule is counted under: its own, or its budget's.
+    pub number: u32,
+    /// Bucket of the rule for the packet.
+    pub bucket: Bucket,
 }
 
 /// A rule of a keyed table.
@@ -44,6 +65,10 @@ pub(super) struct Rulebook {
     keyed: Vec<Keyed>,
     numbers: BTreeMap<u32, String>,
     by_slot: BTreeMap<u32, u32>,
+    /// Slots of the rules that are charged to a budget.
+    shared: BTreeSet<u32>,
+    /// Terms of the limits by the number of their rule or budget.
+    limits: BTreeMap<u32, Limits>,
 }
 
 impl Rulebook {
@@ -59,7 +84,11 @@ impl Rulebook {
             keyed: Vec::new(),
             numbers: BTreeMap::new(),
             by_slot: tables.records.iter().map(|(slot, record)| (*slot, record.rule)).collect(),
+            shared: BTreeSet::new(),
+            limits: BTreeMap::new(),
         };
+        let budgets = tables.records.iter().filter(|(_, record)| record.budget != 0);
+        book.shared.extend(budgets.map(|(slot, _)| *slot));
         for rule in &set.rules {
             let name = rule.name.as_deref().or(rule.label.as_deref());
             if let Some(selector) = rule.path.selector()
@@ -69,8 +98,14 @@ impl Rulebook {
                 book.numbers.insert(number, selector.to_string());
                 let name = name.map(str::to_owned);
                 book.sources.insert(in_force.slot, (selector, name, number));
+                book.limit(number, rule.terms.limits());
             } else if let Ok(id) = RuleId::new(&rule.path, index) {
-                book.add(installed, id, &rule.path, name);
+                book.add(installed, id, rule);
+            }
+        }
+        for budget in &set.budgets {
+            if let Some((_, record)) = tables.budget(budget_tag(&budget.name)) {
+                book.limit(record.rule, Some(&budget.limits));
             }
         }
         let named = set.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
@@ -83,16 +118,44 @@ impl Rulebook {
     }
 
     /// Adds a rule, if a packet can find it.
-    fn add(&mut self, installed: &Installed, id: RuleId, path: &Path, name: Option<&str>) {
+    fn add(&mut self, installed: &Installed, id: RuleId, rule: &Rule) {
         let Some(slot) = installed.tables.rules.get(&id).copied() else {
             return;
         };
-        let (text, name) = (path.to_string(), name.map(str::to_owned));
-        if let Some(number) = self.by_slot.get(&slot) {
-            self.numbers.entry(*number).or_insert_with(|| text.clone());
+        let name = rule.name.as_deref().or(rule.label.as_deref()).map(str::to_owned);
+        let text = rule.path.to_string();
+        if let Some(number) = self.by_slot.get(&slot).copied() {
+            self.numbers.entry(number).or_insert_with(|| text.clone());
+            self.limit(number, rule.terms.limits());
         }
-        let rank = id.rank_of(path);
+        let rank = id.rank_of(&rule.path);
         self.keyed.push(Keyed { id, slot, rank, text, name });
+    }
+
+    fn limit(&mut self, number: u32, limits: Option<&Limits>) {
+        if let Some(limits) = limits {
+            self.limits.insert(number, limits.clone());
+        }
+    }
+
+    /// The limits of a rule or budget by its number; none where everything passes.
+    pub(super) fn limits(&self, number: u32) -> Option<&Limits> {
+        self.limits.get(&number)
+    }
+
+    /// Appends the rules behind what the data path found, and the buckets that they have for it.
+    pub(super) fn charges(&self, found: &Found, source: Option<Source>, to: &mut Vec<Charge>) {
+        let rule = found.source.and_then(|slot| self.sources.get(&slot.index()));
+        if let (Some((_, _, number)), Some(source)) = (rule, source) {
+            to.push(Charge { number: *number, bucket: Bucket::Source(source) });
+        }
+        to.extend(found.tables.iter().filter_map(|found| {
+            let slot = found.slot.index();
+            let number = *self.by_slot.get(&slot)?;
+            let shared = self.shared.contains(&slot);
+            let bucket = if shared { Bucket::Budget } else { Bucket::Key(found.key) };
+            Some(Charge { number, bucket })
+        }));
     }
 
     /// The rules behind what the data path found.

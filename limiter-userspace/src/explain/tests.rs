@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::datapath::Framing;
 use crate::rules::RuleFile;
 
 mod kinds;

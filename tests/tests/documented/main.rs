@@ -27,7 +27,7 @@ const HELD: [(&str, &[&str]); 4] = [
 ];
 
 /// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 16] = [
+const FOR_USERS: [&str; 17] = [
     "README.md",
     "docs/algorithms.md",
     "docs/api.md",
@@ -43,6 +43,7 @@ const FOR_USERS: [&str; 16] = [
     "docs/recipes.md",
     "docs/rules.md",
     "docs/threat-model.md",
+    "docs/tuning.md",
     "docs/where-to-attach.md",
 ];
 

@@ -354,7 +354,7 @@ pub enum KeyValueError {
 
 impl Problem {
     /// Takes over an error of the YAML reader.
-    pub(super) fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
+    pub(crate) fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
         use serde_saphyr::Error as Yaml;
 
         let error = error.without_snippet();

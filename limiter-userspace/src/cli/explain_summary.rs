@@ -1,0 +1,155 @@
+//! The sums of a capture by source: `limiter explain --pcap --summary`.
+
+use limiter_common::source::Source;
+use limiter_common::wire::Tally;
+use serde::Serialize;
+
+use super::explain::verdict;
+use crate::daemon::api::Counts;
+use crate::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
+use crate::render::{line, number, push, table};
+use crate::rules::model::TriePrefix;
+
+/// Sums by source, the sources that lost most first.
+#[derive(Debug, Serialize)]
+pub(super) struct Sources {
+    /// The sources of which most packets were dropped.
+    #[serde(rename = "sources")]
+    top: Vec<SourceLine>,
+    /// Sums of all sources that are not among them.
+    others: OthersLine,
+    /// Sums of packets without a source: ARP, and what else is not IP.
+    no_source: OthersLine,
+    /// Sums of packets that came when no more sources were told apart.
+    not_told_apart: OthersLine,
+}
+
+#[derive(Debug, Serialize)]
+struct SourceLine {
+    source: String,
+    offered: Counts,
+    passed: Counts,
+    dropped: Counts,
+    causes: Vec<CauseLine>,
+}
+
+/// Packets of a source with one verdict for one reason by one rule.
+#[derive(Debug, Serialize)]
+struct CauseLine {
+    verdict: &'static str,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    packets: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OthersLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<u64>,
+    offered: Counts,
+    passed: Counts,
+    dropped: Counts,
+}
+
+fn sum(passed: Tally, dropped: Tally) -> Counts {
+    let mut sum = passed;
+    sum.merge(dropped);
+    sum.into()
+}
+
+fn others(others: &Others, told_apart: bool) -> OthersLine {
+    let Others { sources, passed, dropped } = *others;
+    let sources = told_apart.then_some(sources);
+    let offered = sum(passed, dropped);
+    OthersLine { sources, offered, passed: passed.into(), dropped: dropped.into() }
+}
+
+/// A source as every command writes it.
+pub(super) fn source_text(source: Source) -> String {
+    let selector = TriePrefix::of_source(source.trie_key()).selector();
+    selector.map_or_else(|| "-".to_owned(), |selector| selector.to_string())
+}
+
+impl Sources {
+    pub(super) fn new(by_source: &BySource, most: usize, explainer: &Explainer) -> Self {
+        let (top, rest) = by_source.top(most);
+        Self {
+            top: top.iter().map(|sums| SourceLine::new(sums, explainer)).collect(),
+            others: others(&rest, true),
+            no_source: others(by_source.exempt(), false),
+            not_told_apart: others(by_source.beyond(), false),
+        }
+    }
+
+    pub(super) fn render(&self, text: &mut String) {
+        let mut sources = table(&["SOURCE", ">OFFERED", ">PASSED", ">DROPPED", "DROPPED BY"]);
+        for line in &self.top {
+            let mut drops = line.causes.iter().filter(|cause| cause.verdict == "drop").peekable();
+            let why = if drops.peek().is_none() {
+                "-".to_owned()
+            } else {
+                drops.map(CauseLine::text).collect::<Vec<_>>().join("; ")
+            };
+            let counts = [line.offered, line.passed, line.dropped];
+            sources.add_row(
+                [line.source.clone()]
+                    .into_iter()
+                    .chain(counts.map(|counts| number(counts.packets)))
+                    .chain([why]),
+            );
+        }
+        let told = self.others.sources.unwrap_or_default();
+        for (name, sums) in [
+            (format!("{} other sources", number(told)), &self.others),
+            ("no source".to_owned(), &self.no_source),
+            ("not told apart".to_owned(), &self.not_told_apart),
+        ] {
+            if sums.offered.packets > 0 {
+                let counts = [sums.offered, sums.passed, sums.dropped];
+                let counts = counts.map(|counts| number(counts.packets));
+                sources.add_row([name].into_iter().chain(counts));
+            }
+        }
+        push(text, &sources);
+        if self.not_told_apart.offered.packets > 0 {
+            line(
+                text,
+                format_args!(
+                    "sources are told apart until there are {} of them with their rules and reasons; \
+                     explain a part of the capture for the rest",
+                    number(u64::try_from(MAX_TRACKED).unwrap_or(u64::MAX))
+                ),
+            );
+        }
+    }
+}
+
+impl SourceLine {
+    fn new(sums: &SourceSums, explainer: &Explainer) -> Self {
+        let SourceSums { source, passed, dropped, causes } = sums;
+        let causes = causes.iter().map(|((rule, reason), tally)| CauseLine {
+            verdict: verdict(*reason),
+            reason: reason.name(),
+            rule: explainer.rule_name(*rule).map(str::to_owned),
+            packets: tally.packets,
+            bytes: tally.bytes,
+        });
+        Self {
+            source: source_text(*source),
+            offered: sum(*passed, *dropped),
+            passed: (*passed).into(),
+            dropped: (*dropped).into(),
+            causes: causes.collect(),
+        }
+    }
+}
+
+impl CauseLine {
+    fn text(&self) -> String {
+        let Self { reason, rule, packets, .. } = self;
+        let by = rule.as_ref().map_or_else(String::new, |rule| format!("{rule}, "));
+        format!("{by}{reason} {}", number(*packets))
+    }
+}

@@ -1,0 +1,130 @@
+//! `limiter simulate` and `limiter tune` as they are typed.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{capture, execute, failure, parse};
+use crate::cli::Answer;
+use crate::datapath::fake::Fake;
+
+fn answer(line: &str) -> Answer {
+    execute(&parse(line).unwrap(), &Fake::default()).unwrap()
+}
+
+const RULES: &str = "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 50, burst: 20}}\n";
+const LOAD: &str =
+    "duration: 4s\nsenders:\n  - {pattern: stall, rate: 45/s, stall_from: 1s, stall_for: 1s}\n";
+
+#[test]
+fn a_load_is_put_before_all_algorithms() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(at("r.yaml"), RULES).unwrap();
+    fs::write(at("l.yaml"), LOAD).unwrap();
+    let line = format!("limiter simulate --load {} --rules {}", at("l.yaml"), at("r.yaml"));
+    let told = answer(&format!("{line} --algorithms --plot {}", at("p.svg")));
+    assert_eq!((told.code, told.errors), (0, vec![format!("written: {}", at("p.svg"))]));
+    let rows: Vec<&str> = told.text.lines().skip(3).collect();
+    let names =
+        ["token_bucket", "leaky_bucket", "fixed_window", "sliding_counter", "sliding_slots"];
+    assert!(rows.iter().zip(names).all(|(row, name)| row.starts_with(name)), "{}", told.text);
+    // A log of 50 is refused, and that is said.
+    assert!(rows[5].starts_with("sliding_log cannot hold these limits: "), "{}", told.text);
+    assert!(!told.text.contains("tcpdump"), "{}", told.text);
+    let svg = fs::read_to_string(at("p.svg")).unwrap();
+    assert_eq!(svg.matches("<polyline").count(), 6);
+    let json: Value = serde_json::from_str(&answer(&format!("{line} --json")).text).unwrap();
+    assert_eq!((&json["packets"], &json["candidates"][0]["sources_hit"]), (&180.into(), &1.into()));
+    for (line, told) in [
+        (line.replace("l.yaml", "none.yaml"), "No such file or directory"),
+        (format!("{line} --rules {}", at("l.yaml")), "unknown field \"duration\""),
+    ] {
+        assert!(failure(&line).contains(told), "{line}");
+    }
+}
+
+#[test]
+fn captures_are_put_before_two_rule_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(at("r.yaml"), RULES).unwrap();
+    fs::write(at("s.yaml"), RULES.replace("20", "1")).unwrap();
+    let told = answer(&format!(
+        "limiter simulate --pcap {capture} --rules {} --rules {}",
+        at("r.yaml"),
+        at("s.yaml")
+    ));
+    let rows: Vec<Vec<&str>> =
+        told.text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let passed = |row: &[&str]| [row[1].to_owned(), row[2].to_owned()];
+    assert_eq!([passed(&rows[3]), passed(&rows[4])], [["2", "0"], ["1", "1"]]);
+    assert!(told.text.ends_with("XDP drops before tcpdump sees a packet\n"), "{}", told.text);
+}
+
+/// Packets of 192.0.2.1 at these milliseconds.
+fn pcap(times: &[u32]) -> Vec<u8> {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    file.extend([0; 8]);
+    file.extend([255, 255, 0, 0, 1, 0, 0, 0]);
+    for time in times {
+        for word in [time / 1000, time % 1000 * 1000, 42, 42] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+        file.extend([0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 4, 210, 0, 53, 0, 8, 0, 0]);
+    }
+    file
+}
+
+/// A directory of captures, of which one comes before the other, one was cut off and one is none.
+#[test]
+fn a_directory_of_captures_is_tuned() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let folder = at("c\u{1b}[31m");
+    fs::create_dir(&folder).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(format!("{folder}/{name}"), bytes).unwrap();
+    write("b.pcap", &pcap(&[0, 1000]));
+    let cut = pcap(&[2000, 2000, 3000, 4000]);
+    write("a.pcap", &cut[..cut.len() - 7]);
+    write("notes", b"what I have seen that day\n");
+    let told = answer(&format!("limiter tune --pcap {folder} --to {} --spare 100%", at("t.yaml")));
+    assert_eq!(told.code, 2, "{}", told.text);
+    assert!(told.errors[1].contains("it ends within packet 4"), "{:?}", told.errors);
+    assert!(
+        told.text.starts_with("5 packets, 210 bytes of 1 sources in 3.000 s; "),
+        "{}",
+        told.text
+    );
+    assert!(told.text.contains("an hourly peak is not in it"), "{}", told.text);
+    assert!(told.text.contains("left out: ") && told.text.contains("notes: neither pcap"));
+    assert!(told.text.contains("proposed, to spare 100 %: 1/s, burst 3"), "{}", told.text);
+    assert!(
+        !told.text.contains('\u{1b}') && told.errors.iter().all(|line| !line.contains('\u{1b}'))
+    );
+    let rules = fs::read_to_string(at("t.yaml")).unwrap();
+    assert!(told.text.ends_with(&rules) && rules.contains("shadow_mode: true"), "{rules}");
+    assert!(!rules.contains('\u{1b}'), "{rules}");
+    assert!(answer(&format!("limiter check {}", at("t.yaml"))).text.starts_with("ok: 1 file"));
+    fs::write(at("out.txt"), "# mine\n192.0.2.0/24 # all of them\n").unwrap();
+    for out in ["192.0.2.1".to_owned(), at("out.txt")] {
+        let json = answer(&format!("limiter tune --pcap {folder} --exclude {out} --json"));
+        let json: Value = serde_json::from_str(&json.text).unwrap();
+        assert_eq!((&json["excluded"], &json["proposal"]), (&5.into(), &Value::Null));
+    }
+    let bytes = answer(&format!("limiter tune --pcap {folder} --count bytes --by /24,/48"));
+    assert!(bytes.text.contains("192.0.2.0/24") && bytes.text.contains("count: bytes"));
+    for wrong in
+        ["--by /33", "--by 24", "--spare 101%", "--spare 0", "--spare half", "--by /24,/65"]
+    {
+        assert!(parse(&format!("limiter tune --pcap x {wrong}")).is_err(), "{wrong}");
+    }
+    assert!(
+        failure(&format!("limiter tune --pcap {folder} --exclude nowhere"))
+            .contains("nor is it a file")
+    );
+    fs::create_dir(at("empty")).unwrap();
+    assert!(failure(&format!("limiter tune --pcap {}", at("empty"))).contains("no file is in it"));
+}

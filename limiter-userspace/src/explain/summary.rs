@@ -1,0 +1,198 @@
+//! Sums of a capture by source, rule and reason.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use limiter_common::source::Source;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::Tally;
+
+use super::{Decision, MAX_TRACKED};
+
+/// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the
+/// reason.
+type Cause = (u32, Reason);
+
+/// Packets of sources that are not told of one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Sources, as far as they were told apart.
+    pub sources: u64,
+    /// Packets that passed.
+    pub passed: Tally,
+    /// Packets that were dropped.
+    pub dropped: Tally,
+}
+
+impl Others {
+    fn add(&mut self, reason: Reason, tally: Tally) {
+        match reason.verdict() {
+            Verdict::Pass => self.passed.merge(tally),
+            Verdict::Drop => self.dropped.merge(tally),
+        }
+    }
+}
+
+/// Sums of one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSums {
+    /// The source.
+    pub source: Source,
+    /// Packets that passed.
+    pub passed: Tally,
+    /// Packets that were dropped.
+    pub dropped: Tally,
+    /// All of its packets by cause.
+    pub causes: BTreeMap<Cause, Tally>,
+}
+
+/// Sums by source. Every packet is in exactly one of them, so all of them add up.
+#[derive(Debug)]
+pub struct BySource {
+    cells: HashMap<(Source, Cause), Tally>,
+    /// Packets that have no source: ARP and what else is not IP.
+    exempt: Others,
+    /// Packets of causes of sources that found no room.
+    beyond: Others,
+    /// [`MAX_TRACKED`], but in tests.
+    room: usize,
+}
+
+impl Default for BySource {
+    fn default() -> Self {
+        Self {
+            cells: HashMap::new(),
+            exempt: Others::default(),
+            beyond: Others::default(),
+            room: MAX_TRACKED,
+        }
+    }
+}
+
+impl BySource {
+    /// Counts a packet of `length` bytes.
+    pub fn add(&mut self, decision: &Decision, length: u64) {
+        let Decision { source, reason, rule } = *decision;
+        let tally = Tally { packets: 1, bytes: length };
+        let Some(source) = source else {
+            return self.exempt.add(reason, tally);
+        };
+        let key = (source, (rule, reason));
+        if let Some(cell) = self.cells.get_mut(&key) {
+            cell.merge(tally);
+        } else if self.cells.len() < self.room {
+            self.cells.insert(key, tally);
+        } else {
+            self.beyond.add(reason, tally);
+        }
+    }
+
+    /// Packets that have no source.
+    pub fn exempt(&self) -> &Others {
+        &self.exempt
+    }
+
+    /// Packets that were not told apart by source, because [`MAX_TRACKED`] sources, rules and
+    /// reasons were before them.
+    pub fn beyond(&self) -> &Others {
+        &self.beyond
+    }
+
+    /// The `most` sources with the most packets dropped, those of as many by packets that passed,
+    /// and the sum of all others. The packets of [`BySource::exempt`] and [`BySource::beyond`] are
+    /// in neither.
+    pub fn top(&self, most: usize) -> (Vec<SourceSums>, Others) {
+        let mut sums: HashMap<Source, (Tally, Tally)> = HashMap::new();
+        for ((source, (_, reason)), tally) in &self.cells {
+            let (passed, dropped) = sums.entry(*source).or_default();
+            match reason.verdict() {
+                Verdict::Pass => passed.merge(*tally),
+                Verdict::Drop => dropped.merge(*tally),
+            }
+        }
+        let mut order: Vec<_> = sums.into_iter().collect();
+        let place = |(source, (passed, dropped)): &(Source, (Tally, Tally))| {
+            (Reverse(dropped.packets), Reverse(passed.packets), *source)
+        };
+        order.sort_unstable_by_key(place);
+        let rest = order.split_off(most.min(order.len()));
+        let mut others = Others::default();
+        for (_, (passed, dropped)) in &rest {
+            others.sources += 1;
+            others.passed.merge(*passed);
+            others.dropped.merge(*dropped);
+        }
+        let mut causes: HashMap<Source, BTreeMap<Cause, Tally>> =
+            order.iter().map(|(source, _)| (*source, BTreeMap::new())).collect();
+        for ((source, cause), tally) in &self.cells {
+            if let Some(causes) = causes.get_mut(source) {
+                causes.insert(*cause, *tally);
+            }
+        }
+        let top = order.into_iter().map(|(source, (passed, dropped))| {
+            let causes = causes.remove(&source).unwrap_or_default();
+            SourceSums { source, passed, dropped, causes }
+        });
+        (top.collect(), others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(host: u8, reason: Reason, rule: u32) -> Decision {
+        let source = (host > 0).then_some(Source::V4([192, 0, 2, host]));
+        Decision { source, reason, rule }
+    }
+
+    /// All packets and bytes of a summary, whatever is shown one by one.
+    fn all(by_source: &BySource, most: usize) -> Tally {
+        let (top, others) = by_source.top(most);
+        let mut sum = Tally::default();
+        for tally in top.iter().flat_map(|source| [source.passed, source.dropped]) {
+            sum.merge(tally);
+        }
+        for others in [&others, by_source.exempt(), by_source.beyond()] {
+            sum.merge(others.passed);
+            sum.merge(others.dropped);
+        }
+        sum
+    }
+
+    /// The counts add up, however many sources are shown and however little room there is.
+    #[test]
+    fn counts_add_up() {
+        for room in [0, 1, 7, MAX_TRACKED] {
+            let mut by_source = BySource { room, ..BySource::default() };
+            let mut sum = Tally::default();
+            for packet in 0..1000u64 {
+                let host = u8::try_from(packet % 50).unwrap();
+                let reason = if packet % 3 == 0 { Reason::OverLimit } else { Reason::Conforming };
+                by_source.add(&decision(host, reason, host.into()), 60 + packet);
+                sum.add(60 + packet);
+            }
+            for most in [0, 1, 20, 1000] {
+                assert_eq!(all(&by_source, most), sum, "{room} {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn those_who_lost_most_come_first() {
+        let mut by_source = BySource::default();
+        for (host, drops, passes) in [(1, 0, 9), (2, 5, 0), (3, 7, 1), (4, 0, 10)] {
+            for _ in 0..drops {
+                by_source.add(&decision(host, Reason::OverLimit, 3), 100);
+            }
+            for _ in 0..passes {
+                by_source.add(&decision(host, Reason::Conforming, 2), 100);
+            }
+        }
+        let (top, others) = by_source.top(3);
+        let hosts: Vec<_> = top.iter().map(|sums| sums.source).collect();
+        assert_eq!(hosts, [3, 2, 4].map(|host| Source::V4([192, 0, 2, host])));
+        assert_eq!(top[0].causes[&(3, Reason::OverLimit)].packets, 7);
+        assert_eq!((others.sources, others.passed.packets), (1, 9));
+    }
+}

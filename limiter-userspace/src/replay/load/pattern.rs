@@ -1,0 +1,83 @@
+//! The times at which a source of a load sends.
+
+/// Pattern of a source. Rates are packets a second, times nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Pattern {
+    /// Evenly.
+    Steady { rate: f64 },
+    /// At random, with that many on average.
+    Poisson { rate: f64 },
+    /// Evenly for a time, and nothing for another, again and again.
+    OnOff { rate: f64, on: u64, off: u64 },
+    /// Evenly more, or less, up to a rate at the end.
+    Ramp { rate: f64, last: f64 },
+    /// Evenly, each packet from another address.
+    Flood { rate: f64 },
+    /// Evenly, but what is sent while the service stops comes at once when it goes on.
+    Stall { rate: f64, from: u64, time: u64 },
+}
+
+const SECOND: f64 = 1e9;
+
+/// The way of one source through its pattern.
+#[derive(Debug)]
+pub(super) struct Draw {
+    random: fastrand::Rng,
+    /// Packets so far.
+    count: u64,
+    /// Part of an interval by which the source is late, so that sources do not send in step.
+    phase: f64,
+    /// Time of the last packet of a random pattern, in nanoseconds.
+    last: f64,
+}
+
+impl Draw {
+    pub(super) const fn new(random: fastrand::Rng, phase: f64) -> Self {
+        Self { random, count: 0, phase, last: 0.0 }
+    }
+
+    /// The time of the next packet from the sender's beginning, in nanoseconds, of a sender of
+    /// `length` nanoseconds; none after the last.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a load is shorter than 2^53 ns, and no time is below 0"
+    )]
+    pub(super) fn next(&mut self, pattern: &Pattern, length: u64) -> Option<u64> {
+        let place = self.count as f64 + self.phase;
+        self.count += 1;
+        let even = |rate: f64| (place * SECOND / rate) as u64;
+        let at = match *pattern {
+            Pattern::Steady { rate } | Pattern::Flood { rate } => even(rate),
+            Pattern::Poisson { rate } => {
+                // Of (0, 1], so that the logarithm is finite.
+                let gap = -(1.0 - self.random.f64()).ln() * SECOND / rate;
+                self.last += gap;
+                self.last as u64
+            }
+            Pattern::OnOff { rate, on, off } => {
+                let sent = even(rate);
+                (sent / on).saturating_mul(on.saturating_add(off)).saturating_add(sent % on)
+            }
+            Pattern::Ramp { rate, last } => {
+                // The time at which the integral of the rate is `place`.
+                let slope = (last - rate) / (length as f64 / SECOND);
+                let under = 2.0f64.mul_add(slope * place, rate * rate);
+                if under < 0.0 {
+                    return None;
+                }
+                let divisor = rate + under.sqrt();
+                // No rate at all: the first of a ramp from nothing is at the beginning.
+                let seconds = if divisor > 0.0 { 2.0 * place / divisor } else { 0.0 };
+                (seconds * SECOND) as u64
+            }
+            Pattern::Stall { rate, from, time } => {
+                let sent = even(rate);
+                let end = from.saturating_add(time);
+                if (from..end).contains(&sent) { end } else { sent }
+            }
+        };
+        (at < length).then_some(at)
+    }
+}

@@ -1,0 +1,93 @@
+//! The most packets that pass of one source within a length of time, wherever that begins.
+
+use std::collections::VecDeque;
+
+/// Lengths of time that are looked at beside the window of the limits, in nanoseconds: 10 ms and 1
+/// s.
+const SHORT: u64 = 10_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Parts of a window of more than a second in which packets are counted together.
+const PARTS: u64 = 1024;
+
+/// The most packets in 10 ms, in 1 s, and in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Most {
+    pub(super) short: u64,
+    pub(super) second: u64,
+    pub(super) window: u64,
+}
+
+impl Most {
+    /// The larger of each.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self {
+            short: self.short.max(other.short),
+            second: self.second.max(other.second),
+            window: self.window.max(other.window),
+        }
+    }
+}
+
+/// Packets of one source that passed lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recent {
+    /// Times within the last second.
+    times: VecDeque<u64>,
+    /// Of a window of more than a second: parts of it, and how many passed in each.
+    parts: VecDeque<(u64, u64)>,
+    /// Packets in `parts`.
+    in_parts: u64,
+}
+
+impl Recent {
+    /// Adds a packet that passed at `now`, no earlier than those before; the numbers with it.
+    /// `window` is the window of the limits in nanoseconds. Over 1 s, it is exact to a 1,024th of
+    /// its length: never more than in the window.
+    pub(super) fn add(&mut self, now: u64, window: u64) -> Most {
+        self.times.push_back(now);
+        if window > SECOND {
+            let part = now / (window / PARTS);
+            match self.parts.back_mut() {
+                Some((last, count)) if *last == part => *count += 1,
+                _ => self.parts.push_back((part, 1)),
+            }
+            self.in_parts += 1;
+        }
+        self.forget(now, window);
+        let within = |length: u64| {
+            let first = self.times.partition_point(|time| time.saturating_add(length) <= now);
+            u64::try_from(self.times.len() - first).unwrap_or(u64::MAX)
+        };
+        let second = within(SECOND);
+        let in_window = if window > SECOND { self.in_parts } else { within(window) };
+        Most { short: within(SHORT), second, window: in_window }
+    }
+
+    /// Forgets what is past.
+    pub(super) fn forget(&mut self, now: u64, window: u64) {
+        while self.times.front().is_some_and(|time| time.saturating_add(SECOND) <= now) {
+            self.times.pop_front();
+        }
+        if window > SECOND {
+            let part = now / (window / PARTS);
+            while let Some((first, count)) = self.parts.front()
+                && first.saturating_add(PARTS) <= part
+            {
+                self.in_parts -= count;
+                self.parts.pop_front();
+            }
+        }
+    }
+
+    /// Numbers that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.times.len() + 2 * self.parts.len()
+    }
+
+    /// Gives memory back that is not needed.
+    pub(super) fn shrink(&mut self) {
+        self.times.shrink_to_fit();
+        self.parts.shrink_to_fit();
+    }
+}

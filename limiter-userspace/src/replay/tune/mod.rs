@@ -1,0 +1,223 @@
+//! The limit that traffic needs. Of each source and each of [`RATES`] rates: the least burst with
+//! which a token bucket of that rate drops nothing, which network calculus calls the sigma-rho
+//! curve. It is the largest debt of a bucket without a limit: one word and one maximum a rate, in
+//! one pass, and exact, because the debt is counted by the decision's own arithmetic.
+
+mod chance;
+mod curve;
+mod proposal;
+mod rates;
+mod report;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use ipnet::IpNet;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::wire::Count;
+
+use curve::Curve;
+pub use proposal::{Proposal, rule_file};
+pub use rates::RATES;
+use rates::Rate;
+pub use report::{AtRate, Hit, Report, SHARES, TopSource};
+
+use crate::rules::LimitError;
+use crate::rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
+
+/// Sources with more than one packet that are kept, at most: 700 bytes each.
+pub const MAX_CURVES: usize = 1 << 18;
+
+/// Sources that are kept, at most: about 100 bytes each. Beyond either, a share of the sources is
+/// kept that a hash chooses.
+pub const MAX_SOURCES: usize = 1 << 21;
+
+/// The first observation is then, on the clock of the limiter. Later ones may be older.
+const FIRST: u64 = 86_400_000_000_000;
+
+/// A packet of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// Time in nanoseconds, on any clock that is the same for all.
+    pub nanos: u64,
+    /// The source of the packet.
+    pub source: Source,
+    /// Bytes of the packet.
+    pub bytes: u64,
+}
+
+/// Settings of a tuning.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Unit that the limit is to count: packets or bytes.
+    pub count: Count,
+    /// How much of a source address makes a bucket.
+    pub masks: SourceMasks,
+    /// Prefixes that are left out, such as those of known attackers.
+    pub excluded: Vec<IpNet>,
+    /// Share of the sources that the proposal spares, 0 to 1.
+    pub spare: f64,
+    /// The largest frame in bytes: a byte burst holds one.
+    pub max_frame: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            count: Count::Packets,
+            masks: SOURCE_MASKS,
+            excluded: Vec::new(),
+            spare: 0.999,
+            max_frame: 1522,
+        }
+    }
+}
+
+/// A source that is kept.
+#[derive(Debug)]
+struct Kept {
+    packets: u64,
+    bytes: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// One packet: its time in ticks.
+    One(u64),
+    More(Box<Curve>),
+}
+
+/// A tuning: takes observations one by one.
+#[derive(Debug)]
+pub struct Tuner {
+    settings: Settings,
+    rates: Vec<Rate>,
+    kept: HashMap<Source, Kept>,
+    curves: usize,
+    /// Sources are kept whose hash ends in so many zeros.
+    level: u32,
+    hash: RandomState,
+    began: Option<u64>,
+    first: u64,
+    last: u64,
+    packets: u64,
+    bytes: u64,
+    excluded: u64,
+    /// [`MAX_CURVES`] and [`MAX_SOURCES`], but in tests.
+    room: [usize; 2],
+}
+
+impl Tuner {
+    /// A tuning without observations.
+    ///
+    /// # Errors
+    ///
+    /// When the unit has no such rates: only packets and bytes have.
+    pub fn new(settings: Settings) -> Result<Self, LimitError> {
+        let rates = rates::all(settings.count, settings.max_frame)?;
+        Ok(Self {
+            settings,
+            rates,
+            kept: HashMap::new(),
+            curves: 0,
+            level: 0,
+            hash: RandomState::new(),
+            began: None,
+            first: 0,
+            last: 0,
+            packets: 0,
+            bytes: 0,
+            excluded: 0,
+            room: [MAX_CURVES, MAX_SOURCES],
+        })
+    }
+
+    /// Adds a packet.
+    pub fn observe(&mut self, observation: &Observation) {
+        let Observation { nanos, source, bytes } = *observation;
+        let key = masked(source, self.settings.masks);
+        if self.is_excluded(source) {
+            self.excluded += 1;
+            return;
+        }
+        let began = *self.began.get_or_insert(nanos);
+        if self.packets == 0 {
+            self.first = nanos;
+        }
+        self.first = self.first.min(nanos);
+        self.last = self.last.max(nanos);
+        self.packets += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if !self.is_chosen(&key) {
+            return;
+        }
+        let now = Ticks::from_nanos(nanos.saturating_add(FIRST).saturating_sub(began));
+        let count = self.settings.count;
+        let units = |bytes: u64| if count == Count::Bytes { bytes } else { 1 };
+        match self.kept.get_mut(&key) {
+            None => {
+                let state = State::One(now.get());
+                self.kept.insert(key, Kept { packets: 1, bytes, state });
+            }
+            Some(kept) => {
+                if let State::One(first) = kept.state {
+                    let mut curve = Box::<Curve>::default();
+                    curve.add(&self.rates, Ticks::new(first), units(kept.bytes));
+                    kept.state = State::More(curve);
+                    self.curves += 1;
+                }
+                if let State::More(curve) = &mut kept.state {
+                    curve.add(&self.rates, now, units(bytes));
+                }
+                kept.packets += 1;
+                kept.bytes = kept.bytes.saturating_add(bytes);
+            }
+        }
+        let [curves, sources] = self.room;
+        while self.curves > curves || self.kept.len() > sources {
+            self.level += 1;
+            let (hash, level) = (&self.hash, self.level);
+            self.kept.retain(|key, _| chosen(hash, key, level));
+            let more = self.kept.values().filter(|kept| matches!(kept.state, State::More(_)));
+            self.curves = more.count();
+        }
+    }
+
+    fn is_chosen(&self, key: &Source) -> bool {
+        chosen(&self.hash, key, self.level)
+    }
+
+    fn is_excluded(&self, source: Source) -> bool {
+        if self.settings.excluded.is_empty() {
+            return false;
+        }
+        let selector = TriePrefix::of_source(source.trie_key()).selector();
+        let Some(crate::rules::Selector::Prefix(net)) = selector else { return false };
+        self.settings.excluded.iter().any(|excluded| excluded.contains(&net))
+    }
+}
+
+/// True for one of 2^`level` sources.
+fn chosen(hash: &RandomState, key: &Source, level: u32) -> bool {
+    hash.hash_one(key).trailing_zeros() >= level
+}
+
+/// The part of a source that makes a bucket. A family without a mask keeps its sources.
+fn masked(source: Source, masks: SourceMasks) -> Source {
+    match (source, masks.v4, masks.v6) {
+        (Source::V4(address), Some(bits), _) => {
+            let mask = u32::MAX.checked_shl(32u32.saturating_sub(bits.into())).unwrap_or(0);
+            Source::V4((u32::from_be_bytes(address) & mask).to_be_bytes())
+        }
+        (Source::V6(prefix), _, Some(bits)) => {
+            let mask = u64::MAX.checked_shl(64u32.saturating_sub(bits.into())).unwrap_or(0);
+            Source::V6((u64::from_be_bytes(prefix) & mask).to_be_bytes())
+        }
+        (source, ..) => source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The limit to try, and the rule file for it.
+
+use serde::Serialize;
+
+use super::rates::Rate;
+use super::report::Need;
+use super::{Report, Settings};
+use crate::rules::file::blocks;
+use crate::rules::model::{Limits, Part, SourceMasks};
+use crate::rules::{Path, RateLimit, Rule, RuleSet};
+
+/// Seconds by which limits are compared: the one is taken by which a source can pass least in so
+/// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.
+const HORIZON: f64 = 10.0;
+
+/// The shortest observation that a limit is proposed from, in seconds.
+const SHORTEST: f64 = 1.0;
+
+/// Part of the least burst that is added to it, in hundredths.
+const MARGIN: u64 = 20;
+
+/// A limit to try.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Proposal {
+    /// The limit.
+    #[serde(skip)]
+    pub limit: RateLimit,
+    /// The rate as a rule has it.
+    pub rate: String,
+    /// The burst.
+    pub burst: u64,
+    /// Sources that lose a packet by it, of those that were looked at.
+    pub sources_hit: u64,
+    /// Share of the sources that lose a packet, 0 to 1.
+    pub share_hit: f64,
+    /// Share of the packets that these sources sent, 0 to 1.
+    pub packets_of_hit: f64,
+    /// The share of all sources like these that lose a packet is at most that, with a confidence of
+    /// 95 %.
+    pub share_at_most: f64,
+    /// Sources of them that sent most.
+    pub hit: Vec<String>,
+}
+
+/// The need that this share of the sources does not exceed; `needs` are sorted.
+pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a number of sources"
+    )]
+    // Up to a billionth, so that 99.9 % of 1,000 are 999.
+    let spared = (needs.len() as f64 * share - 1e-9).ceil().max(1.0) as usize;
+    needs.get(spared.min(needs.len()).checked_sub(1)?).map(|(need, _)| *need)
+}
+
+/// How much a source could pass within the horizon with the burst that spares enough at this rate,
+/// and that burst, with its margin.
+pub(super) fn score(
+    rate: &Rate,
+    needs: &[Need],
+    settings: &Settings,
+    seconds: f64,
+) -> Option<(f64, u64)> {
+    if seconds < SHORTEST {
+        return None;
+    }
+    let burst = rate.burst(quantile(needs, settings.spare)?)?;
+    #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
+    let score = rate.per_second().mul_add(HORIZON.min(seconds / 10.0), burst as f64);
+    let rounded = round_up(burst.saturating_mul(100 + MARGIN).div_ceil(100));
+    // A burst that no rule may have goes without its margin.
+    let burst = if rate.allows(rounded).is_some() { rounded } else { burst };
+    Some((score, burst))
+}
+
+/// The next number of two digits and zeros.
+fn round_up(number: u64) -> u64 {
+    let mut size = 1;
+    while number / size >= 100 {
+        size *= 10;
+    }
+    number.div_ceil(size).saturating_mul(size)
+}
+
+/// A rule file with the proposal in shadow mode, and why in a comment; none without a proposal.
+///
+/// # Errors
+///
+/// When it cannot be written as YAML.
+pub fn rule_file(
+    report: &Report,
+    masks: SourceMasks,
+    origin: &str,
+) -> Result<Option<String>, serde_saphyr::SerializeError> {
+    let Some(proposal) = &report.proposal else { return Ok(None) };
+    let limits = Limits { shadow: true, ..Limits::new(proposal.limit) };
+    let mut rule = Rule::new(Path(vec![Part::Source(masks, None)].into()), limits);
+    rule.name = Some("tuned".into());
+    let blocks = blocks(&RuleSet::of([rule]))?;
+    let mut text = format!(
+        "# Proposed by `limiter tune`: {rate}, {burst} at once. It only counts (shadow_mode): look at\n\
+         # `limiter stats` for a day, and remove that line when it hits only those whom it should.\n\
+         # From {packets} packets of {sources} sources in {seconds:.1} s: {origin}.\n\
+         # There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} % of the packets;\n\
+         # of others like them at most {bound:.3} %, with a confidence of 95 %.\n\
+         descriptors:\n",
+        rate = proposal.rate,
+        burst = proposal.burst,
+        packets = report.packets,
+        sources = report.sources,
+        seconds = report.seconds,
+        hits = proposal.sources_hit,
+        share = proposal.share_hit * 100.0,
+        of = proposal.packets_of_hit * 100.0,
+        bound = proposal.share_at_most * 100.0,
+        origin = crate::rules::plain::clean(origin),
+    );
+    text.extend(blocks.rules);
+    Ok(Some(text))
+}

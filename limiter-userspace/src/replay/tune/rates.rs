@@ -1,0 +1,81 @@
+//! The rates that are tried: 1, 2, 3 and 5 of each power of ten, each a whole number in a rule.
+
+use limiter_common::gcra;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Count, Limit};
+
+use crate::rules::model::{Period, Quota, Terms};
+use crate::rules::{LimitError, RateLimit, Unit, compile};
+
+/// Number of rates.
+pub const RATES: usize = 32;
+
+/// Steps of a power of ten.
+const STEPS: [u64; 4] = [1, 2, 3, 5];
+
+/// A rate, and its arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) quota: Quota,
+    limit: Limit,
+    max_frame: u64,
+}
+
+/// Rates of packets from 36 an hour to 500,000 a second, or of bytes from 100 a second to 5 GB a
+/// second.
+pub(super) fn all(count: Count, max_frame: u64) -> Result<Vec<Rate>, LimitError> {
+    (0..8)
+        .flat_map(|power| STEPS.map(|step| (power, step)))
+        .map(|(power, step)| {
+            let hundredths = step * 10u64.pow(power);
+            let (requests_per_unit, unit) = match count {
+                Count::Bytes => (hundredths * 100, Unit::Second),
+                _ if hundredths.is_multiple_of(100) => (hundredths / 100, Unit::Second),
+                _ if (hundredths * 60).is_multiple_of(100) => (hundredths * 60 / 100, Unit::Minute),
+                _ => (hundredths * 36, Unit::Hour),
+            };
+            let quota = Quota { count, requests_per_unit, period: Period::one(unit) };
+            let least = if count == Count::Bytes { max_frame } else { 1 };
+            let limit = compile::limit(&Terms::from(quota.with_burst(least)), max_frame)?;
+            Ok(Rate { quota, limit, max_frame })
+        })
+        .collect()
+}
+
+impl Rate {
+    /// The time that units are worth.
+    pub(super) fn cost(&self, units: u64) -> Ticks {
+        gcra::cost(&self.limit, units)
+    }
+
+    /// Units a second.
+    #[expect(clippy::cast_precision_loss, reason = "a rate in a rule is a small number")]
+    pub(super) fn per_second(&self) -> f64 {
+        self.quota.requests_per_unit as f64 / self.quota.period.seconds() as f64
+    }
+
+    /// The debt that a burst allows, in ticks; none for one that no rule may have.
+    pub(super) fn allows(&self, burst: u64) -> Option<u64> {
+        let terms = Terms::from(self.quota.with_burst(burst));
+        compile::limit(&terms, self.max_frame).ok().map(|limit| limit.tolerance)
+    }
+
+    /// The least burst that allows a debt in ticks; none where no rule may have it.
+    pub(super) fn burst(&self, debt: u64) -> Option<u64> {
+        let least = if self.quota.count == Count::Bytes { self.max_frame } else { 1 };
+        let units = (u128::from(debt) << self.limit.shift).div_ceil(self.limit.increment.into());
+        // Bytes have some slack, of less than one.
+        let first = u64::try_from(units).ok()?.saturating_sub(1).max(least);
+        for burst in first..=first.saturating_add(2) {
+            if self.allows(burst)? >= debt {
+                return Some(burst);
+            }
+        }
+        None
+    }
+
+    /// The rate with a burst.
+    pub(super) const fn with_burst(&self, burst: u64) -> RateLimit {
+        self.quota.with_burst(burst)
+    }
+}

@@ -1,0 +1,221 @@
+//! Findings of a tuning.
+
+use std::cmp::Reverse;
+
+use limiter_common::source::Source;
+use limiter_common::wire::Count;
+use serde::Serialize;
+
+use super::proposal::{self, Proposal};
+use super::rates::{RATES, Rate};
+use super::{Kept, State, TriePrefix, Tuner, chance};
+use crate::rules::compile::display_rate;
+use crate::rules::model::SourceMasks;
+
+/// Shares of the sources that a burst spares, of [`AtRate::bursts`].
+pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
+
+/// Sources that are named one by one.
+const NAMED: usize = 20;
+
+/// Bursts of [`AtRate::hits`]: as many packets, or frames of the largest size.
+const BURSTS: [u64; 5] = [1, 10, 100, 1000, 10_000];
+
+/// Findings of a tuning.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Packets that were observed, without those that were excluded.
+    pub packets: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Packets that were excluded.
+    pub excluded: u64,
+    /// Time from the first to the last, in seconds.
+    pub seconds: f64,
+    /// Sources that were looked at.
+    pub sources: u64,
+    /// One of so many sources was looked at, chosen by a hash: 1 for all.
+    pub one_of: u64,
+    /// Unit that is counted: `packets` or `bytes`.
+    pub count: &'static str,
+    /// Needs at each rate.
+    pub rates: Vec<AtRate>,
+    /// The sources that sent most.
+    pub top: Vec<TopSource>,
+    /// The limit to try; none if too little was observed.
+    pub proposal: Option<Proposal>,
+}
+
+/// Needs of the sources at one rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct AtRate {
+    /// The rate as a rule has it.
+    pub rate: String,
+    /// The least bursts that drop nothing of 50, 90, 99, 99.9 and 100 % of the sources; none where
+    /// no rule may have such a burst.
+    pub bursts: [Option<u64>; SHARES.len()],
+    /// Sources that lose a packet at some bursts.
+    pub hits: Vec<Hit>,
+}
+
+/// Sources that lose a packet at a rate and a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Hit {
+    /// The burst.
+    pub burst: u64,
+    /// Share of the sources, 0 to 1.
+    pub sources: f64,
+    /// Share of the packets that these sources sent, 0 to 1. Not all of them are dropped.
+    pub packets: f64,
+}
+
+/// A source that sent much.
+#[derive(Clone, Debug, Serialize)]
+pub struct TopSource {
+    /// The source.
+    pub source: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The most units in 10 ms, 1 s, 1 min and 1 h that begin at multiples of their length.
+    pub most: [u64; 4],
+    /// The least burst at the proposed rate that drops nothing.
+    pub burst: Option<u64>,
+    /// True if the proposal drops anything of it.
+    pub hit: bool,
+}
+
+/// Need of a source at a rate, and its packets.
+pub(super) type Need = (u64, u64);
+
+impl Tuner {
+    /// Findings so far.
+    #[expect(clippy::cast_precision_loss, reason = "for display")]
+    pub fn report(&self) -> Report {
+        let seconds = (self.last - self.first) as f64 / 1e9;
+        let mut rates = Vec::with_capacity(RATES);
+        let mut found: Option<(f64, usize, u64)> = None;
+        for (place, rate) in self.rates.iter().enumerate() {
+            let mut needs = self.needs(place);
+            needs.sort_unstable();
+            rates.push(self.at_rate(rate, &needs));
+            if let Some((score, burst)) = proposal::score(rate, &needs, &self.settings, seconds)
+                && found.is_none_or(|(best, ..)| score < best)
+            {
+                found = Some((score, place, burst));
+            }
+        }
+        let limit = found
+            .and_then(|(_, place, burst)| self.rates.get(place).map(|rate| (place, *rate, burst)));
+        let proposal = limit.as_ref().and_then(|(place, rate, burst)| {
+            let allowed = rate.allows(*burst)?;
+            let mut hit: Vec<_> = self
+                .kept
+                .iter()
+                .filter(|(_, kept)| self.need(kept, *place) > allowed)
+                .map(|(source, kept)| (Reverse(kept.packets), *source))
+                .collect();
+            hit.sort_unstable();
+            let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+            let (sources, hits) = (count(self.kept.len()), count(hit.len()));
+            let packets: u64 = self.kept.values().map(|kept| kept.packets).sum();
+            let of_hit: u64 = hit.iter().map(|(Reverse(packets), _)| packets).sum();
+            Some(Proposal {
+                limit: rate.with_burst(*burst),
+                rate: display_rate(&rate.with_burst(*burst)),
+                burst: *burst,
+                sources_hit: hits,
+                share_hit: hits as f64 / sources.max(1) as f64,
+                packets_of_hit: of_hit as f64 / packets.max(1) as f64,
+                share_at_most: chance::at_most(hits, sources),
+                hit: hit.iter().take(NAMED).map(|(_, source)| self.text(*source)).collect(),
+            })
+        });
+        let mut top: Vec<_> = self.kept.iter().collect();
+        let bytes = self.settings.count == Count::Bytes;
+        let order = |(source, kept): &(&Source, &Kept)| {
+            (Reverse(if bytes { kept.bytes } else { kept.packets }), **source)
+        };
+        if top.len() > NAMED {
+            top.select_nth_unstable_by_key(NAMED, order);
+            top.truncate(NAMED);
+        }
+        top.sort_unstable_by_key(order);
+        let top = top.into_iter().map(|(source, kept)| {
+            let units = if bytes { kept.bytes } else { kept.packets };
+            let most = match &kept.state {
+                State::One(_) => [units; 4],
+                State::More(curve) => curve.most(),
+            };
+            let need = limit.as_ref().map(|(place, rate, burst)| {
+                let need = self.need(kept, *place);
+                (rate.burst(need), rate.allows(*burst).is_none_or(|allowed| need > allowed))
+            });
+            let (burst, hit) = need.unwrap_or_default();
+            let Kept { packets, bytes, .. } = *kept;
+            TopSource { source: self.text(*source), packets, bytes, most, burst, hit }
+        });
+        Report {
+            packets: self.packets,
+            bytes: self.bytes,
+            excluded: self.excluded,
+            seconds,
+            sources: u64::try_from(self.kept.len()).unwrap_or(u64::MAX),
+            one_of: 1 << self.level,
+            count: self.settings.count.name(),
+            rates,
+            top: top.collect(),
+            proposal,
+        }
+    }
+
+    /// The need of a source at a rate, in ticks.
+    pub(super) fn need(&self, kept: &Kept, place: usize) -> u64 {
+        match &kept.state {
+            State::More(curve) => curve.debts().get(place).copied().unwrap_or_default(),
+            State::One(_) => {
+                let units = if self.settings.count == Count::Bytes { kept.bytes } else { 1 };
+                self.rates.get(place).map_or(0, |rate| rate.cost(units).get())
+            }
+        }
+    }
+
+    /// The needs of all sources at a rate, in ticks, and their packets.
+    fn needs(&self, place: usize) -> Vec<Need> {
+        self.kept.values().map(|kept| (self.need(kept, place), kept.packets)).collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for display")]
+    fn at_rate(&self, rate: &Rate, needs: &[Need]) -> AtRate {
+        let bursts = SHARES.map(|share| {
+            let need = proposal::quantile(needs, share);
+            need.and_then(|need| rate.burst(need))
+        });
+        let unit = if self.settings.count == Count::Bytes { self.settings.max_frame } else { 1 };
+        let all: u64 = needs.iter().map(|(_, packets)| packets).sum();
+        let hits = BURSTS.iter().filter_map(|burst| {
+            let burst = burst * unit;
+            let allowed = rate.allows(burst)?;
+            let hit = needs.get(needs.partition_point(|(need, _)| *need <= allowed)..)?;
+            let packets: u64 = hit.iter().map(|(_, packets)| packets).sum();
+            Some(Hit {
+                burst,
+                sources: hit.len() as f64 / needs.len().max(1) as f64,
+                packets: packets as f64 / all.max(1) as f64,
+            })
+        });
+        AtRate { rate: display_rate(&rate.with_burst(1)), bursts, hits: hits.collect() }
+    }
+
+    /// A source, or the prefix that is one bucket, as a rule would name it.
+    fn text(&self, source: Source) -> String {
+        let SourceMasks { v4, v6 } = self.settings.masks;
+        let (bits, shift) = match source {
+            Source::V4(_) => (v4.unwrap_or(32), 96),
+            Source::V6(_) => (v6.unwrap_or(64), 0),
+        };
+        let prefix = TriePrefix::of_source(source.trie_key()).shortened(shift + u32::from(bits));
+        prefix.selector().map_or_else(|| "-".to_owned(), |selector| selector.to_string())
+    }
+}

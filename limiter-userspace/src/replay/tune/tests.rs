@@ -1,0 +1,221 @@
+//! The curve against sums over all pairs of packets, and proposals against what they promise.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::explain;
+use crate::replay::{load, simulate::Simulation};
+use crate::rules::RuleFile;
+
+const SECOND: u64 = 1_000_000_000;
+const BEGAN: u64 = load::BEGAN;
+
+fn source(host: u32) -> Source {
+    Source::V4((0x0a00_0000 + host).to_be_bytes())
+}
+
+fn tuner(settings: Settings) -> Tuner {
+    Tuner::new(settings).unwrap()
+}
+
+fn packets(tuner: &mut Tuner, times: &[(u64, u32, u64)]) {
+    for (nanos, host, bytes) in times {
+        let source = source(*host);
+        tuner.observe(&Observation { nanos: BEGAN + nanos, source, bytes: *bytes });
+    }
+}
+
+/// The largest of cost(s..=t) less the time from s to t, over all pairs, in ticks.
+fn naive(rate: &Rate, times: &[(u64, u64)]) -> u64 {
+    let mut most = 0;
+    for (from, (first, _)) in times.iter().enumerate() {
+        let mut cost = 0i128;
+        for (last, units) in &times[from..] {
+            cost += i128::from(rate.cost(*units).get());
+            let time = (i128::from(*last) - i128::from(*first)) * 32;
+            most = most.max(u64::try_from(cost - time).unwrap_or(0));
+        }
+    }
+    most
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// In one pass as over all pairs, for packets and bytes, in order or not.
+    #[test]
+    fn the_curve_is_that_of_all_pairs(
+        gaps in prop::collection::vec((0u64..3 * SECOND, 0u8..4, 60u64..1500), 1..40),
+        bytes in any::<bool>(),
+        unordered in any::<bool>(),
+    ) {
+        let count = if bytes { Count::Bytes } else { Count::Packets };
+        let mut tuner = tuner(Settings { count, ..Settings::default() });
+        let mut now = 0;
+        let times: Vec<_> = gaps.into_iter().map(|(gap, scale, length)| {
+            now += gap >> (scale * 8);
+            // Some are older than the one before, as from another queue of a card.
+            let at = if unordered && length % 3 == 0 { now.saturating_sub(gap) } else { now };
+            (at, 1, length)
+        }).collect();
+        packets(&mut tuner, &times);
+        let units: Vec<_> =
+            times.iter().map(|(at, _, length)| (*at, if bytes { *length } else { 1 })).collect();
+        for (place, rate) in tuner.rates.iter().enumerate() {
+            let need = tuner.need(&tuner.kept[&source(1)], place);
+            prop_assert_eq!(need, naive(rate, &units), "{}", rate.per_second());
+            if let Some(burst) = rate.burst(need) {
+                prop_assert!(rate.allows(burst).unwrap() >= need);
+                let less = burst.checked_sub(1).and_then(|less| rate.allows(less));
+                prop_assert!(less.is_none_or(|allowed| allowed < need));
+            }
+        }
+    }
+}
+
+/// A load as packets, with its settings.
+fn tuned(load: &str, settings: Settings) -> (Tuner, Vec<explain::Captured>) {
+    let all: Vec<_> = load::parse("l.yaml", load).unwrap().packets().collect();
+    let mut tuner = tuner(settings);
+    for packet in &all {
+        let (nanos, bytes) = (packet.nanos, packet.length);
+        tuner.observe(&Observation { nanos, source: packet.source().unwrap(), bytes });
+    }
+    (tuner, all)
+}
+
+/// The proposal put in force hits exactly the sources that it said, and their packets.
+#[test]
+fn a_proposal_in_force_hits_whom_it_promised() {
+    let load = "duration: 30s\nseed: 5\nsenders:\n  - {pattern: poisson, rate: 3/s, sources: 60}\n  \
+                - {pattern: onoff, rate: 40/s, on_for: 1s, off_for: 9s, sources: 20, size: 900}\n  \
+                - {pattern: poisson, rate: 200/s, sources: 2}\n  \
+                - {pattern: ramp, rate: 1/s, rate_at_end: 30/s, sources: 3}\n";
+    for (count, spare) in [
+        (Count::Packets, 0.5),
+        (Count::Packets, 0.9),
+        (Count::Packets, 0.97),
+        (Count::Packets, 1.0),
+        (Count::Bytes, 0.9),
+    ] {
+        let (tuner, all) = tuned(load, Settings { count, spare, ..Settings::default() });
+        let report = tuner.report();
+        let proposal = report.proposal.as_ref().unwrap();
+        assert!(proposal.share_hit <= 1.0 - spare + 1e-9, "{proposal:?}");
+        let text = rule_file(&report, SOURCE_MASKS, "a load").unwrap().unwrap();
+        let in_force = text.replace("shadow_mode: true", "shadow_mode: false");
+        assert_ne!(text, in_force);
+        let set = RuleFile::parse("tuned.yaml", in_force.as_bytes(), 1522).unwrap().rules;
+        let settings = explain::Settings { interface: None, max_frame: 1522 };
+        let mut simulation = Simulation::new(&[("tuned".to_owned(), set)], &settings).unwrap();
+        for packet in &all {
+            simulation.packet(packet).unwrap();
+        }
+        let row = simulation.report().candidates.remove(0);
+        assert_eq!(row.sources_hit, proposal.sources_hit, "{spare} {proposal:?}");
+        #[expect(clippy::cast_precision_loss, reason = "few packets")]
+        let share = row.packets_of_hit as f64 / report.packets as f64;
+        assert!((share - proposal.packets_of_hit).abs() < 1e-12, "{spare} {proposal:?}");
+    }
+}
+
+/// A mix with a known answer: a thousand sources of ten a second each, and one of a thousand.
+#[test]
+fn a_mix_is_tuned_to_its_users() {
+    let load = "duration: 20s\nsenders:\n  - {pattern: steady, rate: 10/s, sources: 1000}\n  \
+                - {pattern: steady, rate: 1000/s, address: 203.0.113.66}\n";
+    let (tuner, _) = tuned(load, Settings::default());
+    let report = tuner.report();
+    let proposal = report.proposal.unwrap();
+    // Times are cut to a nanosecond, so a packet may be that much early: two at once, and the
+    // margin.
+    assert_eq!((proposal.rate.as_str(), proposal.burst), ("10/s", 3));
+    assert_eq!((proposal.sources_hit, proposal.hit), (1, vec!["203.0.113.66".to_owned()]));
+    assert_eq!((report.sources, report.one_of), (1001, 1));
+    assert!(report.top[0].hit && !report.top[1].hit);
+    assert_eq!(report.top[0].most, [10, 1000, 20_000, 20_000]);
+    // Without that one, nobody is hit.
+    let excluded = vec!["203.0.113.64/26".parse().unwrap()];
+    let (tuner, _) = tuned(load, Settings { excluded, ..Settings::default() });
+    let report = tuner.report();
+    assert_eq!((report.sources, report.excluded), (1000, 20_000));
+    assert_eq!(report.proposal.unwrap().sources_hit, 0);
+}
+
+#[test]
+fn buckets_may_be_prefixes() {
+    let masks = SourceMasks { v4: Some(24), v6: Some(48) };
+    let load = "duration: 4s\nsenders:\n  - {pattern: steady, rate: 5/s, sources: 200, address: 198.51.100.0/24}\n  \
+                - {pattern: steady, rate: 5/s, sources: 9, address: \"2001:db8::/48\"}\n";
+    let (tuner, _) = tuned(load, Settings { masks, ..Settings::default() });
+    let report = tuner.report();
+    let names: Vec<_> = report.top.iter().map(|top| top.source.as_str()).collect();
+    assert_eq!(names, ["198.51.100.0/24", "2001:db8::/48"]);
+    let text = rule_file(&report, masks, "a\u{1b}[31m\nb").unwrap().unwrap();
+    assert!(!text.contains('\u{1b}') && !text.contains("\nb"), "{text}");
+    let rules = RuleFile::parse("t.yaml", text.as_bytes(), 1522).unwrap().rules;
+    assert_eq!(
+        rules.rules[0].path,
+        crate::rules::Path(vec![crate::rules::model::Part::Source(masks, None)].into())
+    );
+    assert!(rules.rules[0].terms.is_shadow());
+}
+
+#[test]
+fn too_little_gives_no_proposal() {
+    for times in [&[][..], &[(0, 1, 60)], &[(0, 1, 60), (0, 1, 60), (SECOND / 2, 2, 60)]] {
+        let mut tuner = tuner(Settings::default());
+        packets(&mut tuner, times);
+        let report = tuner.report();
+        assert_eq!((report.packets, &report.proposal), (times.len() as u64, &None));
+        assert_eq!(report.rates.len(), RATES);
+        assert!(rule_file(&report, SOURCE_MASKS, "x").unwrap().is_none());
+    }
+    // One source is a proposal, with a confidence that says how little it is worth.
+    let mut tuner = tuner(Settings::default());
+    packets(&mut tuner, &[(0, 1, 60), (SECOND, 1, 60), (2 * SECOND, 1, 60)]);
+    let proposal = tuner.report().proposal.unwrap();
+    assert!(proposal.share_at_most > 0.94, "{proposal:?}");
+}
+
+/// Two million sources of one packet are all kept; with more of them than there is room for, a
+/// share that does not depend on what they send is.
+#[test]
+fn many_sources_are_sampled_without_bias() {
+    let mut all = tuner(Settings::default());
+    for host in 0..2_000_000 {
+        all.observe(&Observation {
+            nanos: BEGAN + u64::from(host),
+            source: source(host),
+            bytes: 60,
+        });
+    }
+    assert_eq!((all.kept.len(), all.level, all.curves), (2_000_000, 0, 0));
+    let mut few = tuner(Settings::default());
+    few.room = [1000, 4000];
+    let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
+    for round in 0..3u64 {
+        for host in 0..20_000u32 {
+            // One of ten sends ten times as much.
+            for packet in 0..if host % 10 == 0 { 10 } else { 1 } {
+                let nanos = BEGAN + round * SECOND + packet;
+                few.observe(&Observation { nanos, source: source(host), bytes: 60 });
+                *sent.entry(host).or_default() += 1;
+            }
+        }
+    }
+    assert!(few.curves <= 1000 && few.level >= 4, "{} {}", few.curves, few.level);
+    assert_eq!(few.packets, sent.values().sum::<u64>());
+    // Of those that are kept, nothing is missing.
+    for (host, packets) in sent {
+        if let Some(kept) = few.kept.get(&source(host)) {
+            assert_eq!(kept.packets, packets);
+        }
+    }
+    let heavy = few.kept.values().filter(|kept| kept.packets == 30).count();
+    // A tenth of some 600 to 1,000, with five standard deviations.
+    assert!((15..175).contains(&heavy), "{heavy} of {}", few.kept.len());
+    assert_eq!(few.report().one_of, 1 << few.level);
+}
