@@ -113,7 +113,7 @@ pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
 
 /// The two words of [`Source::trie_key`], as they stand in memory.
 #[inline(always)]
-fn words(source: &Source) -> (u64, u64) {
+pub fn words(source: &Source) -> (u64, u64) {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = source.trie_key();
     let high = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
     (high, u64::from_ne_bytes([i, j, k, l, m, n, o, p]))
@@ -129,7 +129,8 @@ pub fn admit(filter: &CaptureFilter, budget: &mut EventBudget, level: Level, now
     !EventRate::is_used_up(budget, before) && rate.admit(budget, now)
 }
 
-/// The record of a packet. Of one without a source, there are no facts.
+/// The record of a packet, without what is known of its bytes. Of one without a source, there are
+/// no facts.
 #[inline(always)]
 pub fn record(
     filter: &CaptureFilter,
@@ -138,14 +139,17 @@ pub fn record(
     length: u64,
     level: u32,
 ) -> CaptureRecord {
-    let (source, version) = match facts {
-        Some(facts) => (facts.source().trie_key(), facts.version() as u8),
-        None => ([0; 16], 0),
+    let (high, low, version) = match facts {
+        Some(facts) => {
+            let (high, low) = words(&facts.source());
+            (high, low, facts.version() as u8)
+        }
+        None => (0, 0, 0),
     };
     CaptureRecord {
         session: filter.session,
         time: 0,
-        source,
+        source: [high, low],
         rule: outcome.rule(),
         interface: 0,
         length: (length & 0xffff_ffff) as u32,
@@ -153,7 +157,8 @@ pub fn record(
         reason: (outcome.reason_index() & 0xff) as u8,
         version,
         level: (level & 0xff) as u8,
-        reserved: [0; 5],
+        layer_3: 0,
+        reserved: 0,
     }
 }
 

@@ -88,6 +88,7 @@ fn load<const LAYER_3: bool>(
     let captured = if length < snap { length } else { snap };
     to.record.captured = 0;
     to.record.interface = frame.interface();
+    to.record.layer_3 = u8::from(LAYER_3);
     if captured == 0 {
         return true;
     }
@@ -217,9 +218,9 @@ fn output(
     }
     frame.kept = 0;
     let facts = if flags & 2 != 0 { Some(&world::scratch()?.facts) } else { None };
-    let (captured, interface) = (frame.record.captured, frame.record.interface);
+    let CaptureRecord { captured, interface, layer_3, .. } = frame.record;
     let record = capture::record(filter, facts, outcome, length, level.level);
-    frame.record = CaptureRecord { time: now.get(), captured, interface, ..record };
+    frame.record = CaptureRecord { time: now.get(), captured, interface, layer_3, ..record };
     if captured > MAX_SNAP {
         return None;
     }

@@ -63,8 +63,9 @@ pub struct CaptureRecord {
     pub session: u64,
     /// Time of the verdict, in ticks.
     pub time: u64,
-    /// The source: [`crate::source::Source::trie_key`]; zeros without one.
-    pub source: [u8; 16],
+    /// The source: [`crate::source::Source::trie_key`], in two words as they stand in memory; zeros
+    /// without one.
+    pub source: [u64; 2],
     /// The rule of the source table, or if it was dropped the rule that dropped it;
     /// [`super::RULE_NONE`] for none.
     pub rule: u32,
@@ -80,8 +81,10 @@ pub struct CaptureRecord {
     pub version: u8,
     /// The level of the source, below [`LEVELS`]; the last one where all sources are told.
     pub level: u8,
+    /// 1 if the packet begins with its IP header, 0 if with an Ethernet header.
+    pub layer_3: u8,
     /// Padding; zero.
-    pub reserved: [u8; 5],
+    pub reserved: u32,
 }
 
 const _: () = assert!(size_of::<CaptureRecord>() == 56);

@@ -14,6 +14,7 @@ use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
 pub(super) use self::rule_set::header_of;
 use super::batch::KeyedMap;
+use super::capture::CaptureMaps;
 use super::changes::ChangeMap;
 use super::entries::EntryMaps;
 use super::events::EventMaps;
@@ -62,6 +63,7 @@ pub struct Kernel {
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
+    pub(super) captures: CaptureMaps,
     installed: Installed,
     generation: u64,
     pub(super) trial: Option<Trial>,
@@ -163,6 +165,7 @@ impl Kernel {
         let entries = EntryMaps::take(&mut ebpf, &source_store, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
+        let captures = CaptureMaps::take(&mut ebpf)?;
         let sources = Sources::open(pins, &source_store)?;
         let keyed = KeyedMap::open(pins)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
@@ -173,6 +176,8 @@ impl Kernel {
         let fresh = is_new || installed.is_empty() && !pins.has_links()?;
         maps.set_limits(&again.limits)?;
         tables.set_records(&again.records)?;
+        // A daemon that is gone reads no packets any more.
+        maps.set_control(Control::CaptureEnd, 0)?;
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -195,6 +200,7 @@ impl Kernel {
             entries,
             program_maps,
             events,
+            captures,
             installed,
             generation,
             trial: None,

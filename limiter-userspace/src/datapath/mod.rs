@@ -6,6 +6,7 @@ mod backend;
 mod batch;
 mod bpffs;
 mod capabilities;
+mod capture;
 mod changes;
 mod entries;
 mod error;
@@ -52,7 +53,9 @@ use limiter_common::verdict::Verdict;
 
 pub use backend::{Backend, Datapath};
 pub use batch::{Sweep, of_key};
+pub use capture::CapturedPacket;
 pub use error::DatapathError;
+pub use events::capture_rate;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use leases::LeaseMemory;

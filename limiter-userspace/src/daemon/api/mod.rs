@@ -58,6 +58,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(lists::routes())
         .and(bans::routes())
         .and(events::routes())
+        .and(capture::routes())
         .and(rules::routes())
         .and(brake::routes())
         .and(cluster::routes())
