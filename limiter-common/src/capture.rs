@@ -97,7 +97,8 @@ pub const fn takes_every_source(filter: &CaptureFilter) -> bool {
 #[inline(always)]
 pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
     let (high, low) = words(source);
-    let other = (high & filter.mask[0] ^ filter.source[0]) | (low & filter.mask[1] ^ filter.source[1]);
+    let other =
+        (high & filter.mask[0] ^ filter.source[0]) | (low & filter.mask[1] ^ filter.source[1]);
     if other != 0 {
         return None;
     }

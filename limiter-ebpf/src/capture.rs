@@ -189,7 +189,13 @@ pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
 /// Sends the record in the memory of this CPU, and counts it. Of `flags`, bit 0 says that the bytes
 /// were kept by [`keep_bytes`], and bit 1 that the packet has a source.
 #[inline(always)]
-pub(crate) fn send_capture(outcome: Packed, length: u64, now: Ticks, level: Option<Level>, flags: u64) {
+pub(crate) fn send_capture(
+    outcome: Packed,
+    length: u64,
+    now: Ticks,
+    level: Option<Level>,
+    flags: u64,
+) {
     let sent = output(outcome, length, now, level, flags).is_some();
     if !sent {
         step!(miss_capture(; level, true));

@@ -12,11 +12,13 @@ use limiter_common::wire::MAX_SLOTS;
 
 use self::run::Run;
 pub(super) use self::set::{Set, Unset};
+use super::capture::Ask as AskCapture;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
 use super::import::Ask as AskImport;
+use super::observe::Ask as AskObserve;
 use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
@@ -161,6 +163,10 @@ pub(super) enum Command {
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
     #[command(alias = "log")]
     Events(Ask),
+    /// Write packets with their verdict, reason and rule, as pcapng for Wireshark
+    Capture(Box<AskCapture>),
+    /// Record every packet of a share of the sources for a time, to find limits for them
+    Observe(AskObserve),
     /// Read the rule files again; ends what `apply` put in their place
     Reload {
         /// Take files that leave nobody limited

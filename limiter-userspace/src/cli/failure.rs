@@ -79,6 +79,12 @@ pub enum Failure {
     /// Standard output.
     #[error("cannot write to standard output: {0}: check where it goes")]
     Output(std::io::Error),
+    /// `capture` where somebody would read the bytes.
+    #[error("packets are not written to a terminal: name a file with -w, or pipe them")]
+    Binary,
+    /// A capture whose end did not come.
+    #[error("the daemon cut the capture off: what was written up to there is kept; see its log")]
+    CutOff,
     /// `top` where there is no terminal.
     #[error(
         "standard output is no terminal: use `limiter top --once` for one frame as text, or `limiter sources`"
@@ -121,7 +127,9 @@ impl Failure {
             Self::Client(error) => error.is_failure(),
             Self::Start { error, .. } => error.is_failure(),
             Self::Pinned(fault) => !fault.is_refusal(),
-            Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
+            Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) | Self::CutOff => {
+                true
+            }
             Self::Source(_)
             | Self::Target(_)
             | Self::Rate(_)
@@ -132,6 +140,7 @@ impl Failure {
             | Self::Man(_)
             | Self::Demo(_)
             | Self::NoTerminal
+            | Self::Binary
             | Self::Capture(_)
             | Self::Explain { .. }
             | Self::RuleFile(_)

@@ -3,6 +3,7 @@
 //! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
 
 mod args;
+mod capture;
 mod check;
 mod commands;
 mod demo;
@@ -17,6 +18,7 @@ mod hangup;
 mod import;
 mod limits;
 mod lists;
+mod observe;
 mod output;
 mod pinned;
 mod rule_sets;

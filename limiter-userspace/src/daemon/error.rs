@@ -121,7 +121,9 @@ impl From<ServiceError> for Refusal {
             | E::Target(_)
             | E::NoFrame { .. }
             | E::SourceCount { .. } => Self::Invalid(text),
-            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) | E::NoCapture => Self::NotFound(text),
+            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) | E::NoCapture => {
+                Self::NotFound(text)
+            }
             E::Management { .. }
             | E::FromFile { .. }
             | E::FromApplied { .. }

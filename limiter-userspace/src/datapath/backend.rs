@@ -11,13 +11,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    ListEntry, RuleCounters, Tally,
+    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event,
+    EventBudget, InterfaceCounters, ListEntry, RuleCounters, Tally,
 };
 
 use super::{
-    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep,
-    TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, Reading,
+    SourceTable, Sweep, TrialOutcome,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};

@@ -22,8 +22,8 @@ use limiter_common::wire::{
 
 use super::model::Model;
 use super::{
-    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState, Mode, ModeChoice,
-    Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
+    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
+    Mode, ModeChoice, Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};

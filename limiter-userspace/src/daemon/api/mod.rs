@@ -3,6 +3,7 @@
 
 pub mod bans;
 pub mod brake;
+pub mod capture;
 pub mod check;
 pub mod cluster;
 pub mod events;

@@ -91,7 +91,10 @@ fn reasons(asked: &AskCapture) -> Result<u64, ServiceError> {
         && !Reason::ALL.iter().any(named)
     {
         let all: Vec<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
-        return Err(refused("reason", format!("there is no {name:?}: give one of {}", all.join(", "))));
+        return Err(refused(
+            "reason",
+            format!("there is no {name:?}: give one of {}", all.join(", ")),
+        ));
     }
     let bits = Reason::ALL.iter().filter(|reason| of_verdict(reason) && named(reason));
     let bits = bits.fold(0, |bits, reason| bits | 1 << reason.index());

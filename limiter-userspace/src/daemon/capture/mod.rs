@@ -18,7 +18,6 @@ use tokio::sync::mpsc;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::service::{Service, lock};
-use super::views;
 use crate::daemon::api::capture::{AskCapture, CaptureReport};
 use crate::datapath::{CapturedPacket, Datapath};
 use crate::rules::model::TriePrefix;

@@ -51,7 +51,10 @@ impl Writer {
             major_version: 1,
             minor_version: 0,
             section_len: -1,
-            options: vec![text(OptionCode::ShbUserAppl, concat!("limiter ", env!("CARGO_PKG_VERSION")))],
+            options: vec![text(
+                OptionCode::ShbUserAppl,
+                concat!("limiter ", env!("CARGO_PKG_VERSION")),
+            )],
             block_len2: 0,
         };
         (writer, bytes(header))

@@ -13,16 +13,16 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    ListEntry, RuleCounters, Tally, map,
+    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event,
+    EventBudget, InterfaceCounters, ListEntry, RuleCounters, Tally, map,
 };
 
 use super::Kernel;
 use crate::cluster::Leases;
 use crate::datapath::pod::Wire;
 use crate::datapath::{
-    Attachment, CapturedPacket, Datapath, DatapathError, Interface, LinkChange, SourceTable, Sweep, TrialOutcome,
-    events, links, own_links, strips_tags, xdp,
+    Attachment, CapturedPacket, Datapath, DatapathError, Interface, LinkChange, SourceTable, Sweep,
+    TrialOutcome, events, links, own_links, strips_tags, xdp,
 };
 use crate::rules::{Installed, Plan, Selector};
 
