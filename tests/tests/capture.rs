@@ -126,7 +126,7 @@ replies: {unit: second, requests_per_unit: 1000, burst: 1000}
 bans: {unit: second, requests_per_unit: 1000, burst: 1000}
 budgets: [{name: slow, rate_limit: {unit: day, requests_per_unit: 50}}]
 descriptors:
-  - {key: vlan, value: 1, unlimited: true}
+  - {key: vlan, value: 1, rate_limit: {unlimited: true}}
   - {key: vlan, value: 2, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: vlan, value: 3, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: vlan, value: 4, action: {mark: {dscp: cs1}}, rate_limit: {unit: day, requests_per_unit: 1}}
@@ -393,7 +393,7 @@ fn levels_that_are_not_missed_were_seen_whole() {
     const ROUNDS: u32 = 3;
     require_root();
     on_one_cpu();
-    let mut program = program("domain: test\n");
+    let mut program = program("domain: test\ndescriptors: []\n");
     let filter = CaptureFilter { level: 2, snap: 64, cost: 1 << 20, credit: 400 << 20, ..ALL };
     capture(&mut program, &filter);
     let source = |at: u32| Source::V4((0x0a00_0000 + at).to_be_bytes());

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Ten at once of each source, and next to nothing after that.
 const RULES: &str = "domain: test\ndescriptors:
-  - {key: remote_address, name: ten, rate_limit: {unit: hour, requests_per_unit: 10, burst: 10}}\n";
+  - {key: remote_address, rate_limit: {name: ten, unit: hour, requests_per_unit: 10, burst: 10}}\n";
 
 /// A packet of a file: the time in nanoseconds, the length on the wire, the bytes and the comment.
 #[derive(Debug)]
@@ -303,7 +303,7 @@ fn by_source(read: &Read) -> BTreeMap<u8, usize> {
 fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
     require_root();
     let bed = Testbed::create("observe")?;
-    let mut limiter = bed.limiter("domain: test\n")?;
+    let mut limiter = bed.limiter("domain: test\ndescriptors: []\n")?;
     limiter.start()?;
     for (budget, all) in [("100000/s", true), ("100/s", false)] {
         let file = bed.dir.path().join("observed.pcapng");
