@@ -190,3 +190,40 @@ fn a_pin_that_was_removed_stays_so() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// With and without a daemon, and until a start that names the interface.
+#[test]
+fn one_interface_is_freed_and_the_other_stays_limited() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("freed")?;
+    second_cable(&bed)?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.options(["--iface", NEAR]).start()?;
+    let has_program = |name| anyhow::Ok(!bed.receiver.link(name)?["xdp"].is_null());
+    send_ten(&bed, FAR, SOURCE)?;
+    ensure!(passed_of(&limiter, SOURCE, 10)? == 5);
+    let told = limiter.ok(["detach", "--iface", NEAR])?;
+    ensure!(told.contains("detached from recv1\neverything else stays"), "{told}");
+    ensure!(!has_program(NEAR)? && has_program(RECEIVER.interface)?);
+    // The freed interface counts for nobody, and the other is limited as before.
+    send_ten(&bed, FAR, SOURCE)?;
+    send_ten(&bed, SENDER.interface, OTHER)?;
+    ensure!(passed_of(&limiter, OTHER, 10)? == 5);
+    ensure!(passed_of(&limiter, SOURCE, 10)? == 5, "packets of a free interface were counted");
+    let interfaces = limiter.json(&["status"])?["interfaces"].clone();
+    ensure!(interfaces[0]["attached"] == true && interfaces[1]["attached"] == false);
+    let refused = limiter.cli(["detach", "--iface", NEAR])?;
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(2), "{error}");
+    ensure!(error.contains("recv1 is not limited by this limiter: limited are recv0"), "{error}");
+    // A start limits it again, and without a daemon its pin is enough.
+    limiter.terminate()?;
+    limiter.start()?;
+    ensure!(has_program(NEAR)?);
+    limiter.kill()?;
+    let pins = limiter.pins().display().to_string();
+    limiter.ok(["detach", "--iface", NEAR, "--pin-dir", &pins])?;
+    ensure!(!has_program(NEAR)? && has_program(RECEIVER.interface)?);
+    limiter.close()?;
+    bed.close()
+}

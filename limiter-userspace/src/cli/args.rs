@@ -18,6 +18,7 @@ use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
 use super::import::Ask as AskImport;
+use super::living;
 use super::observe::Ask as AskObserve;
 use super::shells::Shell;
 use super::sources::Ask as AskSources;
@@ -118,6 +119,7 @@ pub(super) enum Command {
     /// Show one source: its limit, and what is left of it now
     Show {
         /// The source: an address, or an IPv6 /64
+        #[arg(add = living::sources())]
         address: String,
     },
     /// List the sources that stand out, of all that are tracked
@@ -157,7 +159,7 @@ pub(super) enum Command {
     /// Forget the bans and strikes of an address, or of all in a prefix
     Unban {
         /// Whom to leave to the rules again
-        #[arg(value_name = "ADDRESS|PREFIX")]
+        #[arg(value_name = "ADDRESS|PREFIX", add = living::banned())]
         source: String,
     },
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
@@ -280,8 +282,8 @@ pub(super) enum Command {
     Off(Pinned),
     /// Release the brake. Works without a daemon
     On(Pinned),
-    /// Remove the program, its maps and all limits. Works without a daemon
-    Detach(Pinned),
+    /// Remove the program, its maps and all limits; or free one interface. Works without a daemon
+    Detach(Detach),
 }
 
 /// Subject that `cluster` shows.
@@ -295,7 +297,9 @@ pub(super) enum ClusterView {
 #[derive(Debug, clap::Args)]
 pub(super) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
-    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
+    #[arg(
+        value_name = "ADDRESS|PREFIX", required_unless_present = "file", add = living::listed()
+    )]
     pub(super) sources: Vec<String>,
     /// A file with one address or prefix a line, and behind it, if it is to be listed for a time, that
     /// time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
@@ -317,6 +321,9 @@ pub(super) struct Listing {
     /// For how long, as in 10m, 2h or 1d [default: for ever]
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) time: Option<Duration>,
+    /// The reason for it, which `lists`, `show` and `explain` tell
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
 }
 
 /// Arguments of `check`.
@@ -372,6 +379,17 @@ pub(super) struct Pinned {
     /// /sys/fs/bpf/limiter]
     #[arg(long, value_name = "DIR")]
     pub(super) pin_dir: Option<PathBuf>,
+}
+
+/// Arguments of `detach`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Detach {
+    /// Free only this interface: its packets pass, and everything else stays. A start of the daemon that
+    /// names it limits it again
+    #[arg(long, value_name = "NAME", add = living::interfaces())]
+    pub(super) iface: Option<String>,
+    #[command(flatten)]
+    pub(super) pinned: Pinned,
 }
 
 /// A length of time of at least a second.

@@ -13,6 +13,7 @@ use limiter_common::wire::MAX_SNAP;
 use super::args::interval;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
+use super::living;
 use crate::control::Client;
 use crate::daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use crate::render;
@@ -48,7 +49,7 @@ pub(super) struct Ask {
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Only packets of this address or prefix
-    #[arg(long, value_name = "ADDRESS|PREFIX")]
+    #[arg(long, value_name = "ADDRESS|PREFIX", add = living::sources())]
     source: Option<String>,
     /// Only packets with this reason, as in `limiter stats`
     #[arg(long, value_name = "REASON")]

@@ -7,6 +7,7 @@ use super::args::{Check, Output};
 use super::failure::Failure;
 use crate::daemon::check::{self, Checked};
 use crate::render::{self, Render, line, push, rate, table, warnings};
+use crate::rules::plain::clean;
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {
@@ -44,6 +45,16 @@ impl Render for Checked {
             }
             text.push('\n');
             push(text, &tables);
+        }
+        if !self.sentences.is_empty() {
+            text.push('\n');
+        }
+        for sentence in &self.sentences {
+            line(text, format_args!("{}", clean(sentence)));
+        }
+        let more = (self.rules + self.budgets.len()).saturating_sub(self.sentences.len());
+        if more > 0 {
+            line(text, format_args!("and {more} more"));
         }
         if !self.rates.is_empty() {
             let mut rates = table(&["RATE NOT HELD TO 0.1 %", "LIMIT", ">WRITTEN", ">EFFECTIVE"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
+use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
     Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
-use crate::daemon::api::brake::Detached;
 use crate::daemon::api::cluster::Cluster;
 use crate::daemon::api::events::Events;
 use crate::daemon::api::explain::ExplainedNow;
@@ -119,9 +118,13 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
-        Command::Detach(Pinned { pin_dir }) => {
-            let (interfaces, notes) = pinned::detach(&client, pin_dir.as_deref(), backend)?;
-            Ok(Answer { errors: notes, ..print.answer(&Detached { interfaces })? })
+        Command::Detach(Detach { pinned: Pinned { pin_dir }, iface }) => {
+            let pin_dir = pin_dir.as_deref();
+            let (detached, notes) = match iface {
+                Some(iface) => pinned::free(&client, pin_dir, backend, iface)?,
+                None => pinned::detach(&client, pin_dir, backend)?,
+            };
+            Ok(Answer { errors: notes, ..print.answer(&detached)? })
         }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn ask(what: &Explain) -> Option<String> {
 }
 
 /// All that is not plain in a URL.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"./:-_".contains(&byte) {

@@ -39,7 +39,8 @@ pub(super) fn set(
     for batch in of_one_time.flat_map(|group| group.chunks(BATCH)) {
         let seconds = batch.first().and_then(|(_, seconds)| *seconds);
         let sources = batch.iter().map(|(source, _)| source.clone()).collect();
-        let request = SetList { list, sources, seconds, force, session };
+        let reason = listing.reason.clone();
+        let request = SetList { list, sources, seconds, reason, force, session };
         let mut done = std::mem::take(&mut changed.done);
         changed = client.put::<ListsChanged>("/v1/lists", &request)?;
         done.append(&mut changed.done);

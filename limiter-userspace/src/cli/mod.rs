@@ -18,6 +18,7 @@ mod hangup;
 mod import;
 mod limits;
 mod lists;
+mod living;
 mod observe;
 mod output;
 mod pinned;
@@ -57,6 +58,7 @@ impl From<String> for Answer {
 
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
+    living::answer();
     // Wrong arguments end here, with exit code 2.
     let args = match Args::try_parse() {
         Ok(args) => args,

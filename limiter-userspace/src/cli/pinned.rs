@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use super::args::{Args, Command, PIN_DIR, SOCKET};
+use super::explain_now::escaped;
 use super::failure::Failure;
 use crate::control::Client;
 use crate::daemon::api::brake::{Brake, Detached};
@@ -61,14 +62,39 @@ pub(super) fn detach(
     client: &Client,
     pin_dir: Option<&Path>,
     backend: &dyn Backend,
-) -> Result<(Vec<String>, Notes), Failure> {
-    let on_pins = |pin_dir: &Path| backend.detach(pin_dir).map_err(Failure::Pinned);
+) -> Result<(Detached, Notes), Failure> {
+    let on_pins = |pin_dir: &Path| {
+        let interfaces = backend.detach(pin_dir).map_err(Failure::Pinned)?;
+        Ok::<_, Failure>(Detached { interfaces, others_stay: false })
+    };
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return Ok((on_pins(&pin_dir)?, notes));
     }
     match client.post::<Detached>("/v1/detach") {
-        Ok(answer) => Ok((answer.interfaces, Notes::new())),
+        Ok(answer) => Ok((answer, Notes::new())),
         Err(error) if error.no_daemon() => Ok((on_pins(&unnamed(client, pin_dir)?)?, Notes::new())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends the limits on one interface.
+pub(super) fn free(
+    client: &Client,
+    pin_dir: Option<&Path>,
+    backend: &dyn Backend,
+    interface: &str,
+) -> Result<(Detached, Notes), Failure> {
+    let on_pins = |pin_dir: &Path, notes| {
+        backend.free(pin_dir, interface).map_err(Failure::Pinned)?;
+        let interfaces = vec![interface.to_owned()];
+        Ok((Detached { interfaces, others_stay: true }, notes))
+    };
+    if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
+        return on_pins(&pin_dir, notes);
+    }
+    match client.post::<Detached>(&format!("/v1/detach?interface={}", escaped(interface))) {
+        Ok(answer) => Ok((answer, Notes::new())),
+        Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),
         Err(error) => Err(error.into()),
     }
 }

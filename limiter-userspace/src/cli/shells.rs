@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use clap::{CommandFactory as _, ValueEnum};
-use clap_complete::Shell as Completes;
+use clap_complete::env;
 
 use super::Answer;
 use super::args::Args;
 use super::failure::Failure;
-
-const NAME: &str = "limiter";
+use super::living;
 
 /// Shells whose completions there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,15 +22,13 @@ pub(super) enum Shell {
 
 /// The completions of a shell, as a script for it.
 pub(super) fn completions(shell: Shell) -> Answer {
-    let shell = match shell {
-        Shell::Bash => Completes::Bash,
-        Shell::Zsh => Completes::Zsh,
-        Shell::Fish => Completes::Fish,
-        Shell::Elvish => Completes::Elvish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), NAME, &mut script);
-    String::from_utf8_lossy(&script).into_owned().into()
+    match shell {
+        Shell::Bash => living::script(&env::Bash),
+        Shell::Zsh => living::script(&env::Zsh),
+        Shell::Fish => living::script(&env::Fish),
+        Shell::Elvish => living::script(&env::Elvish),
+    }
+    .into()
 }
 
 /// The page of `limiter`, or with a directory, which is made, a file there for it and for every

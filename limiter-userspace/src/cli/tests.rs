@@ -226,6 +226,7 @@ fn a_source_is_shown_line_by_line() {
         effective_per_second: Some(1000.0),
         shadow: false,
         listed: None,
+        listed_reason: None,
         passed: 123,
         dropped: 4,
         remaining: Some(57),

@@ -12,7 +12,10 @@ use super::rule_files;
 use crate::daemon::api::rules::Document;
 use crate::rules::compile::{RuleError, compile, effective_of_spec};
 use crate::rules::file::Problem;
-use crate::rules::model::{LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};
+use crate::rules::model::{
+    LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
+    rule_sentence,
+};
 use crate::rules::{
     Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
     compile_set,
@@ -20,6 +23,9 @@ use crate::rules::{
 
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;
+
+/// Sentences that anybody reads.
+const MOST_SENTENCES: usize = 100;
 
 /// Meaning of rule files, and mistakes in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,6 +39,8 @@ pub(crate) struct Checked {
     pub(crate) errors: Vec<Mistake>,
     /// Number of rules.
     pub(crate) rules: usize,
+    /// A sentence for each rule and budget, up to [`MOST_SENTENCES`].
+    pub(crate) sentences: Vec<String>,
     /// The tables that they make, that of `remote_address` first.
     pub(crate) tables: Vec<Table>,
     /// Number of keyed tables that they take in the program, of eight.
@@ -170,6 +178,9 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         return;
     }
     checked.rules = effective.rules.len();
+    let sentences = set.rules.iter().map(|rule| rule_sentence(rule));
+    let sentences = sentences.chain(set.budgets.iter().map(budget_sentence));
+    checked.sentences = sentences.take(MOST_SENTENCES).collect();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);

@@ -3,11 +3,13 @@
 //! While maps are pinned they are the truth, so a restart adopts the lists with everything else. The
 //! files in the state directory bring them back after a reboot.
 
+mod reason;
 mod saved;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
@@ -17,7 +19,9 @@ use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
 use crate::daemon::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
 use crate::datapath::Datapath;
+use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
+use saved::Reasons;
 use store::Store;
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
@@ -27,7 +31,16 @@ const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];
 const MANY: usize = 1_000;
 
 /// Entries by their sources.
-type Entries = BTreeMap<Selector, ListEntry>;
+type Entries = BTreeMap<Selector, Entry>;
+
+/// An entry of a list.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The entry as the maps have it.
+    listed: ListEntry,
+    /// The reason that was given for it.
+    reason: Option<Arc<str>>,
+}
 
 /// The lists, as the daemon knows them.
 #[derive(Debug, Default)]
@@ -78,17 +91,23 @@ impl Book {
                 book.put(datapath, selector, entry)?;
             }
         }
+        // The maps have no reasons.
+        let mut reasons = if found.is_empty() { Reasons::new() } else { saved::reasons(state) };
         let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {
                 managed_before.push(selector);
             } else {
-                book.keep(selector, entry);
+                let reason = reasons
+                    .remove(&selector)
+                    .filter(|(list, _)| entry.verdict().map(name) == Some(*list))
+                    .map(|(_, reason)| reason);
+                book.keep(selector, Entry { listed: entry, reason });
             }
         }
         for prefix in management {
             let inside = book.entries.iter().filter(|(selector, entry)| {
-                entry.verdict() == Some(Listed::Deny) && prefix.contains(selector)
+                entry.listed.verdict() == Some(Listed::Deny) && prefix.contains(selector)
             });
             for selector in inside.map(|(selector, _)| *selector).collect::<Vec<_>>() {
                 warnings.push(format!(
@@ -117,6 +136,7 @@ impl Book {
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
         let verdict = verdict(request.list);
+        let reason = request.reason.as_deref().map(reason::checked).transpose()?;
         let mut selectors = BTreeSet::new();
         for source in &request.sources {
             let selector = source_text::parse(source)?;
@@ -135,9 +155,10 @@ impl Book {
         };
         let mut changed = Vec::new();
         for selector in selectors {
-            let before = self.entries.get(&selector).copied();
+            let before = self.entries.get(&selector).cloned();
+            let entry = Entry { listed: ListEntry::new(verdict, expires), reason: reason.clone() };
             // A management prefix may be allowed as well: it stays safe either way.
-            if let Err(error) = self.put(datapath, selector, ListEntry::new(verdict, expires)) {
+            if let Err(error) = self.put(datapath, selector, entry) {
                 self.take_back(datapath, selector, before, &managed);
                 for (selector, before) in changed {
                     self.take_back(datapath, selector, before, &managed);
@@ -154,7 +175,7 @@ impl Book {
         &mut self,
         datapath: &mut dyn Datapath,
         selector: Selector,
-        before: Option<ListEntry>,
+        before: Option<Entry>,
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) {
         let undone = match before {
@@ -177,7 +198,7 @@ impl Book {
     ) -> Result<ListsChanged, ServiceError> {
         let mut changed = Vec::new();
         for selector in selectors {
-            let Some(before) = self.entries.get(selector).copied() else { continue };
+            let Some(before) = self.entries.get(selector).cloned() else { continue };
             changed.push((*selector, Some(before)));
             let removed = self.remove(datapath, selector);
             if let Err(error) = removed.and_then(|()| protect(datapath, *selector, &managed)) {
@@ -200,14 +221,14 @@ impl Book {
         if self.first_expiry.is_none_or(|first| first > now) {
             return Ok(());
         }
-        let expired = self.entries.iter().filter(|(_, entry)| entry.at(now).is_none());
+        let expired = self.entries.iter().filter(|(_, entry)| entry.listed.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
             datapath.unlist(&selector)?;
             self.forget(&selector);
             self.store.note_expired();
             protect(datapath, selector, &managed)?;
         }
-        self.first_expiry = self.entries.values().filter_map(ListEntry::expires).min();
+        self.first_expiry = self.entries.values().filter_map(|entry| entry.listed.expires()).min();
         Ok(())
     }
 
@@ -219,12 +240,14 @@ impl Book {
     ) -> impl Iterator<Item = (Selector, Option<ListedSource>)> {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last));
         self.entries.range((from, Bound::Unbounded)).map(move |(selector, entry)| {
-            let told = entry.at(now).map(|listed| ListedSource {
+            let told = entry.listed.at(now).map(|listed| ListedSource {
                 source: selector.to_string(),
                 list: name(listed),
                 expires_in_seconds: entry
+                    .listed
                     .expires()
                     .map(|expires| expires.since(now).as_nanos().div_ceil(1_000_000_000)),
+                reason: entry.reason.as_deref().map(str::to_owned),
             });
             (*selector, told)
         })
@@ -239,7 +262,8 @@ impl Book {
     pub(super) fn told(&self, source: &Selector, now: Ticks) -> String {
         for selector in std::iter::once(*source).chain(source.wider()) {
             let entry = self.entries.get(&selector);
-            let Some((entry, listed)) = entry.and_then(|entry| Some((entry, entry.at(now)?)))
+            let Some((entry, listed)) =
+                entry.and_then(|entry| Some((entry, entry.listed.at(now)?)))
             else {
                 continue;
             };
@@ -247,12 +271,13 @@ impl Book {
                 Listed::Allow | Listed::Management => "allowed",
                 Listed::Deny => "denied",
             };
-            let time = entry.expires().map_or_else(
+            let time = entry.listed.expires().map_or_else(
                 || "for ever".to_owned(),
                 |end| format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
             );
             let by = if selector == *source { String::new() } else { format!(" by {selector}") };
-            return format!("{what} {time}{by}");
+            let why = entry.reason.as_deref().map(|reason| format!(" ({})", clean(reason)));
+            return format!("{what} {time}{by}{}", why.unwrap_or_default());
         }
         "on no list".to_owned()
     }
@@ -262,16 +287,25 @@ impl Book {
         self.entry(source, now).and_then(|entry| entry.at(now)).map(name)
     }
 
+    /// The reason that was given for the entry that decides on a source now.
+    pub(super) fn reason_of(&self, source: &Selector, now: Ticks) -> Option<&str> {
+        self.found(source, now).and_then(|entry| entry.reason.as_deref())
+    }
+
     /// The entry that the program finds for a source: its own, else that of the longest prefix, if it
     /// has not expired. By look-ups, because a proxy may ask for each of its requests.
     pub(super) fn entry(&self, source: &Selector, now: Ticks) -> Option<ListEntry> {
-        let in_force = |entry: &&ListEntry| entry.at(now).is_some();
+        self.found(source, now).map(|entry| entry.listed)
+    }
+
+    fn found(&self, source: &Selector, now: Ticks) -> Option<&Entry> {
+        let in_force = |entry: &&Entry| entry.listed.at(now).is_some();
         let own = self.entries.get(source).filter(in_force);
         let longest = || {
             let mut wider = source.wider();
             wider.find_map(|prefix| self.entries.get(&prefix)).filter(in_force)
         };
-        own.or_else(longest).copied()
+        own.or_else(longest)
     }
 
     /// Effect of the lists on a source, now and once the entries that end have ended, if `changes`
@@ -280,7 +314,7 @@ impl Book {
         for selector in std::iter::once(*source).chain(source.wider()) {
             let entry = match changes.get(&selector) {
                 Some(entry) => *entry,
-                None => self.entries.get(&selector).copied(),
+                None => self.entries.get(&selector).map(|entry| entry.listed),
             };
             let Some((entry, listed)) = entry.and_then(|entry| Some((entry, entry.at(now)?)))
             else {
@@ -329,9 +363,9 @@ impl Book {
         &mut self,
         datapath: &mut dyn Datapath,
         selector: Selector,
-        entry: ListEntry,
+        entry: Entry,
     ) -> Result<(), ServiceError> {
-        datapath.list(&selector, entry)?;
+        datapath.list(&selector, entry.listed)?;
         self.keep(selector, entry);
         self.store.note(selector);
         Ok(())
@@ -348,11 +382,11 @@ impl Book {
         Ok(())
     }
 
-    fn keep(&mut self, selector: Selector, entry: ListEntry) {
+    fn keep(&mut self, selector: Selector, entry: Entry) {
         self.forget(&selector);
         *self.size(&selector) += 1;
-        *self.total(&entry) += 1;
-        if let Some(expires) = entry.expires() {
+        *self.total(&entry.listed) += 1;
+        if let Some(expires) = entry.listed.expires() {
             self.first_expiry = Some(self.first_expiry.map_or(expires, |first| first.min(expires)));
         }
         self.entries.insert(selector, entry);
@@ -362,7 +396,7 @@ impl Book {
         if let Some(entry) = self.entries.remove(selector) {
             self.gone = MANY.min(self.gone + 1);
             *self.size(selector) -= 1;
-            *self.total(&entry) -= 1;
+            *self.total(&entry.listed) -= 1;
         }
     }
 

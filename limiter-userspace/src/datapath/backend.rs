@@ -145,6 +145,9 @@ pub trait Datapath: Reading + Send {
     /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached
     /// to before. What it adopted stays in force.
     fn give_back(self: Box<Self>) -> Result<(), DatapathError>;
+    /// Detaches from one interface, and keeps everything else. [`Datapath::look_after_links`] then
+    /// finds it as one whose pin was removed.
+    fn free(&mut self, interface: &str) -> Result<(), DatapathError>;
     /// Detaches from every interface and removes every pin; says which interfaces are free now.
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError>;
 }
@@ -176,6 +179,8 @@ pub trait Backend {
     /// Without a daemon: the interfaces that the pins keep limited, as far as this process may see
     /// that; none while the brake lets every packet pass.
     fn limited(&self, pin_dir: &Path) -> Vec<String>;
+    /// Without a daemon: ends the limits on one interface.
+    fn free(&self, pin_dir: &Path, interface: &str) -> Result<(), DatapathError>;
     /// Without a daemon: removes everything; says which interfaces are free now.
     fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError>;
 }

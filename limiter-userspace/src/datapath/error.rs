@@ -192,9 +192,22 @@ pub enum DatapathError {
     /// A rule set is on trial.
     #[error("a rule set is on trial: `limiter confirm` or `limiter revert` it first")]
     OnTrial,
+    /// An interface that is to be free is not limited.
+    #[error("{name} is not limited by this limiter: limited are {}", list(limited))]
+    NotLimited {
+        /// The interface that was named.
+        name: String,
+        /// Interfaces that are limited.
+        limited: Vec<String>,
+    },
     /// Nothing is pinned.
     #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
     NothingPinned(PathBuf),
+}
+
+/// Names with commas between them.
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 impl DatapathError {

@@ -491,6 +491,15 @@ impl Datapath for Opened {
         Ok(())
     }
 
+    fn free(&mut self, interface: &str) -> Result<(), DatapathError> {
+        let Some(at) = self.fake.attachments.iter().position(|at| at.interface == interface) else {
+            let limited = self.fake.attachments.iter().map(|at| at.interface.clone()).collect();
+            return Err(DatapathError::NotLimited { name: interface.to_owned(), limited });
+        };
+        self.fake.attachments.remove(at);
+        Ok(())
+    }
+
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError> {
         self.fake.state().detached = true;
         Ok(self.fake.attachments.iter().map(|at| at.interface.clone()).collect())
@@ -549,6 +558,10 @@ impl Backend for Fake {
         let brake = self.state().model.control(Control::Brake);
         let engaged = brake.is_ok_and(|brake| brake != 0);
         if engaged { Vec::new() } else { vec!["fake0".to_owned()] }
+    }
+
+    fn free(&self, _pin_dir: &Path, _interface: &str) -> Result<(), DatapathError> {
+        Ok(())
     }
 
     fn detach(&self, _pin_dir: &Path) -> Result<Vec<String>, DatapathError> {

@@ -215,6 +215,18 @@ pub(super) fn limited(pins: &PinDir) -> Vec<LeftBehind> {
     all(pins).unwrap_or_default().iter().filter_map(OwnLink::left_behind).collect()
 }
 
+/// Ends the link on one interface, by the name that it has now.
+pub(super) fn free(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
+    let links = all(pins)?;
+    let found: Vec<_> =
+        links.iter().filter_map(|link| Some((link.left_behind()?.name, &link.pin))).collect();
+    let Some((_, pin)) = found.iter().find(|(limited, _)| limited == name) else {
+        let limited = found.into_iter().map(|(limited, _)| limited).collect();
+        return Err(DatapathError::NotLimited { name: name.to_owned(), limited });
+    };
+    fs::remove_file(pin).map_err(DatapathError::path("removing", *pin))
+}
+
 /// The names of the interfaces that are free once these pins are removed.
 pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
     let mut names = Vec::new();

@@ -30,6 +30,15 @@ pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     Ok(interfaces)
 }
 
+/// Ends the limits on one interface, and keeps everything else.
+pub fn free(pin_dir: &Path, interface: &str) -> Result<(), DatapathError> {
+    let pins = PinDir::new(pin_dir);
+    if !pins.has_pins() {
+        return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
+    }
+    own_links::free(&pins, interface)
+}
+
 /// The interfaces that the pins keep limited: none, if that cannot be seen.
 pub fn limited(pin_dir: &Path) -> Vec<LeftBehind> {
     own_links::limited(&PinDir::new(pin_dir))

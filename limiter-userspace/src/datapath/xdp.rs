@@ -123,6 +123,10 @@ impl Backend for Xdp {
         }
     }
 
+    fn free(&self, pin_dir: &Path, interface: &str) -> Result<(), DatapathError> {
+        pinned::free(pin_dir, interface)
+    }
+
     fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
         pinned::detach(pin_dir)
     }

@@ -133,3 +133,51 @@ fn every_answer_is_the_same_in_yaml() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// Words of the arguments, and what the daemon has now.
+#[test]
+fn bash_completes_words_and_living_values() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("words")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    limiter.ok(["deny", "198.51.100.7", "198.51.100.0/28", "203.0.113.5"])?;
+    limiter.ok(["ban", "192.0.2.77", "--for", "1h"])?;
+    limiter.ok(["set", "192.0.2.9", "5/s"])?;
+    let directory = WorkDir::create("words")?;
+    let binary = limiter::binary()?;
+    let script = directory.path().join("limiter");
+    fs::write(&script, limiter.ok(["completions", "bash"])?)?;
+    let complete = |words: &str, at: usize| -> Result<String> {
+        let asked = format!(
+            "PATH={}:$PATH; source {}; COMP_WORDS=({words}); COMP_CWORD={at}; COMP_TYPE=9; \
+             _clap_complete_limiter limiter \"${{COMP_WORDS[{at}]}}\" \
+             \"${{COMP_WORDS[{at}-1]}}\"; echo \"${{COMPREPLY[*]}}\"",
+            binary.parent().context("a directory")?.display(),
+            script.display()
+        );
+        let output = Command::new("bash").args(["-c", &asked]).output()?;
+        // Outside of a completion there are no options of it.
+        let errors = String::from_utf8(output.stderr)?;
+        let others = errors.lines().any(|line| !line.contains("compopt"));
+        ensure!(output.status.success() && !others, "{errors}");
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let socket = format!("limiter --socket {}", limiter.socket().display());
+    for (words, at, offered) in [
+        ("limiter sta".to_owned(), 1, "status stats"),
+        ("limiter run --watch-".to_owned(), 2, "--watch-interval"),
+        ("limiter status --output y".to_owned(), 3, "yaml"),
+        ("limiter detach --iface l".to_owned(), 3, "lo"),
+        (format!("{socket} unlist 198"), 4, "198.51.100.0/28 198.51.100.7"),
+        (format!("{socket} unban 19"), 4, "192.0.2.77"),
+        (format!("{socket} unset 1"), 4, "192.0.2.9"),
+        // Nobody there: no values, and no error.
+        ("limiter --socket /nowhere/s unlist 198".to_owned(), 4, ""),
+    ] {
+        let complete = complete(&words, at)?;
+        ensure!(complete == offered, "{words}: {complete:?}");
+    }
+    limiter.close()?;
+    bed.close()
+}

@@ -8,13 +8,14 @@ use limiter_common::wire::MAX_SLOTS;
 
 use super::{MAX_RULES, PIN_DIR, at_least, interval};
 use crate::cli::events::Telling;
+use crate::cli::living;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options, SourceTable};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Run {
     /// Interface to limit; may be repeated. All of them share rules and buckets
-    #[arg(long, value_name = "IFACE", required = true)]
+    #[arg(long, value_name = "IFACE", required = true, add = living::interfaces())]
     iface: Vec<String>,
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
     #[arg(long, value_name = "FILE|DIR", required = true)]

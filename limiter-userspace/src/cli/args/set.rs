@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cli::living;
 use clap::ValueEnum;
 
 /// Packets of a limit.
@@ -55,7 +56,7 @@ pub(in crate::cli) struct Set {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Unset {
     /// Source whose limit to remove
-    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port")]
+    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port", add = living::set())]
     pub(in crate::cli) source: Option<String>,
     #[command(flatten)]
     pub(in crate::cli) whom: Whom,

@@ -42,6 +42,13 @@ destination_port remote_address                   1
 destination_port masked_remote_address/v4:24      1
 interface                                         1
 
+each source: at most 300000000/s, 20 at once; more is dropped
+each source in 192.0.2.0/24: at most 10/s, 10 at once; more is dropped
+each source, of packets to port 22: charged to the budget slow
+each /24 of IPv4, of packets to port 22: charged to the budget slow
+all packets by the interface eth7 together: at most 5/s, 5 at once; more is dropped, and the sender is told
+budget slow, all that is charged to it together: at most 7/s, 7 at once; more is dropped
+
 RATE NOT HELD TO 0.1 %  LIMIT                       WRITTEN      EFFECTIVE
 rule for every source   300000000/s burst 20  300000000.0/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
@@ -54,6 +61,7 @@ warning: the rule for interface=eth7 rejects, but there is no `replies`: packets
     assert_eq!(json["files"], serde_json::json!([format!("{path}/a.yaml")]));
     assert_eq!(json["tables"][0], serde_json::json!({"keys": "remote_address", "rules": 2}));
     assert_eq!(json["tables_taken"], 3);
+    assert_eq!(json["sentences"].as_array().map(Vec::len), Some(6));
     assert_eq!(json["rates"][0]["configured_per_second"], 3e8);
 }
 

@@ -93,8 +93,8 @@ impl Link for Client {
                     list,
                     sources: vec![source.clone()],
                     seconds,
-                    force: false,
                     session: ssh::own_session(),
+                    ..SetList::default()
                 },
             )
         };

@@ -116,6 +116,7 @@ impl Link for Fake {
             effective_per_second: Some(100.0),
             shadow: false,
             listed: None,
+            listed_reason: None,
             passed: 5,
             dropped: 9,
             remaining: Some(5),

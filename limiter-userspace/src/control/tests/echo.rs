@@ -294,7 +294,10 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/detach",
             post(|echo: To, peer: Who| async move {
-                change(&echo, &peer, |_| Ok(Detached { interfaces: vec!["eth0".into()] }))
+                change(&echo, &peer, |_| {
+                    let interfaces = vec!["eth0".into()];
+                    Ok(Detached { interfaces, ..Detached::default() })
+                })
             }),
         )
         .and(lists())

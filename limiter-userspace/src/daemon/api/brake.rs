@@ -5,8 +5,8 @@ use axum::routing::{post, put};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
-use crate::control::{Answer, JsonBody, Peer, Refusal, Routes, change};
+use super::{Shared, words};
+use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
 use crate::render::{Render, line};
@@ -19,11 +19,25 @@ pub struct Brake {
     pub engaged: bool,
 }
 
+/// The query of `POST /v1/detach`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct AskDetach {
+    /// The one interface that is to be free; everything, when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::InterfaceName>)]
+    pub interface: Option<String>,
+}
+
 /// The answer to `POST /v1/detach`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Detached {
     /// Interfaces that are free now.
     pub interfaces: Vec<String>,
+    /// True if only these are, and maps, rules and the daemon stay.
+    #[serde(default)]
+    pub others_stay: bool,
 }
 
 pub(super) fn routes() -> Routes<Service> {
@@ -45,17 +59,22 @@ pub(super) async fn brake(
     change(&service, &peer, |service| service.brake(wanted))
 }
 
-/// Removes program, maps and limits; the daemon ends
+/// Removes program, maps and limits; the daemon ends. Or frees one interface
 #[utoipa::path(
     post,
     path = "/v1/detach",
+    params(AskDetach),
     responses((status = 200, description = "Done.", body = Detached))
 )]
 pub(super) async fn detach(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskDetach>,
 ) -> Answer {
-    change(&service, &peer, Service::detach)
+    change(&service, &peer, |service| match &asked.interface {
+        Some(interface) => service.free(interface),
+        None => service.detach(),
+    })
 }
 
 impl Service {
@@ -68,6 +87,13 @@ impl Service {
         Ok(Brake { engaged })
     }
 
+    /// Ends the limits on one interface.
+    pub(in crate::daemon) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
+        self.datapath_mut()?.free(interface)?;
+        self.look_after_links();
+        Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
+    }
+
     /// Removes the limits, and ends the daemon.
     pub(in crate::daemon) fn detach(&mut self) -> Result<Detached, Refusal> {
         let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
@@ -75,7 +101,7 @@ impl Service {
         self.stop.notify_one();
         let interfaces = datapath.detach()?;
         tracing::warn!(?interfaces, "detached: nothing is limited any more");
-        Ok(Detached { interfaces })
+        Ok(Detached { interfaces, others_stay: false })
     }
 }
 
@@ -95,6 +121,11 @@ impl Render for Detached {
             text.push_str("detached\n");
         } else {
             line(text, format_args!("detached from {}", self.interfaces.join(", ")));
+        }
+        if self.others_stay {
+            text.push_str(
+                "everything else stays; a start of the daemon that names the interface limits it again\n",
+            );
         }
     }
 }

@@ -235,7 +235,7 @@ impl Service {
         let now = self.datapath()?.now();
         self.settle()?;
         let (datapath, layers, effective) = (self.datapath()?, &self.layers, &self.effective);
-        Ok(InForce { datapath, layers, effective, now })
+        Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::daemon::guard::{self, Hand, Scene};
 use crate::daemon::lists::{self, Changes};
 use crate::daemon::service::{Service, told_prefix};
 use crate::render::{Render, line, push, table};
+use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
 
 /// One of the two lists.
@@ -58,6 +59,10 @@ pub struct SetList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 60, 86400))]
     pub seconds: Option<u64>,
+    /// The reason for it, which is shown with the entries: up to 128 characters. It is this node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Reason>)]
+    pub reason: Option<String>,
     /// True if it may lock out whoever asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -131,6 +136,9 @@ pub struct ListedSource {
     pub list: ListName,
     /// Whole seconds until it expires, rounded up; none for never.
     pub expires_in_seconds: Option<u64>,
+    /// The reason that was given for it; none if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 pub(super) fn routes() -> Routes<Service> {
@@ -359,12 +367,18 @@ impl Render for Lists {
             text.push_str("the lists are empty\n");
             return;
         }
-        let mut table = table(&["SOURCE", "LIST", ">EXPIRES IN"]);
+        let told = self.entries.iter().any(|entry| entry.reason.is_some());
+        let columns = ["SOURCE", "LIST", ">EXPIRES IN", "REASON"];
+        let mut table = table(columns.get(..if told { 4 } else { 3 }).unwrap_or(&columns));
         for entry in &self.entries {
             let expires = entry
                 .expires_in_seconds
                 .map_or("never".to_owned(), |seconds| format!("{seconds} s"));
-            table.add_row([entry.source.clone(), entry.list.name().to_owned(), expires]);
+            let mut row = vec![entry.source.clone(), entry.list.name().to_owned(), expires];
+            if told {
+                row.push(clean(entry.reason.as_deref().unwrap_or_default()));
+            }
+            table.add_row(row);
         }
         push(text, &table);
     }

@@ -49,6 +49,9 @@ pub struct SourceView {
     pub shadow: bool,
     /// The list that it is on, before any rule.
     pub listed: Option<ListName>,
+    /// The reason that was given for that; none if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed_reason: Option<String>,
     /// Packets of it that passed since it is tracked.
     pub passed: u64,
     /// Packets of it that were dropped since it is tracked.
@@ -117,7 +120,10 @@ impl Service {
         let address = source_text::parse_one(address)?;
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
-        let view = SourceView { listed, ..view(datapath, &self.effective, address)? };
+        let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
+        let listed_reason = reason.map(str::to_owned);
+        let view =
+            SourceView { listed, listed_reason, ..view(datapath, &self.effective, address)? };
         Ok(views::with_others(view, datapath, &self.effective, address)?)
     }
 }
@@ -141,6 +147,7 @@ pub(in crate::daemon) fn view(
         effective_per_second: None,
         shadow: in_force.is_some_and(|in_force| in_force.rule.terms.is_shadow()),
         listed: None,
+        listed_reason: None,
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,
@@ -263,7 +270,8 @@ impl Render for SourceView {
                 ListName::Allow => "allow: every packet passes",
                 ListName::Deny => "deny: every packet is dropped",
             };
-            row("list", what.to_owned());
+            let why = self.listed_reason.as_deref().map(|why| format!(" ({})", clean(why)));
+            row("list", format!("{what}{}", why.unwrap_or_default()));
         }
         if self.martian {
             row("martian", "no host can have this source: every packet is dropped".to_owned());

@@ -54,6 +54,11 @@ pub struct Address(pub String);
 ))]
 pub struct AnySource(pub String);
 
+/// A line of text.
+#[derive(ToSchema)]
+#[schema(examples("fail2ban sshd", "ticket 4711"))]
+pub struct Reason(pub String);
+
 /// A destination address.
 #[derive(ToSchema)]
 #[schema(examples("198.51.100.1", "2001:db8::1"))]

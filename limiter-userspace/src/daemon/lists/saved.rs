@@ -4,16 +4,18 @@
 //! known. A line is one change: it counts whole, or, cut off by a power cut, not at all.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use serde::{Deserialize, Serialize};
 
-use super::{Entries, after, name};
+use super::{Entries, Entry, after, name, reason};
 use crate::daemon::api::lists::ListName;
 use crate::daemon::rule_files::Digest;
 use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
@@ -40,21 +42,25 @@ pub(super) struct SavedEntry<'a> {
     /// Seconds that were left when it was saved. No more are given: the wall clock may not be set yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
+    /// The reason that was given for it.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    reason: Option<Cow<'a, str>>,
 }
 
 impl SavedEntry<'_> {
     /// An entry as it is to be saved; none if it has expired.
     pub(super) fn new(
         selector: &Selector,
-        entry: &ListEntry,
+        entry: &Entry,
         now: Ticks,
         wall: Duration,
     ) -> Option<Self> {
-        let list = name(entry.at(now)?);
-        let left = entry.expires().map(|at| Duration::from_nanos(at.since(now).as_nanos()));
+        let list = name(entry.listed.at(now)?);
+        let left = entry.listed.expires().map(|at| Duration::from_nanos(at.since(now).as_nanos()));
         let until = left.map(|left| wall.saturating_add(left).as_secs());
         let left = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
-        Some(Self { source: Cow::Owned(selector.to_string()), list, until, left })
+        let reason = entry.reason.as_deref().map(|reason| Cow::Owned(reason.to_owned()));
+        Some(Self { source: Cow::Owned(selector.to_string()), list, until, left, reason })
     }
 }
 
@@ -81,8 +87,21 @@ pub(super) struct Change<'a> {
     pub(super) gone: Vec<Cow<'a, str>>,
 }
 
-/// Entries until they are asked for: how they are and until when, by the wall clock, and the seconds that they had left.
-type Found = std::collections::BTreeMap<Selector, (ListName, Option<u64>, u64)>;
+/// Entries until they are asked for.
+type Found = BTreeMap<Selector, FoundEntry>;
+
+/// An entry as it was saved.
+struct FoundEntry {
+    list: ListName,
+    /// The end by the wall clock, in seconds since 1970; none for never.
+    until: Option<u64>,
+    /// Seconds that it had left.
+    left: u64,
+    reason: Option<Arc<str>>,
+}
+
+/// Reasons by the sources of their entries, with the list that each is for.
+pub(super) type Reasons = BTreeMap<Selector, (ListName, Arc<str>)>;
 
 /// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the machine: it is set aside,
 /// and told in a warning with its remedy.
@@ -92,6 +111,44 @@ pub(super) fn read(
     wall: Duration,
     warnings: &mut Vec<String>,
 ) -> Result<Entries, StateError> {
+    let (found, latest, mut problems) = found(state)?;
+    if !problems.is_empty() {
+        set_aside(state, &mut problems);
+        warnings.append(&mut problems);
+    }
+    let wall = wall.max(Duration::from_secs(latest));
+    let entry = |FoundEntry { list, until, left, reason }: FoundEntry| {
+        let most = Duration::from_secs(left);
+        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
+        let verdict = match list {
+            ListName::Allow => Listed::Allow,
+            ListName::Deny => Listed::Deny,
+        };
+        let over = left.is_some_and(|left| left.is_zero());
+        let listed = ListEntry::new(verdict, left.map(|left| after(now, left)));
+        (!over).then_some(Entry { listed, reason })
+    };
+    Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
+}
+
+/// Reads the reasons of entries that are in force: the maps have all else. Files that cannot be read
+/// as a whole are set aside, because the next change of the lists writes over them.
+pub(super) fn reasons(state: &StateDir) -> Reasons {
+    let (found, _, mut problems) =
+        found(state).unwrap_or_else(|error| (Found::new(), 0, vec![error.to_string()]));
+    if !problems.is_empty() {
+        set_aside(state, &mut problems);
+        for problem in problems {
+            tracing::warn!("the lists are in force, and reasons of entries are lost: {problem}");
+        }
+    }
+    let reason = |(at, saved): (_, FoundEntry)| Some((at, (saved.list, saved.reason?)));
+    found.into_iter().filter_map(reason).collect()
+}
+
+/// All that was saved; the time of the last change, in seconds since 1970; and what is wrong with
+/// the files.
+fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     let mut found = Found::new();
     let mut problems = Vec::new();
     let text = state.read_lists()?.unwrap_or_default();
@@ -114,44 +171,37 @@ pub(super) fn read(
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(source) => return Err(StateError::reading(&path, source)),
     };
-    if !problems.is_empty() {
-        for name in [LISTS, JOURNAL] {
-            match state.keep_copy(name) {
-                Ok(Some(copy)) => problems.push(format!(
-                    "what was saved is kept as {}: `limiter lists` shows what is in force; list what is missing with \
-                     `limiter deny` and `limiter allow`",
-                    copy.display()
-                )),
-                Ok(None) => {}
-                Err(error) => problems.push(format!(
-                    "{}: no copy of it can be kept: {error}: save it elsewhere before the lists change",
-                    state.path(name).display()
-                )),
-            }
+    Ok((found, latest, problems))
+}
+
+/// Keeps copies of files that are not whole, and says where.
+fn set_aside(state: &StateDir, problems: &mut Vec<String>) {
+    for name in [LISTS, JOURNAL] {
+        match state.keep_copy(name) {
+            Ok(Some(copy)) => problems.push(format!(
+                "what was saved is kept as {}: `limiter lists` shows what is in force; list what is missing with \
+                 `limiter deny` and `limiter allow`",
+                copy.display()
+            )),
+            Ok(None) => {}
+            Err(error) => problems.push(format!(
+                "{}: no copy of it can be kept: {error}: save it elsewhere before the lists change",
+                state.path(name).display()
+            )),
         }
-        warnings.append(&mut problems);
     }
-    let wall = wall.max(Duration::from_secs(latest));
-    let entry = |(list, until, most): (ListName, Option<u64>, u64)| {
-        let most = Duration::from_secs(most);
-        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
-        let verdict = match list {
-            ListName::Allow => Listed::Allow,
-            ListName::Deny => Listed::Deny,
-        };
-        let over = left.is_some_and(|left| left.is_zero());
-        (!over).then(|| ListEntry::new(verdict, left.map(|left| after(now, left))))
-    };
-    Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
 }
 
 /// Adds entries; what they could not be, one of them, and how many.
 fn take(found: &mut Found, entries: Vec<SavedEntry<'_>>) -> Option<String> {
     let mut bad = None;
-    for SavedEntry { source, list, until, left } in entries {
+    for SavedEntry { source, list, until, left, reason } in entries {
         match source_text::parse(&source) {
             Ok(selector) => {
-                found.insert(selector, (list, until, left.unwrap_or(u64::MAX)));
+                // A reason that cannot be shown is not worth an entry.
+                let reason = reason.and_then(|reason| reason::checked(&reason).ok());
+                let left = left.unwrap_or(u64::MAX);
+                found.insert(selector, FoundEntry { list, until, left, reason });
             }
             Err(error) => {
                 let (_, more) = bad.get_or_insert((error, 0));

@@ -64,7 +64,9 @@ impl Daemon {
             List(list, sources, seconds) => {
                 let sources = sources.iter().map(|source| (*source).to_owned()).collect();
                 let session = Some(session());
-                self.service.list(&SetList { list, sources, seconds, force, session }).map(drop)
+                self.service
+                    .list(&SetList { list, sources, seconds, force, session, reason: None })
+                    .map(drop)
             }
             Unlist(source) => {
                 let source = Some(source.to_owned());

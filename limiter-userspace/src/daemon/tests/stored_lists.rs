@@ -376,3 +376,47 @@ fn a_start_that_adopts_lists_stores_them() {
     daemon.fake.state().adopted = false;
     assert_eq!(daemon.reboot().sources(), ["192.0.2.1"]);
 }
+
+/// Told by all that tell of the entry, kept over a restart and a reboot, and gone with the next
+/// word on the source.
+#[test]
+fn a_reason_stays_with_its_entry() {
+    let mut daemon = Daemon::stored();
+    let deny = |daemon: &mut Daemon, source: &str, reason: Option<&str>| {
+        let (sources, reason) = (vec![source.to_owned()], reason.map(str::to_owned));
+        let list = ListName::Deny;
+        daemon.service.list(&SetList { list, sources, reason, ..SetList::default() })
+    };
+    let reasons = |daemon: &Daemon| -> Vec<(String, Option<String>)> {
+        let entries = daemon.service.lists().unwrap().entries;
+        entries.into_iter().map(|entry| (entry.source, entry.reason)).collect()
+    };
+    let done = deny(&mut daemon, "192.0.2.0/24", Some("ticket 4711")).unwrap().done;
+    assert_eq!(done, ["192.0.2.0/24: denied for ever (ticket 4711), was on no list"]);
+    deny(&mut daemon, "198.51.100.1", None).unwrap();
+    deny(&mut daemon, "198.51.100.2", Some("a\u{1b}[2J")).unwrap_err();
+    let expected = [
+        ("192.0.2.0/24".to_owned(), Some("ticket 4711".to_owned())),
+        ("198.51.100.1".to_owned(), None),
+    ];
+    assert_eq!(reasons(&daemon), expected);
+    // The maps are adopted once, and are new once.
+    let daemon = daemon.restart(&[]);
+    assert_eq!(reasons(&daemon), expected);
+    let mut daemon = daemon.reboot();
+    assert_eq!(reasons(&daemon), expected);
+    let view = daemon.service.source("192.0.2.7").unwrap();
+    assert_eq!(view.listed_reason.as_deref(), Some("ticket 4711"));
+    assert_eq!(daemon.service.source("198.51.100.1").unwrap().listed_reason, None);
+    let asked = crate::daemon::api::explain::AskExplain {
+        from: "192.0.2.7".to_owned(),
+        ..Default::default()
+    };
+    let steps = daemon.service.explain(&asked).unwrap().steps;
+    assert!(steps.iter().any(|step| step.says == "denied for ever (ticket 4711)"), "{steps:?}");
+    // One that is allowed instead is not allowed for that reason.
+    let (list, sources) = (ListName::Allow, vec!["192.0.2.0/24".to_owned()]);
+    daemon.service.list(&SetList { list, sources, ..SetList::default() }).unwrap();
+    assert_eq!(reasons(&daemon)[0].1, None);
+    assert_eq!(reasons(&daemon.restart(&[]))[0].1, None);
+}

@@ -17,6 +17,7 @@ use limiter_common::wire::field;
 
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
+use super::lists::Book;
 use crate::daemon::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
 use crate::datapath::Datapath;
 use crate::datapath::Framing;
@@ -48,6 +49,7 @@ pub(super) struct InForce<'a> {
     pub(super) datapath: &'a dyn Datapath,
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
+    pub(super) lists: &'a Book,
     /// Time of the question.
     pub(super) now: Ticks,
 }

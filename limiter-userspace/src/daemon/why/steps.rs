@@ -15,6 +15,7 @@ use crate::datapath::model::{
 };
 use crate::rules::Selector;
 use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, Values, limit_text, over_text};
+use crate::rules::plain::clean;
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
@@ -50,7 +51,8 @@ pub(super) fn list(
     judged: &Judged,
 ) -> Vec<Step> {
     let trail = &judged.trail;
-    let mut steps = before_rules(looked, trail, in_force.now);
+    let mut steps =
+        before_rules(looked, trail, in_force.now, in_force.lists.reason_of(source, in_force.now));
     // A source has one rule by source alone, whichever of two tables holds that.
     let mut found = false;
     for table in &looked.tables {
@@ -77,7 +79,7 @@ pub(super) fn list(
 }
 
 /// Steps before the rules.
-fn before_rules(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
+fn before_rules(looked: &Looked, trail: &Trail, now: Ticks, reason: Option<&str>) -> Vec<Step> {
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")
@@ -92,7 +94,11 @@ fn before_rules(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
                 Listed::Deny => Reason::Denied.name(),
             };
             let end = entry.expires().map_or_else(|| "for ever".to_owned(), ends);
-            if listed == Listed::Management { says.to_owned() } else { format!("{says} {end}") }
+            let why = reason.map(|reason| format!(" ({})", clean(reason))).unwrap_or_default();
+            match listed {
+                Listed::Management => says.to_owned(),
+                Listed::Allow | Listed::Deny => format!("{says} {end}{why}"),
+            }
         }
     };
     let ban = looked.ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);

@@ -285,6 +285,11 @@ impl Datapath for Kernel {
         self.pins.remove()
     }
 
+    fn free(&mut self, interface: &str) -> Result<(), DatapathError> {
+        self.check_pinned()?;
+        own_links::free(&self.pins, interface)
+    }
+
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError> {
         self.check_pinned()?;
         let interfaces = own_links::names(&self.pins)?;

@@ -23,8 +23,11 @@ impl Judge<'_> {
             ..Packets::default()
         };
         let Some(sources) = packets.sources.as_ref().filter(|_| *packets == only) else {
-            return Err("drops whatever the rate, and not by source alone: limiter denies sources"
-                .to_owned());
+            return Err(
+                "drops whatever the rate, and not by source alone: leave it in the firewall, \
+                        or write a rule with `action: drop` by hand"
+                    .to_owned(),
+            );
         };
         if sources.iter().any(|net| net.prefix_len() == 0) {
             return Err("drops a whole address family: leave that to the firewall".to_owned());

@@ -408,8 +408,16 @@ fn unseen(c: char) -> &'static str {
     }
 }
 
+/// Fields that belong into `rate_limit`, and are often written beside it.
+const OF_LIMIT: [&str; 7] =
+    ["rate", "unit", "requests_per_unit", "burst", "count", "algorithm", "unlimited"];
+
 /// `did you mean`, or the whole list.
 fn nearest(word: &str, expected: &[&'static str]) -> String {
+    if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
+        return "write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`"
+            .to_owned();
+    }
     let best = expected
         .iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))

@@ -6,6 +6,7 @@ mod limit;
 mod part;
 mod path;
 mod selector;
+mod sentence;
 mod sharing;
 mod text;
 mod values;
@@ -16,6 +17,7 @@ pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upp
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
+pub use sentence::{budget_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
 pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
 pub use values::Values;

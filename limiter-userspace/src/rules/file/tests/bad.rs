@@ -13,6 +13,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
     let whole = "give a whole number from 1 to 18446744073709551615";
     let table: Vec<(String, String)> = vec![
         (with_limit("unit: second\n      requests_per_unit: 5\n      brust: 3"), "6:7: unknown field \"brust\": did you mean \"burst\"?".into()),
+        ("descriptors:\n  - {key: remote_address, rate: 5/s}\n".into(), "2:27: unknown field \"rate\": write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`".into()),
         ("descriptor: []\n".into(), "1:1: unknown field \"descriptor\": did you mean \"descriptors\"?".into()),
         ("domain: a\nfoo: 1\n".into(), "2:1: unknown field \"foo\": use domain, replies, bans, martians, budgets, descriptors".into()),
         (format!("descriptors:\n  - key: remote_address\n    shadow_mode: maybe\n    {good}\n"), "3:18: neither true nor false: write one of them".into()),

@@ -1,0 +1,206 @@
+//! A rule as a sentence, for people who want to see whether they wrote what they meant.
+
+use std::fmt::Write as _;
+
+use ipnet::IpNet;
+use limiter_common::wire::Count;
+
+use super::action::{Limits, Over, Terms};
+use super::key::Fact;
+use super::limit::{Meter, RuleLimit};
+use super::part::{Part, SOURCE_MASKS, SourceMasks};
+use super::path::Path;
+use super::text::{limit_text, over_text};
+use super::{Budget, Rule};
+use crate::rules::compile::display_rate;
+
+/// What a rule says, as `each source, of packets to port 22 by tcp: at most 10/min, 5 at once; more
+/// is dropped`.
+pub fn rule_sentence(rule: &Rule) -> String {
+    let subject = subject(&rule.path);
+    match &rule.terms {
+        Terms::Unlimited => format!("{subject}: no limit"),
+        Terms::Budget(name) => format!("{subject}: charged to the budget {name}"),
+        Terms::Limits(limits) => format!("{subject}: {}", terms(limits)),
+    }
+}
+
+/// What a budget says.
+pub fn budget_sentence(budget: &Budget) -> String {
+    format!("budget {}, all that is charged to it together: {}", budget.name, terms(&budget.limits))
+}
+
+/// Whom a rule is for: one bucket for each of what has no value, of packets with all values.
+fn subject(path: &Path) -> String {
+    let (mut each, mut whose) = (Vec::new(), Vec::new());
+    for part in path.0.iter() {
+        match part {
+            Part::Source(masks, net) => each.push(source(*masks, net.as_ref())),
+            Part::Inner(net) => {
+                each.push(format!("{} inside a tunnel", source(SOURCE_MASKS, net.as_ref())));
+            }
+            Part::Destination(None) => each.push("each destination address".to_owned()),
+            Part::Fact(fact, None) => each.push(format!("each {}", spoken(*fact))),
+            Part::Interface(None) => each.push("each interface".to_owned()),
+            Part::Destination(Some(_)) | Part::Interface(Some(_)) | Part::Fact(_, Some(_)) => {
+                whose.push(filter(part));
+            }
+        }
+    }
+    let mut text = match each.as_slice() {
+        [] if whose.is_empty() => return "all packets together".to_owned(),
+        [] => return format!("all packets {} together", whose.join(" ")),
+        each => each.join(" and "),
+    };
+    if !whose.is_empty() {
+        // A string takes everything.
+        let _: std::fmt::Result = write!(text, ", of packets {}", whose.join(" "));
+    }
+    text
+}
+
+/// Sources with a bucket of their own.
+fn source(masks: SourceMasks, net: Option<&IpNet>) -> String {
+    let within = |each: String| net.map_or_else(|| each.clone(), |net| format!("{each} in {net}"));
+    if masks == SOURCE_MASKS {
+        return match net {
+            Some(net) if net.prefix_len() == net.max_prefix_len() => {
+                format!("the source {}", net.addr())
+            }
+            Some(net @ IpNet::V6(_)) if Some(net.prefix_len()) == masks.v6 => {
+                format!("the source {net}")
+            }
+            _ => within("each source".to_owned()),
+        };
+    }
+    let of =
+        |length: Option<u8>, family: &str| length.map(|length| format!("/{length} of {family}"));
+    let blocks = match net {
+        Some(net) => masks.of(net).map_or_else(String::new, |length| format!("/{length}")),
+        None => {
+            let both = [of(masks.v4, "IPv4"), of(masks.v6, "IPv6")];
+            both.into_iter().flatten().collect::<Vec<_>>().join(" and each ")
+        }
+    };
+    within(format!("each {blocks}"))
+}
+
+/// A key with its value, behind "packets".
+fn filter(part: &Part) -> String {
+    let value = part.value().unwrap_or_default();
+    match part {
+        Part::Destination(_) => format!("to {value}"),
+        Part::Interface(_) => format!("by the interface {value}"),
+        Part::Fact(Fact::DestinationPort, Some(ports)) if ports.is_range() => {
+            format!("to the ports {value}")
+        }
+        Part::Fact(Fact::DestinationPort, _) => format!("to port {value}"),
+        Part::Fact(Fact::Protocol, _) => format!("by {value}"),
+        Part::Fact(fact, _) => format!("with {} {value}", spoken(*fact)),
+        Part::Source(..) | Part::Inner(_) => part.to_string(),
+    }
+}
+
+/// Name of a key in a sentence.
+const fn spoken(fact: Fact) -> &'static str {
+    match fact {
+        Fact::DestinationPort => "destination port",
+        Fact::SourcePort => "source port",
+        Fact::Protocol => "protocol",
+        Fact::TcpFlags => "TCP flags",
+        Fact::IcmpType => "ICMP type",
+        Fact::Vlan => "VLAN",
+        Fact::Dscp => "DSCP",
+        Fact::Fragment => "fragment",
+        Fact::PacketLength => "packet length",
+        Fact::Ttl => "TTL",
+    }
+}
+
+fn terms(limits: &Limits) -> String {
+    let shadow = if limits.shadow { " (shadow mode: only counted, nothing happens)" } else { "" };
+    if limits.limits.is_empty() {
+        let what = match &limits.over {
+            Over::Reject => "all dropped, and the sender is told",
+            _ => "all dropped",
+        };
+        return format!("{what}{shadow}");
+    }
+    let each: Vec<String> = limits.limits.iter().map(|limit| at_most(&limit)).collect();
+    let over = match &limits.over {
+        Over::Drop => "more is dropped".to_owned(),
+        Over::Reject => "more is dropped, and the sender is told".to_owned(),
+        Over::Mark(_) => format!("more passes, {}", over_text(&limits.over)),
+        Over::Class(name) => format!("more is charged to the budget {name}"),
+        Over::Interface(name) => format!("more leaves by the interface {name}"),
+        Over::Cpu(cpu) => format!("more goes on on CPU {cpu}"),
+        Over::Ban(_) => format!("more is dropped, and brings a {}", over_text(&limits.over)),
+    };
+    let nodes = if limits.sharing.is_some() { " over all nodes" } else { "" };
+    format!("at most {}{nodes}; {over}{shadow}", each.join(", and "))
+}
+
+fn at_most(limit: &RuleLimit) -> String {
+    match (&limit.meter, &limit.upper) {
+        (Meter::TokenBucket(rate), None) => {
+            let unit = if rate.count == Count::Bytes { " bytes" } else { "" };
+            format!("{}, {}{unit} at once", display_rate(rate), rate.burst)
+        }
+        _ => limit_text(limit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::RuleFile;
+
+    /// Every kind of key and action has its words.
+    #[test]
+    fn rules_are_told_as_sentences() {
+        let text = r"
+domain: test
+budgets:
+  - {name: uplink, rate_limit: {rate: 100mbit/s}}
+descriptors:
+  - {key: remote_address, rate_limit: {rate: 1000/s, burst: 200}}
+  - {key: remote_address, value: 192.0.2.7, rate_limit: {unlimited: true}}
+  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {rate: 2mbit/s, burst: 60kB}, shadow_mode: true}
+  - {key: masked_remote_address, v4_prefix_mask_len: 24, v6_prefix_mask_len: 48, rate_limit: {rate: 5000/s, burst: 100}}
+  - key: destination_port
+    value: 22
+    descriptors:
+      - key: protocol
+        value: tcp
+        descriptors:
+          - {key: remote_address, rate_limit: {rate: 10 syns/min, burst: 5}, action: reject}
+  - {key: destination_port, value: 19, action: drop}
+  - {key: source_port, value: 6000-6010, budget: uplink}
+  - {key: generic_key, value: all, rate_limit: {rate: 9/s, burst: 3, algorithm: token_bucket}}
+";
+        let file = RuleFile::parse("rules.yaml", text.as_bytes(), 1522).unwrap();
+        let told: Vec<String> = file.rules.rules.iter().map(|rule| rule_sentence(rule)).collect();
+        assert_eq!(
+            told,
+            [
+                "each source: at most 1000/s, 200 at once; more is dropped",
+                "the source 192.0.2.7: no limit",
+                "each source in 198.51.100.0/24: at most 2mbit/s, 60000 bytes at once; more is dropped \
+                 (shadow mode: only counted, nothing happens)",
+                "each /24 of IPv4 and each /48 of IPv6: at most 5000/s, 100 at once; more is dropped",
+                "each source, of packets to port 22 by tcp: at most 10 syns/min, 5 at once; more is \
+                 dropped, and the sender is told",
+                "all packets to port 19 together: all dropped",
+                "all packets with source port 6000-6010 together: charged to the budget uplink",
+                "all packets together: at most 9/s, 3 at once; more is dropped",
+            ]
+        );
+        let told: Vec<String> = file.rules.budgets.iter().map(budget_sentence).collect();
+        assert!(
+            told[0].starts_with(
+                "budget uplink, all that is charged to it together: at most 100mbit/s, "
+            ),
+            "{told:?}"
+        );
+    }
+}
