@@ -9,11 +9,10 @@ use crate::entries::fingerprint::hash;
 use crate::entries::source::name;
 use crate::event::EventRate;
 use crate::outcome::Packed;
-use crate::packet::Facts;
 use crate::register::answer;
 use crate::source::Source;
 use crate::time::Ticks;
-use crate::wire::{CAPTURED_BYTES, CaptureFilter, CaptureRecord, EventBudget, LEVELS};
+use crate::wire::{CAPTURED_BYTES, CaptureFilter, EventBudget, LEVELS};
 
 /// The last level.
 const LAST: u32 = LEVELS - 1;
@@ -73,10 +72,19 @@ impl crate::register::Register for Option<Level> {
 /// The level of a source: the number of zeros that the hash of its name begins with.
 #[inline(always)]
 pub fn level_of(source: &Source, seed: u64) -> u32 {
+    level_of_hash(hash_of(source, seed))
+}
+
+#[inline(always)]
+fn hash_of(source: &Source, seed: u64) -> u64 {
     // The two IPv6 prefixes without a name are nobody's.
-    let name = name(source).unwrap_or(0);
-    let zeros = (hash(name, seed) | 1).leading_zeros();
-    if zeros < LAST { zeros } else { LAST }
+    hash(name(source).unwrap_or(0), seed)
+}
+
+#[inline(always)]
+fn level_of_hash(hash: u64) -> u32 {
+    // The last level has all that are left.
+    (hash | 1 << (63 - LAST)).leading_zeros()
 }
 
 /// True if a capture asks for packets with this outcome.
@@ -96,20 +104,21 @@ pub const fn takes_every_source(filter: &CaptureFilter) -> bool {
 /// The level of a packet by its source; `None` if the capture does not ask for it.
 #[inline(always)]
 pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
+    let level = if filter.level == CaptureFilter::EVERY_SOURCE {
+        Level::ONLY
+    } else {
+        let hash = hash_of(source, filter.seed);
+        // Most packets of an observation end here.
+        if hash > u64::MAX >> (filter.level & 63) {
+            return None;
+        }
+        let level = level_of_hash(hash);
+        Level { level, above: level.wrapping_sub(filter.level) & 63 }
+    };
     let (high, low) = words(source);
     let other =
         (high & filter.mask[0] ^ filter.source[0]) | (low & filter.mask[1] ^ filter.source[1]);
-    if other != 0 {
-        return None;
-    }
-    if filter.level == CaptureFilter::EVERY_SOURCE {
-        return Some(Level::ONLY);
-    }
-    let level = level_of(source, filter.seed);
-    if level < filter.level {
-        return None;
-    }
-    Some(Level { level, above: level - filter.level })
+    if other != 0 { None } else { Some(level) }
 }
 
 /// The two words of [`Source::trie_key`], as they stand in memory.
@@ -130,36 +139,12 @@ pub fn admit(filter: &CaptureFilter, budget: &mut EventBudget, level: Level, now
     !EventRate::is_used_up(budget, before) && rate.admit(budget, now)
 }
 
-/// The record of a packet, without what is known of its bytes. Of one without a source, there are
-/// no facts.
+/// The IP version of a source: 4 or 6.
 #[inline(always)]
-pub fn record(
-    filter: &CaptureFilter,
-    facts: Option<&Facts>,
-    outcome: Packed,
-    length: u64,
-    level: u32,
-) -> CaptureRecord {
-    let (high, low, version) = match facts {
-        Some(facts) => {
-            let (high, low) = words(&facts.source());
-            (high, low, facts.version() as u8)
-        }
-        None => (0, 0, 0),
-    };
-    CaptureRecord {
-        session: filter.session,
-        time: 0,
-        source: [high, low],
-        rule: outcome.rule(),
-        interface: 0,
-        length: (length & 0xffff_ffff) as u32,
-        captured: 0,
-        reason: (outcome.reason_index() & 0xff) as u8,
-        version,
-        level: (level & 0xff) as u8,
-        layer_3: 0,
-        reserved: 0,
+pub const fn version(source: &Source) -> u8 {
+    match source {
+        Source::V4(_) => 4,
+        Source::V6(_) => 6,
     }
 }
 

@@ -8,6 +8,8 @@ use aya_ebpf::{
 };
 use limiter_common::capture::{self, Level};
 use limiter_common::outcome::Packed;
+use limiter_common::packet::{self, Packet};
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
@@ -18,7 +20,6 @@ use crate::events::ScratchFacts;
 use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::{self, Kernel};
-use crate::xdp::facts;
 
 /// The packets that are told. Written by the daemon before [`Control::CaptureEnd`].
 #[btf_map]
@@ -119,8 +120,7 @@ pub(crate) fn capture<const LAYER_3: bool>(
     if !capture::asks_for(filter, outcome) {
         return;
     }
-    let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
-    let level: Option<Level> = step!(capture_level(; known));
+    let level: Option<Level> = step!(capture_level(; frame, scratch_facts));
     if level.is_none() {
         return;
     }
@@ -132,21 +132,54 @@ pub(crate) fn capture<const LAYER_3: bool>(
     // The bytes of a packet that an action may have changed were kept before.
     let kept = scratch_facts == ScratchFacts::Present && outcome.action() != 0;
     if kept || step!(fill_capture(; frame, length)) {
-        step!(send_capture(; outcome, length, now, level, u64::from(known) << 1 | u64::from(kept)));
+        step!(send_capture(; outcome, length, now, level, kept));
     } else {
         step!(miss_capture(; level, true));
     }
 }
 
-/// The level of the packet under way; `None` if the capture does not ask for its source. `known` if
-/// it has one.
+/// The level of a packet, whose source is left in its record; `None` if the capture does not ask for
+/// its source. Of a packet that an action may have changed, the source is in the scratch.
 #[inline(always)]
-pub(crate) fn capture_level(known: bool) -> Option<Level> {
+pub(crate) fn capture_level<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    scratch_facts: ScratchFacts,
+) -> Option<Level> {
     let filter = CAPTURE.get(0)?;
-    if known {
-        return capture::chosen(filter, &world::scratch()?.facts.source());
+    if scratch_facts == ScratchFacts::Present {
+        return from(filter, &world::scratch()?.facts.source());
     }
-    if capture::takes_every_source(filter) { Some(Level::ONLY) } else { None }
+    match packet::parse(frame) {
+        Packet::From(source) => from(filter, &source),
+        Packet::Exempt(_) => {
+            note([0; 2], 0)?;
+            if capture::takes_every_source(filter) { Some(Level::ONLY) } else { None }
+        }
+    }
+}
+
+/// The level of a packet from a source.
+#[inline(always)]
+fn from(filter: &CaptureFilter, source: &Source) -> Option<Level> {
+    let level = capture::chosen(filter, source)?;
+    let (high, low) = capture::words(source);
+    note([high, low], capture::version(source))?;
+    Some(level)
+}
+
+/// Leaves the source of a packet in its record.
+#[inline(always)]
+fn note(source: [u64; 2], version: u8) -> Option<()> {
+    let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
+    let [high, low] = source;
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros are no memset,
+    // which is a loop over a pointer.
+    unsafe {
+        (&raw mut (*frame).record.source[0]).write_volatile(high);
+        (&raw mut (*frame).record.source[1]).write_volatile(low);
+        (&raw mut (*frame).record.version).write_volatile(version);
+    }
+    Some(())
 }
 
 /// Charges a packet to the budget of this CPU; false if there is none, and then it is counted.
@@ -186,17 +219,17 @@ pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
     }
 }
 
-/// Sends the record in the memory of this CPU, and counts it. Of `flags`, bit 0 says that the bytes
-/// were kept by [`keep_bytes`], and bit 1 that the packet has a source.
+/// Sends the record in the memory of this CPU, and counts it. `kept` if [`keep_bytes`] left the bytes
+/// there.
 #[inline(always)]
 pub(crate) fn send_capture(
     outcome: Packed,
     length: u64,
     now: Ticks,
     level: Option<Level>,
-    flags: u64,
+    kept: bool,
 ) {
-    let sent = output(outcome, length, now, level, flags).is_some();
+    let sent = output(outcome, length, now, level, kept).is_some();
     if !sent {
         step!(miss_capture(; level, true));
     } else if let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) {
@@ -213,20 +246,24 @@ fn output(
     length: u64,
     now: Ticks,
     level: Option<Level>,
-    flags: u64,
+    kept: bool,
 ) -> Option<()> {
     let (filter, level) = (CAPTURE.get(0)?, level?);
     let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let frame = unsafe { &mut *frame };
-    if flags & 1 != 0 && frame.kept != filter.session {
+    if kept && frame.kept != filter.session {
         return None;
     }
     frame.kept = 0;
-    let facts = if flags & 2 != 0 { Some(&world::scratch()?.facts) } else { None };
-    let CaptureRecord { captured, interface, layer_3, .. } = frame.record;
-    let record = capture::record(filter, facts, outcome, length, level.level);
-    frame.record = CaptureRecord { time: now.get(), captured, interface, layer_3, ..record };
+    let record = &mut frame.record;
+    record.session = filter.session;
+    record.time = now.get();
+    record.rule = outcome.rule();
+    record.length = (length & 0xffff_ffff) as u32;
+    record.reason = (outcome.reason_index() & 0xff) as u8;
+    record.level = (level.level & 0xff) as u8;
+    let captured = record.captured;
     if captured > MAX_SNAP {
         return None;
     }

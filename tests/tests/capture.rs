@@ -142,44 +142,45 @@ descriptors:
   - {key: vlan, value: 12, rate_limit: {unit: day, requests_per_unit: 2}, on_full: pass}
   - {key: vlan, value: 13, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop}
 ";
-    // Room for the keys of eight VLANs, which owe for a day.
-    let mut program = Program::load_sized(SourceTable::Hash, 256, 8, 64).unwrap();
-    program.apply(&rule_set(rules).unwrap()).unwrap();
-    program.set_time(Ticks::from_nanos(START)).unwrap();
-    capture(&mut program, &ALL);
-    let list = |program: &mut Program, prefix: &str, listed: Listed| {
-        let selector = Selector::prefix(prefix.parse().unwrap()).unwrap();
-        program.kernel().list(&selector, ListEntry::new(listed, None)).unwrap();
-    };
-    list(&mut program, "198.51.100.1/32", Listed::Allow);
-    list(&mut program, "198.51.100.2/32", Listed::Deny);
     let mut seen = BTreeSet::new();
-    let mut rules = BTreeSet::new();
+    let mut dropping = BTreeSet::new();
     let mut send = |program: &mut Program, frame: Frame| {
         let frame = frame.payload(&[9; 80]).build();
         let record = check(program, &frame, "a reason");
         seen.insert(Reason::from_index(u32::from(record.reason)).name());
         if record.rule != RULE_NONE {
-            rules.insert(record.rule);
+            dropping.insert(record.rule);
         }
     };
     let from = |last: u8| Frame::ipv4([192, 0, 2, last], V4_TO);
-    for vlan in 1..=8 {
-        for _ in 0..3 {
-            send(&mut program, from(vlan as u8).vlan(vlan));
+    // With room for one key, which owes for a day.
+    for keys in [64, 1] {
+        let mut program = Program::load_sized(SourceTable::Hash, 256, keys, 64).unwrap();
+        program.apply(&rule_set(rules).unwrap()).unwrap();
+        program.set_time(Ticks::from_nanos(START)).unwrap();
+        capture(&mut program, &ALL);
+        for (prefix, listed) in
+            [("198.51.100.1/32", Listed::Allow), ("198.51.100.2/32", Listed::Deny)]
+        {
+            let selector = Selector::prefix(prefix.parse().unwrap()).unwrap();
+            program.kernel().list(&selector, ListEntry::new(listed, None)).unwrap();
         }
+        for vlan in 1..=9 {
+            for _ in 0..3 {
+                send(&mut program, from(9).vlan(vlan));
+            }
+        }
+        for vlan in [11, 11, 11, 11, 12, 13] {
+            send(&mut program, from(20).vlan(vlan));
+        }
+        for source in [[198, 51, 100, 1], [198, 51, 100, 2], [127, 0, 0, 1], [192, 0, 2, 30]] {
+            send(&mut program, Frame::ipv4(source, V4_TO));
+        }
+        program.kernel().set_brake(true).unwrap();
+        send(&mut program, from(40));
+        let judged = judged(&program);
+        assert_eq!(counts(&mut program), (judged, 0, 0, 0));
     }
-    for _ in 0..3 {
-        send(&mut program, from(9).vlan(9));
-    }
-    for vlan in [11, 11, 11, 11, 12, 13] {
-        send(&mut program, from(20).vlan(vlan));
-    }
-    for source in [[198, 51, 100, 1], [198, 51, 100, 2], [127, 0, 0, 1], [192, 0, 2, 30]] {
-        send(&mut program, Frame::ipv4(source, V4_TO));
-    }
-    program.kernel().set_brake(true).unwrap();
-    send(&mut program, from(40));
     let expected: BTreeSet<_> = Reason::ALL
         .into_iter()
         .filter(|reason| {
@@ -197,9 +198,7 @@ descriptors:
         .map(Reason::name)
         .collect();
     assert_eq!(seen, expected);
-    assert!(rules.len() >= 7, "each packet says the rule that dropped it: {rules:?}");
-    let judged = judged(&program);
-    assert_eq!(counts(&mut program), (judged, 0, 0, 0));
+    assert!(dropping.len() >= 7, "each packet says the rule that dropped it: {dropping:?}");
 }
 
 /// The packet that came in, not the answer, or the mark, that it became.
@@ -397,8 +396,12 @@ fn levels_that_are_not_missed_were_seen_whole() {
     let filter = CaptureFilter { level: 2, snap: 64, cost: 1 << 20, credit: 400 << 20, ..ALL };
     capture(&mut program, &filter);
     let source = |at: u32| Source::V4((0x0a00_0000 + at).to_be_bytes());
+    // Of the packets, a quarter is of level 2 and above: six times what the budget has.
+    let mut now = Ticks::from_nanos(START).get();
     for _ in 0..ROUNDS {
         for at in 0..SOURCES {
+            now += (1 << 20) / 24;
+            program.set_time(Ticks::new(now)).unwrap();
             let Source::V4(address) = source(at) else { unreachable!() };
             program.run(&Frame::ipv4(address, V4_TO).build(), 1).unwrap();
         }
@@ -450,4 +453,64 @@ fn no_packet_goes_uncounted_on_two_cpus() {
     let told = told(&mut program);
     assert_eq!(told.len() as u64, sent);
     assert!(told.iter().all(|packet| packet.bytes == frame), "no packet is mixed with another");
+}
+
+#[test]
+fn zz_measure() {
+    use limiter_tests::test_run::Runner;
+    use limiter_userspace::datapath::{Framing, Kernel, Options};
+    require_root();
+    on_one_cpu();
+    let dir = limiter_tests::work_dir::WorkDir::create("measure").unwrap();
+    let bpffs = limiter_tests::bpffs::Bpffs::mount(dir.path().join("bpf")).unwrap();
+    for table in [SourceTable::Hash, SourceTable::Lines] {
+        let options = Options {
+            pin_dir: bpffs.path().join(table.name()),
+            max_sources: 4096,
+            source_table: table,
+            max_rules: 64,
+            max_keys: 4096,
+            kernel_log: 0,
+        };
+        let mut kernel = Kernel::open(&options).unwrap();
+        let runner = Runner::open(&mut kernel, Framing::Ethernet).unwrap();
+        let frame = Frame::ipv4(V4, V4_TO)
+            .transport(Transport::Udp { source: 1, destination: 2 })
+            .payload(&[0; 32])
+            .build();
+        for (what, rules) in [
+            (
+                "plain, passes",
+                "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}}\n",
+            ),
+            ("plain, drops", ONE_AN_HOUR),
+            (
+                "table, passes",
+                "descriptors:\n  - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}}\n",
+            ),
+        ] {
+            limiter_tests::program::commit(&mut kernel, &rule_set(rules).unwrap()).unwrap();
+            let budget =
+                CaptureFilter { cost: 3_200_000, credit: 2_499 * 3_200_000, snap: 96, ..ALL };
+            let cases = [
+                ("none", None),
+                ("others observed", Some(CaptureFilter { level: 16, ..budget })),
+                ("observed", Some(CaptureFilter { level: 0, ..budget })),
+                ("another verdict", Some(CaptureFilter { reasons: 1 << 20, ..budget })),
+                ("captured all", Some(budget)),
+                ("no budget", Some(CaptureFilter { cost: 1, credit: 1 << 36, ..budget })),
+            ];
+            for (name, filter) in cases {
+                let mut best = u128::MAX;
+                for _ in 0..15 {
+                    match &filter {
+                        Some(filter) => kernel.begin_capture(filter, Ticks::new(1 << 62)).unwrap(),
+                        None => kernel.capture_until(Ticks::ZERO).unwrap(),
+                    }
+                    best = best.min(runner.run(&frame, 20_000).unwrap().duration.as_nanos());
+                }
+                eprintln!("MEASURE {} {what}: {name}: {best} ns", table.name());
+            }
+        }
+    }
 }

@@ -62,6 +62,7 @@ impl Args {
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {
             Command::Events(ask) => ask.follow,
+            Command::Capture(ask) => ask.is_piped(),
             // A capture may be a pipe.
             Command::Explain(what) => what.pcap.is_some(),
             // A live view sees to its terminal itself.

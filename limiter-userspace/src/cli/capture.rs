@@ -78,6 +78,13 @@ pub(super) struct Ask {
     stop: bool,
 }
 
+impl Ask {
+    /// True if the packets go to standard output.
+    pub(super) fn is_piped(&self) -> bool {
+        !self.stop && self.write.as_os_str() == STDOUT
+    }
+}
+
 /// A rate of packets: `N/s` or `N`.
 pub(super) fn budget(text: &str) -> Result<NonZeroU32, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
