@@ -115,7 +115,7 @@ fn every_kind_of_frame_is_told_as_it_is() {
     }
 }
 
-/// What rules, lists, bans and full tables do, and the brake. `Contended` takes two CPUs that meet,
+/// All that rules, lists, bans and full tables do, and the brake. `Contended` takes two CPUs that meet,
 /// and goes the same way as `OverLimit`.
 #[test]
 fn every_reason_is_told() {
@@ -384,7 +384,7 @@ fn a_full_ring_and_a_used_up_budget_change_no_verdict() {
     assert!(verdicts.windows(2).all(|pair| pair[0] == pair[1]), "{verdicts:?}");
 }
 
-/// Where the budget ends, sources of low levels are missed, and those of high ones are seen whole:
+/// At the end of the budget, sources of low levels are missed, and those of high ones are seen whole:
 /// the counts by level say which.
 #[test]
 fn levels_that_are_not_missed_were_seen_whole() {
@@ -453,64 +453,4 @@ fn no_packet_goes_uncounted_on_two_cpus() {
     let told = told(&mut program);
     assert_eq!(told.len() as u64, sent);
     assert!(told.iter().all(|packet| packet.bytes == frame), "no packet is mixed with another");
-}
-
-#[test]
-fn zz_measure() {
-    use limiter_tests::test_run::Runner;
-    use limiter_userspace::datapath::{Framing, Kernel, Options};
-    require_root();
-    on_one_cpu();
-    let dir = limiter_tests::work_dir::WorkDir::create("measure").unwrap();
-    let bpffs = limiter_tests::bpffs::Bpffs::mount(dir.path().join("bpf")).unwrap();
-    for table in [SourceTable::Hash, SourceTable::Lines] {
-        let options = Options {
-            pin_dir: bpffs.path().join(table.name()),
-            max_sources: 4096,
-            source_table: table,
-            max_rules: 64,
-            max_keys: 4096,
-            kernel_log: 0,
-        };
-        let mut kernel = Kernel::open(&options).unwrap();
-        let runner = Runner::open(&mut kernel, Framing::Ethernet).unwrap();
-        let frame = Frame::ipv4(V4, V4_TO)
-            .transport(Transport::Udp { source: 1, destination: 2 })
-            .payload(&[0; 32])
-            .build();
-        for (what, rules) in [
-            (
-                "plain, passes",
-                "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}}\n",
-            ),
-            ("plain, drops", ONE_AN_HOUR),
-            (
-                "table, passes",
-                "descriptors:\n  - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}}\n",
-            ),
-        ] {
-            limiter_tests::program::commit(&mut kernel, &rule_set(rules).unwrap()).unwrap();
-            let budget =
-                CaptureFilter { cost: 3_200_000, credit: 2_499 * 3_200_000, snap: 96, ..ALL };
-            let cases = [
-                ("none", None),
-                ("others observed", Some(CaptureFilter { level: 16, ..budget })),
-                ("observed", Some(CaptureFilter { level: 0, ..budget })),
-                ("another verdict", Some(CaptureFilter { reasons: 1 << 20, ..budget })),
-                ("captured all", Some(budget)),
-                ("no budget", Some(CaptureFilter { cost: 1, credit: 1 << 36, ..budget })),
-            ];
-            for (name, filter) in cases {
-                let mut best = u128::MAX;
-                for _ in 0..15 {
-                    match &filter {
-                        Some(filter) => kernel.begin_capture(filter, Ticks::new(1 << 62)).unwrap(),
-                        None => kernel.capture_until(Ticks::ZERO).unwrap(),
-                    }
-                    best = best.min(runner.run(&frame, 20_000).unwrap().duration.as_nanos());
-                }
-                eprintln!("MEASURE {} {what}: {name}: {best} ns", table.name());
-            }
-        }
-    }
 }

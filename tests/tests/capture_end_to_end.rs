@@ -33,7 +33,7 @@ struct Packet {
     comment: String,
 }
 
-/// What a file says.
+/// Contents of a file.
 #[derive(Debug, Default)]
 struct Read {
     packets: Vec<Packet>,
@@ -280,9 +280,16 @@ fn a_capture_ends_with_whoever_reads_it() -> Result<()> {
     wait_until(&limiter, true)?;
     limiter.kill()?;
     let (output, said) = end(capture)?;
-    ensure!(!output.status.success(), "its end did not come: {said}");
+    ensure!(output.status.code() == Some(1) && said.contains("cut the capture off"), "{said}");
     limiter.start()?;
     wait_until(&limiter, false)?;
+    let capture = begin(&limiter, &bed, &["capture"])?;
+    wait_until(&limiter, true)?;
+    limiter.terminate()?;
+    let (output, said) = end(capture)?;
+    ensure!(output.status.code() == Some(1), "{said}");
+    ensure!(read(&output.stdout)?.statistics.len() == 1, "a daemon that ends tells the end");
+    limiter.start()?;
     limiter.close()?;
     bed.close()
 }

@@ -137,16 +137,26 @@ pub(super) fn read(
     asked: &AskCapture,
     mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Option<CaptureReport>, Failure> {
-    let mut written: Result<(), Failure> = Ok(());
-    let number = client.stream(CAPTURE, asked, NUMBER, |part| {
-        written = each(part);
-        written.is_ok()
-    })?;
-    match written {
-        Err(Failure::Output(error)) if nobody_reads(&error) => return Ok(None),
-        written => written?,
-    }
-    let Captures { running, last } = client.get(CAPTURE)?;
+    let mut written: Option<Result<(), Failure>> = None;
+    let told = client.stream(CAPTURE, asked, NUMBER, |part| {
+        let result = each(part);
+        let goes_on = result.is_ok();
+        written = Some(result);
+        goes_on
+    });
+    let number = match (told, written) {
+        (_, Some(Err(Failure::Output(error)))) if nobody_reads(&error) => return Ok(None),
+        (_, Some(Err(failure))) => return Err(failure),
+        (Ok(number), _) => number,
+        // The answer had begun.
+        (Err(_), Some(Ok(()))) => return Err(Failure::CutOff),
+        (Err(error), None) => return Err(error.into()),
+    };
+    let Captures { running, last } = match client.get(CAPTURE) {
+        Ok(captures) => captures,
+        Err(error) if error.no_daemon() => return Err(Failure::CutOff),
+        Err(error) => return Err(error.into()),
+    };
     // Another one may have begun by now.
     Ok([last, running].into_iter().flatten().find(|report| Some(report.number) == number))
 }

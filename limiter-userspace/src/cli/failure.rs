@@ -83,7 +83,9 @@ pub enum Failure {
     #[error("packets are not written to a terminal: name a file with -w, or pipe them")]
     Binary,
     /// A capture whose end did not come.
-    #[error("the daemon cut the capture off: what was written up to there is kept; see its log")]
+    #[error(
+        "the daemon ended, or cut the capture off: what was written up to there is kept; see its log"
+    )]
     CutOff,
     /// `top` where there is no terminal.
     #[error(

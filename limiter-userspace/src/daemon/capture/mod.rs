@@ -170,8 +170,22 @@ impl Captures {
         running.report(datapath)
     }
 
-    /// Ends the capture, at the end of the daemon.
-    pub(super) fn end(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
+    /// Ends the capture, at the end of the daemon. Its reader gets what is there, as far as there is
+    /// room for it.
+    pub(super) fn end(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+    ) -> Result<(), ServiceError> {
+        if let Some(running) = &mut self.running {
+            running.stop(datapath)?;
+            // Once what was told, and once the end.
+            for _ in 0..2 {
+                if running.step(datapath, effective)? {
+                    break;
+                }
+            }
+        }
         self.finish(datapath)
     }
 

@@ -10,7 +10,7 @@ impl Service {
             return false;
         };
         self.captures.take(datapath, &self.effective).unwrap_or_else(|error| {
-            // Its reader sees an end without statistics; the program ends by its deadline.
+            // The reader sees an end without statistics; the program ends by its deadline.
             tracing::error!(%error, "the capture was cut off");
             self.captures = Default::default();
             false
@@ -20,7 +20,7 @@ impl Service {
     /// Ends the capture under way with the daemon.
     pub(in crate::daemon) fn end_capture(&mut self) {
         if let Some(datapath) = self.datapath.as_deref_mut()
-            && let Err(error) = self.captures.end(datapath)
+            && let Err(error) = self.captures.end(datapath, &self.effective)
         {
             tracing::error!(%error, "the capture ends by itself within seconds");
         }
