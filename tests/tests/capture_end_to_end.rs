@@ -115,6 +115,16 @@ fn wait_until(limiter: &Limiter, running: bool) -> Result<()> {
     }
 }
 
+/// Waits until a capture has reached its file.
+fn wait_until_begun(file: &Path) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !fs::metadata(file).is_ok_and(|file| file.len() > 0) {
+        ensure!(Instant::now() < deadline, "nothing is written");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 fn signal(child: &Child, signal: Signal) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process")?;
     Ok(kill_process(pid, signal)?)
@@ -276,19 +286,22 @@ fn a_capture_ends_with_whoever_reads_it() -> Result<()> {
     let none = limiter.cli(["capture", "--stop"])?;
     ensure!(none.status.code() == Some(2), "{none:?}");
 
-    let capture = begin(&limiter, &bed, &["capture"])?;
-    wait_until(&limiter, true)?;
+    let file = bed.dir.path().join("begun.pcapng");
+    let path = file.display().to_string();
+    let capture = begin(&limiter, &bed, &["capture", "-w", &path])?;
+    wait_until_begun(&file)?;
     limiter.kill()?;
     let (output, said) = end(capture)?;
     ensure!(output.status.code() == Some(1) && said.contains("cut the capture off"), "{said}");
     limiter.start()?;
     wait_until(&limiter, false)?;
-    let capture = begin(&limiter, &bed, &["capture"])?;
-    wait_until(&limiter, true)?;
+    fs::remove_file(&file)?;
+    let capture = begin(&limiter, &bed, &["capture", "-w", &path])?;
+    wait_until_begun(&file)?;
     limiter.terminate()?;
     let (output, said) = end(capture)?;
     ensure!(output.status.code() == Some(1), "{said}");
-    ensure!(read(&output.stdout)?.statistics.len() == 1, "a daemon that ends tells the end");
+    ensure!(read(&fs::read(&file)?)?.statistics.len() == 1, "a daemon that ends tells the end");
     limiter.start()?;
     limiter.close()?;
     bed.close()

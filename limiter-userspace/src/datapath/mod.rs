@@ -54,6 +54,7 @@ use limiter_common::verdict::Verdict;
 pub use backend::{Backend, Datapath};
 pub use batch::{Sweep, of_key};
 pub use capture::CapturedPacket;
+pub(crate) use entries::random;
 pub use error::DatapathError;
 pub use events::capture_rate;
 pub use interface::Interface;

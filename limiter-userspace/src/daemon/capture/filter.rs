@@ -10,7 +10,7 @@ use limiter_common::wire::{CaptureFilter, LEVELS, MAX_SNAP};
 use crate::daemon::api::capture::{AskCapture, Told};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::datapath::{Datapath, capture_rate};
+use crate::datapath::{Datapath, capture_rate, random};
 use crate::rules::source_text;
 
 /// Packets that each CPU tells a second, unless it is asked otherwise.
@@ -61,11 +61,11 @@ pub(super) fn of(
     let EventRate { cost, credit } = capture_rate(rate, burst);
     Ok(CaptureFilter {
         // Never 0, and exact where numbers are doubles.
-        session: random() >> 12 | 1,
+        session: random()? >> 12 | 1,
         reasons: reasons(asked)?,
         source,
         mask,
-        seed: random(),
+        seed: random()?,
         cost,
         credit,
         rule: rule(asked, datapath, effective)?,
@@ -160,10 +160,4 @@ fn level(parts: u32) -> Result<u32, ServiceError> {
     let most = 1_u32 << (LEVELS - 1);
     let problem = format!("{parts}: give a power of two, from 1 to {most}");
     Err(refused("share", problem))
-}
-
-/// A number that a sender cannot guess: seeded by the system.
-fn random() -> u64 {
-    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-    RandomState::new().build_hasher().finish()
 }
