@@ -162,7 +162,7 @@ pub(crate) fn capture_level<const LAYER_3: bool>(
 #[inline(always)]
 fn from(filter: &CaptureFilter, source: &Source) -> Option<Level> {
     let level = capture::chosen(filter, source)?;
-    let (high, low) = capture::words(source);
+    let (high, low) = source.trie_words();
     note([high, low], capture::version(source))?;
     Some(level)
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use limiter_common::capture::{level_of, words};
+use limiter_common::capture::level_of;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -101,7 +101,12 @@ fn every_kind_of_frame_is_told_as_it_is() {
                 let record = check(&mut program, &row.frame, row.what);
                 match row.expected {
                     Ok(source) => {
-                        assert_eq!(record.source, <[u64; 2]>::from(words(&source)), "{}", row.what);
+                        assert_eq!(
+                            record.source,
+                            <[u64; 2]>::from(source.trie_words()),
+                            "{}",
+                            row.what
+                        );
                         let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
                         assert_eq!(record.version, version, "{}", row.what);
                     }
@@ -302,7 +307,7 @@ fn a_filter_has_what_it_asks_for_and_nothing_else() {
     let dropped = dropped.fold(0, |bits, reason| bits | 1 << reason.index());
     assert_eq!(told_by(&CaptureFilter { reasons: dropped, ..ALL }).len(), 2);
     assert_eq!(told_by(&CaptureFilter { reasons: !dropped, ..ALL }).len(), 2);
-    let (high, low) = words(&Source::V4([203, 0, 113, 0]));
+    let (high, low) = Source::V4([203, 0, 113, 0]).trie_words();
     let mask = u64::from_ne_bytes([255, 255, 255, 255, 255, 255, 255, 0]);
     only(&told_by(&CaptureFilter { source: [high, low], mask: [u64::MAX, mask], ..ALL }), 2);
     // Sources of a share, by the same hash as on the host.
@@ -310,7 +315,7 @@ fn a_filter_has_what_it_asks_for_and_nothing_else() {
         let expected: Vec<_> = [[192, 0, 2, 1], [198, 51, 100, 1], [203, 0, 113, 1]]
             .into_iter()
             .filter(|source| level_of(&Source::V4(*source), ALL.seed) >= level)
-            .map(|source| <[u64; 2]>::from(words(&Source::V4(source))))
+            .map(|source| <[u64; 2]>::from(Source::V4(source).trie_words()))
             .collect();
         let records = told_by(&CaptureFilter { level, ..ALL });
         let sources: Vec<_> = records.iter().map(|record| record.source).collect();
@@ -417,7 +422,7 @@ fn levels_that_are_not_missed_were_seen_whole() {
     for at in 0..SOURCES {
         let source = source(at);
         let level = level_of(&source, filter.seed);
-        let told = packets.get(&<[u64; 2]>::from(words(&source))).copied().unwrap_or(0);
+        let told = packets.get(&<[u64; 2]>::from(source.trie_words())).copied().unwrap_or(0);
         if level < 2 {
             assert_eq!(told, 0);
         } else if level as usize >= whole {

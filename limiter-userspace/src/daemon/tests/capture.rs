@@ -26,7 +26,7 @@ fn millis(millis: u64) -> Ticks {
 fn tell(daemon: &Daemon, packets: usize, length: u32) {
     let mut state = daemon.fake.state();
     let rule = state.installed().rules[&select("192.0.2.0/24")].limit.rule;
-    let (high, low) = limiter_common::capture::words(&SOURCE);
+    let (high, low) = SOURCE.trie_words();
     let record = CaptureRecord {
         session: state.capture_filter.session,
         time: state.now.get(),
