@@ -149,10 +149,11 @@ impl Subject {
 
     /// Begins a capture that lasts, or ends it.
     pub fn capture(&mut self, filter: Option<&CaptureFilter>) -> Result<()> {
-        Ok(match filter {
+        match filter {
             Some(filter) => self.kernel.begin_capture(filter, Ticks::new(1 << 62))?,
             None => self.kernel.capture_until(Ticks::ZERO)?,
-        })
+        }
+        Ok(())
     }
 
     /// Packets so far by reason.

@@ -112,7 +112,7 @@ fn every_kind_of_frame_is_told_as_it_is() {
                     }
                     Err(Reason::NeighbourDiscovery) => {}
                     Err(_) => {
-                        assert_eq!((record.version, record.source), (0, [0; 2]), "{}", row.what)
+                        assert_eq!((record.version, record.source), (0, [0; 2]), "{}", row.what);
                     }
                 }
             }

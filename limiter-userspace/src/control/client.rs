@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -256,7 +256,7 @@ impl Client {
                             return Ok(number);
                         }
                     }
-                    _ = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
+                    () = either(&mut interrupt, &mut terminate) => {
                         if stopped {
                             driver.abort();
                             return Ok(number);
@@ -353,6 +353,14 @@ impl Client {
 
     fn protocol(&self, detail: &dyn std::fmt::Display) -> ClientError {
         ClientError::Protocol { socket: self.socket.clone(), detail: detail.to_string() }
+    }
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
     }
 }
 

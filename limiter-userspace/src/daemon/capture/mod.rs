@@ -304,7 +304,7 @@ impl Running {
     fn end(&mut self, datapath: &dyn Datapath, ended: Ticks) -> Result<Vec<u8>, ServiceError> {
         let missed = Missed::between(&self.before, &datapath.capture_counts()?);
         let first = datapath.attachments().first();
-        let first = first.map_or((0, None), |at| (at.ifindex, Some(at.interface.clone())));
+        let first = first.map_or((0, None), |at| (at.ifindex, Some(at.interface.as_str())));
         let mut end = Vec::new();
         self.writer.end(&mut end, (self.began, ended), self.told, missed, first);
         Ok(end)

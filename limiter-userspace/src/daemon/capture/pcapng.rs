@@ -2,6 +2,7 @@
 //! comment, and at the end what was not told.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -97,10 +98,10 @@ impl Writer {
         (began, ended): (Ticks, Ticks),
         told: u64,
         missed: Missed,
-        first: (u32, Option<String>),
+        (index, name): (u32, Option<&str>),
     ) {
         if self.interfaces.is_empty() {
-            self.interface(to, first.0, Framing::Ethernet, |_| first.1.clone());
+            self.interface(to, index, Framing::Ethernet, |_| name.map(str::to_owned));
         }
         let at = |time: Ticks| time.as_nanos().wrapping_add(self.offset);
         let number = |code, value: u64| option(code, value.to_le_bytes().to_vec());
@@ -180,7 +181,8 @@ fn comment(record: &CaptureRecord, rule: Option<&str>, source: Option<&str>) -> 
         text.push_str(&clean(rule));
     }
     if let Some(source) = source {
-        text.push_str(&format!("; source {source} level {}", record.level));
+        // Writing to a string cannot fail.
+        let _: std::fmt::Result = write!(text, "; source {source} level {}", record.level);
     }
     text
 }
@@ -205,7 +207,6 @@ fn bytes(mut block: impl ToVec) -> Vec<u8> {
     block.to_vec().unwrap_or_default()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is left")]
 const fn high(number: u64) -> u32 {
     (number >> 32) as u32
 }
