@@ -23,6 +23,7 @@ pub mod act;
 pub mod algorithm;
 pub mod ban;
 pub mod bucket;
+pub mod capture;
 pub mod cell;
 pub mod change;
 mod checksum;

@@ -52,6 +52,15 @@ impl Source {
         }
     }
 
+    /// [`Source::trie_key`] in two words, as they stand in memory.
+    #[inline(always)]
+    pub const fn trie_words(self) -> (u64, u64) {
+        match self {
+            Self::V4([a, b, c, d]) => (0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])),
+            Self::V6(prefix) => (u64::from_ne_bytes(prefix), 0),
+        }
+    }
+
     /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
     /// host part of IPv6 zero.
     #[inline(always)]
@@ -61,10 +70,7 @@ impl Source {
     )]
     pub const fn trie_key(self) -> [u8; 16] {
         // In two words: of bytes, the compiler makes a loop that the verifier refuses.
-        let (high, low) = match self {
-            Self::V4([a, b, c, d]) => (0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])),
-            Self::V6(prefix) => (u64::from_ne_bytes(prefix), 0),
-        };
+        let (high, low) = self.trie_words();
         let [a, b, c, d, e, f, g, h] = high.to_ne_bytes();
         let [i, j, k, l, m, n, o, p] = low.to_ne_bytes();
         [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]

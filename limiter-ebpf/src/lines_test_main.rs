@@ -5,6 +5,7 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics, asm_experimental_arch)]
 
+mod capture;
 mod clock {
     pub(crate) mod test;
 }

@@ -15,6 +15,13 @@ macro_rules! own_steps {
             log = crate::xdp::log, () (word word);
             event = crate::events::event, () (twin word word word half);
             send_event = crate::events::send_event, (scratch) (word word word);
+            capture = crate::capture::capture, () (twin word word word half);
+            keep_bytes = crate::capture::keep_bytes, () (twin word);
+            capture_level = crate::capture::capture_level, () (twin half);
+            charge_capture = crate::capture::charge_capture, () (word word);
+            fill_capture = crate::capture::fill_capture, () (twin word);
+            miss_capture = crate::capture::miss_capture, () (word word);
+            send_capture = crate::capture::send_capture, () (word word word word half);
             is_established = crate::world::socket::is_established, (facts) (frame);
             load_word = crate::world::words::load_word, () (keyed half);
             exchange_word = crate::world::words::exchange_word, () (keyed half word word);

@@ -15,6 +15,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RuleSetHeader};
 use limiter_common::world::World as _;
 
+use crate::capture;
 use crate::events::{self, ScratchFacts};
 use crate::step::step;
 use crate::world::frame::Frame;
@@ -46,16 +47,18 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
         BeforeTables::Judged(outcome) => {
             count(&frame, outcome, length);
             events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
+            capture::tell(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
         BeforeTables::Tables(tables) => tables,
     };
-    let Some(outcome) = decide(&frame, tables) else {
+    let Some(outcome) = decide(&frame, tables, length, now) else {
         return xdp_action::XDP_PASS;
     };
     count(&frame, outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
     events::emit(&frame, outcome, length, now, ScratchFacts::Present);
+    capture::tell(&frame, outcome, length, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }
@@ -74,11 +77,17 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 
 /// The decision over the tables, and what follows from it.
 #[inline(always)]
-fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Packed> {
+fn decide<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    tables: u32,
+    length: u64,
+    now: Ticks,
+) -> Option<Packed> {
     let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
+    capture::keep(frame, length, now);
     Some(step!(act(&Kernel, world::scratch()?; frame, outcome)))
 }
 

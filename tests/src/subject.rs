@@ -11,7 +11,7 @@ use limiter_common::bucket::Slot;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{BUDGET_LEASES, EntryKind, EntryTable, KeyLeases, map};
+use limiter_common::wire::{BUDGET_LEASES, CaptureFilter, EntryKind, EntryTable, KeyLeases, map};
 use limiter_userspace::datapath::{
     Datapath as _, Framing, Kernel, Observed as _, Options, SourceTable, Sweep,
 };
@@ -149,13 +149,23 @@ impl Subject {
         Ok(self.kernel.set_event_rate(rate, rate.unwrap_or(NonZero::<u32>::MIN))?)
     }
 
+    /// Begins a capture that lasts, or ends it.
+    pub fn capture(&mut self, filter: Option<&CaptureFilter>) -> Result<()> {
+        match filter {
+            Some(filter) => self.kernel.begin_capture(filter, Ticks::new(1 << 62))?,
+            None => self.kernel.capture_until(Ticks::ZERO)?,
+        }
+        Ok(())
+    }
+
     /// Packets so far by reason.
     pub fn reasons(&self) -> Result<[u64; Reason::COUNT]> {
         Ok(self.kernel.reasons()?.map(|tally| tally.packets))
     }
 
-    /// Takes what was told, so that the ring does not fill up.
+    /// Takes what was told, so that no ring fills up.
     pub fn drain(&mut self) {
         while self.kernel.next_event().is_some() {}
+        while self.kernel.next_captured().is_some() {}
     }
 }

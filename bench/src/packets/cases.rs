@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use limiter_common::verdict::Reason;
+use limiter_common::wire::CaptureFilter;
 use limiter_userspace::datapath::SourceTable;
 
 use limiter_tests::packet::{Frame, Transport};
@@ -29,6 +30,9 @@ const SHARED: &str = "rate_limit: {unit: second, requests_per_unit: 100000000, b
 
 /// Fields of a limit that nodes share and that nothing passes but by its lease.
 const CLOSED: &str = ", cluster: {on_partition: closed}";
+
+/// Heading of captures.
+pub(super) const CAPTURES: &str = "Captures";
 
 /// Heading of the rules by key that nodes share.
 pub(super) const SHARED_KEYS: &str = "Shared keys";
@@ -77,6 +81,8 @@ pub(super) struct Case {
     pub(super) source_store: SourceTable,
     /// Drops that are told a second on each CPU.
     pub(super) told: u32,
+    /// The capture under way.
+    pub(super) captured: Option<CaptureFilter>,
 }
 
 impl Case {
@@ -97,6 +103,7 @@ impl Case {
             small: false,
             source_store: SourceTable::Hash,
             told: 200,
+            captured: None,
         }
     }
 
@@ -143,6 +150,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
     cases.extend(shared_keys(quick));
     cases.extend(actions());
     cases.extend(events());
+    cases.extend(captures());
     // The last one: its source stays banned.
     cases.push(ban());
     cases
@@ -312,9 +320,8 @@ fn shared_keys(quick: bool) -> Vec<Case> {
     };
     let many = if quick { 1_000 } else { 10_000 };
     let pairs = [("source", 1), ("port and source", 1), ("port and source", many)];
-    let pair = |(keys, sources)| {
-        [case(keys, sources, "node", ""), case(keys, sources, "cluster", CLOSED)]
-    };
+    let pair =
+        |(keys, sources)| [case(keys, sources, "node", ""), case(keys, sources, "cluster", CLOSED)];
     pairs.into_iter().flat_map(pair).collect()
 }
 
@@ -342,4 +349,39 @@ fn events() -> Vec<Case> {
         ..Case::new("Events", name, every(NARROW), Reason::OverLimit)
     };
     vec![case("none", 0), case("20 drops told a second", 20), case("1,000 told a second", 1_000)]
+}
+
+/// Captures and observations, with the budget that they have without another word: 10,000 packets a
+/// second on each CPU.
+fn captures() -> Vec<Case> {
+    let all = CaptureFilter {
+        session: 1,
+        reasons: u64::MAX,
+        source: [0; 2],
+        mask: [0; 2],
+        seed: 1,
+        cost: 3_200_000,
+        credit: 2_499 * 3_200_000,
+        rule: CaptureFilter::EVERY_RULE,
+        level: CaptureFilter::EVERY_SOURCE,
+        snap: 96,
+        reserved: 0,
+    };
+    let case = |name: &str, captured, does, reason| Case {
+        captured,
+        ..Case::new(CAPTURES, name, every(does), reason)
+    };
+    // The source of the packets has no such level.
+    let others = Some(CaptureFilter { level: 63, ..all });
+    let whole = Some(CaptureFilter { level: 0, ..all });
+    [("passes", WIDE, Reason::Conforming), ("is over its limit", NARROW, Reason::OverLimit)]
+        .into_iter()
+        .flat_map(|(what, does, reason)| {
+            [
+                case(&format!("a source that {what}, no capture"), None, does, reason),
+                case(&format!("a source that {what}, others are observed"), others, does, reason),
+                case(&format!("a source that {what}, and is observed"), whole, does, reason),
+            ]
+        })
+        .collect()
 }

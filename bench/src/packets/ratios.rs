@@ -1,6 +1,6 @@
 //! The ratios that have a budget.
 
-use super::cases::SHARED_KEYS;
+use super::cases::{CAPTURES, SHARED_KEYS};
 use super::run::{Results, Row};
 use crate::figure::{Bound, Figure};
 
@@ -81,6 +81,14 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     for name in ["20 drops", "1,000 told"] {
         if let (Some(none), Some(some)) = (told("none"), told(name)) {
             figures.push(at_most(format!("{}, over none", some.name), some.over(none), 1.1, 1.3));
+        }
+    }
+    let captures: Vec<_> = results.rows.iter().filter(|row| row.group == CAPTURES).collect();
+    for rows in captures.chunks_exact(3) {
+        // Of sources that are observed there are few: one in 64, unless it is asked otherwise.
+        if let [none, others, _observed] = rows {
+            let what = format!("{}, over none", others.name);
+            figures.push(at_most(what, others.over(none), 1.1, 1.4));
         }
     }
     figures

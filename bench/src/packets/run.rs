@@ -168,6 +168,7 @@ impl Bench {
         subject.apply(&case.rules)?;
         subject.grant();
         subject.tell(case.told)?;
+        subject.capture(case.captured.as_ref())?;
         subject.open_doors(true)?;
         let subject = self.subject(case);
         let fd = subject.fd().try_clone()?;

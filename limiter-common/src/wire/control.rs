@@ -8,7 +8,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 13 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 14 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -32,9 +32,9 @@ pub enum Control {
     OddRuleSet = 5,
     /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
-    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
-    /// for no replies. [`OwnBudget`] has the word of a generation.
-    EvenReplies = 7,
+    /// The time until which packets are captured, in ticks; 0 for no capture. The daemon puts that
+    /// off as long as it reads them. Asked for every packet.
+    CaptureEnd = 7,
     /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for
     /// no new bans.
     EvenBans = 8,
@@ -56,6 +56,9 @@ pub enum Control {
     /// lives. 0 before the first time. Asked only if the header of the generation in force says
     /// that a rule wants to know.
     DaemonLost = 15,
+    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
+    /// for no replies. [`OwnBudget`] has the word of a generation.
+    EvenReplies = 16,
 }
 
 /// A budget of the limiter itself.
@@ -220,7 +223,7 @@ pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 16;
+    pub const COUNT: u32 = 17;
 
     /// The array index.
     #[inline(always)]
@@ -316,10 +319,18 @@ pub mod map {
     pub const EVENT_BUDGET: &str = "EVENT_BUDGET";
     /// [`super::super::Moment`] by generation: written by the daemon.
     pub const CHANGES: &str = "CHANGES";
+    /// [`super::super::CaptureFilter`]: written by the daemon.
+    pub const CAPTURE: &str = "CAPTURE";
+    /// A ring of [`super::super::CaptureRecord`], each with its bytes.
+    pub const CAPTURED: &str = "CAPTURED";
+    /// Per-CPU [`super::super::CaptureBudget`].
+    pub const CAPTURE_BUDGET: &str = "CAPTURE_BUDGET";
+    /// Per-CPU [`super::super::CaptureFrame`].
+    pub const CAPTURE_FRAME: &str = "CAPTURE_FRAME";
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 31] = [
+    pub const ALL: [&str; 35] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -351,6 +362,10 @@ pub mod map {
         EVENT_BUDGET,
         UNCOUNTED,
         CHANGES,
+        CAPTURE,
+        CAPTURED,
+        CAPTURE_BUDGET,
+        CAPTURE_FRAME,
     ];
     /// The maps of a program with the buckets of sources in hash maps.
     pub const HASHED: [&str; 4] = [SOURCES_V4, SOURCES_V6, FRAMES_V4, FRAMES_V6];

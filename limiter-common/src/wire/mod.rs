@@ -4,6 +4,7 @@
 //! but for addresses, which are in network order.
 
 mod action;
+mod capture;
 mod control;
 mod counters;
 mod entries;
@@ -19,6 +20,9 @@ mod record;
 mod table;
 
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
+pub use capture::{
+    CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, LEVELS, MAX_SNAP,
+};
 pub use control::{
     ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader,
     constant, is_daemon_lost, map,

@@ -15,12 +15,14 @@ use self::pinned::WITHOUT_DAEMON;
 pub(super) use self::pinned::{Detach, Pinned};
 use self::run::Run;
 pub(super) use self::set::{Set, Unset};
+use super::capture::Ask as AskCapture;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::explain_now::Question;
 use super::import::Ask as AskImport;
 use super::living;
+use super::observe::Ask as AskObserve;
 use super::shells::Shell;
 use super::simulate::Ask as AskSimulate;
 use super::sources::Ask as AskSources;
@@ -101,6 +103,7 @@ impl Args {
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {
             Command::Events(ask) => ask.follow,
+            Command::Capture(ask) => ask.is_piped(),
             // A capture may be a pipe.
             Command::Explain(what) => what.pcap.is_some(),
             Command::Simulate(_) | Command::Tune(_) => true,
@@ -210,6 +213,10 @@ pub(super) enum Command {
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
     #[command(alias = "log")]
     Events(Ask),
+    /// Write packets with their verdict, reason and rule, as pcapng for Wireshark
+    Capture(Box<AskCapture>),
+    /// Record every packet of a share of the sources for a time, to find limits for them
+    Observe(AskObserve),
     /// Read the rule files again; ends what `apply` put in their place
     Reload {
         /// Take files that leave nobody limited

@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
-    Answer, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
-    pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
+    Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
+    lists, observe, pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
 };
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
@@ -91,6 +91,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
+        Command::Capture(ask) => capture::capture(&client, ask),
+        Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
         Command::Reload { force } => {
             print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
         }

@@ -97,6 +97,14 @@ pub enum Failure {
     /// Standard output.
     #[error("cannot write to standard output: {0}: check where it goes")]
     Output(std::io::Error),
+    /// `capture` where somebody would read the bytes.
+    #[error("packets are not written to a terminal: name a file with -w, or pipe them")]
+    Binary,
+    /// A capture whose end did not come.
+    #[error(
+        "the daemon ended, or cut the capture off: what was written up to there is kept; see its log"
+    )]
+    CutOff,
     /// `top` where there is no terminal.
     #[error(
         "standard output is no terminal: use `limiter top --once` for one frame as text, or `limiter sources`"
@@ -141,7 +149,9 @@ impl Failure {
             Self::Pinned(fault) => !fault.is_refusal(),
             Self::Unread { daemon, .. } => daemon.is_failure(),
             Self::Refused(refusal) => matches!(refusal, Refusal::Failed(_)),
-            Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
+            Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) | Self::CutOff => {
+                true
+            }
             Self::Source(_)
             | Self::Target(_)
             | Self::Rate(_)
@@ -152,6 +162,7 @@ impl Failure {
             | Self::Man(_)
             | Self::Demo(_)
             | Self::NoTerminal
+            | Self::Binary
             | Self::Capture(_)
             | Self::Explain { .. }
             | Self::Load(_)

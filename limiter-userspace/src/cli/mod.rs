@@ -3,6 +3,7 @@
 //! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
 
 mod args;
+mod capture;
 mod check;
 mod commands;
 mod demo;
@@ -19,6 +20,7 @@ mod import;
 mod limits;
 mod lists;
 mod living;
+mod observe;
 mod output;
 mod pinned;
 mod progress;

@@ -102,6 +102,24 @@ pub async fn follow<S>(
     Ok(([(CONTENT_TYPE, JSON_LINES)], Body::new(LineBody(lines))).into_response())
 }
 
+/// Answers somebody who changes something with bytes that have no end of their own, of a content
+/// type, and a header with the number that `begin` says.
+pub fn stream<S>(
+    shared: &Shared<S>,
+    peer: &Peer,
+    content_type: &'static str,
+    header: &'static str,
+    begin: impl FnOnce(&mut S) -> Result<(u64, Lines), Refusal>,
+) -> Answer {
+    if peer.is_gone() {
+        return Err(gone().into());
+    }
+    let (number, parts) = with(shared, begin)?;
+    peer.following.set();
+    let headers = [(CONTENT_TYPE.as_str(), content_type.to_owned()), (header, number.to_string())];
+    Ok((headers, Body::new(LineBody(parts))).into_response())
+}
+
 /// Answers in slices. What is refused, or fails, before the first part of the text is told as such.
 pub async fn sliced<S, A>(
     shared: Shared<S>,

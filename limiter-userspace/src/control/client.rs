@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -207,6 +208,68 @@ impl Client {
         })
     }
 
+    /// `POST` with a document, of an answer that has no end of its own: `each` takes a part, and says
+    /// whether to go on. Only the beginning of the answer has to come in time. A signal to end has
+    /// the daemon end it by a `DELETE` of the same path, and what it still sends is read. Says the
+    /// number in a header of the answer.
+    pub fn stream(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        header: &str,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<u64>, ClientError> {
+        let body: Bytes = serde_json::to_vec(body).map_err(|error| self.protocol(&error))?.into();
+        let socket = self.socket.as_path();
+        let system = |source| ClientError::System { socket: socket.to_owned(), source };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        runtime.block_on(async {
+            // Before the request: from then on a signal is to end it in order.
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
+            let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+            let late = || ClientError::Timeout {
+                socket: socket.to_owned(),
+                seconds: self.patience.as_secs(),
+            };
+            let opening = self.open(Method::POST, path, body);
+            let (response, driver) =
+                timeout(self.patience, opening).await.map_err(|_elapsed| late())??;
+            let status = response.status();
+            let number = response.headers().get(header).and_then(|value| value.to_str().ok());
+            let number = number.and_then(|number| number.parse().ok());
+            let mut body = response.into_body();
+            if !status.is_success() {
+                let body = body.collect().await.map_err(|error| self.protocol(&error))?;
+                return Err(self.refused(status, &body.to_bytes()));
+            }
+            let mut stopped = false;
+            loop {
+                tokio::select! {
+                    frame = body.frame() => {
+                        let Some(frame) = frame else { return Ok(number) };
+                        let frame = frame.map_err(|error| self.protocol(&error))?;
+                        if let Ok(data) = frame.into_data()
+                            && !each(&data)
+                        {
+                            driver.abort();
+                            return Ok(number);
+                        }
+                    }
+                    () = either(&mut interrupt, &mut terminate) => {
+                        if stopped {
+                            driver.abort();
+                            return Ok(number);
+                        }
+                        stopped = true;
+                        let ending = self.exchange(Method::DELETE, path, Bytes::new());
+                        timeout(self.patience, ending).await.map_err(|_elapsed| late())??;
+                    }
+                }
+            }
+        })
+    }
+
     fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
         match serde_json::from_slice(body) {
             Ok(ErrorBody { error: message }) => {
@@ -290,6 +353,14 @@ impl Client {
 
     fn protocol(&self, detail: &dyn std::fmt::Display) -> ClientError {
         ClientError::Protocol { socket: self.socket.clone(), detail: detail.to_string() }
+    }
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
     }
 }
 

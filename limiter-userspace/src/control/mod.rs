@@ -1,7 +1,7 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
 //! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
-//! [`change`], [`read`], [`sliced`] and [`follow`] are the ways to answer. What is asked and answered is the
+//! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is asked and answered is the
 //! service's business: nothing here knows it. Whoever may connect may read; changing takes root or
 //! the daemon's own user.
 
@@ -21,7 +21,7 @@ pub mod server;
 mod socket;
 mod turns;
 
-pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced};
+pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced, stream};
 pub use client::{Client, ClientError};
 pub use follow::Lines;
 pub use peer::Peer;

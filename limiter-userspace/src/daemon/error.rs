@@ -81,6 +81,13 @@ pub(super) enum ServiceError {
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
     Followers,
+    #[error(
+        "user {user} captures since {since}, and there is one capture at a time: wait, or end it \
+         with `limiter capture --stop`"
+    )]
+    Capturing { user: u32, since: String },
+    #[error("no capture is under way")]
+    NoCapture,
     #[error("the limits were detached: start the daemon again")]
     Detached,
     #[error(transparent)]
@@ -114,7 +121,9 @@ impl From<ServiceError> for Refusal {
             | E::Target(_)
             | E::NoFrame { .. }
             | E::SourceCount { .. } => Self::Invalid(text),
-            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) => Self::NotFound(text),
+            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) | E::NoCapture => {
+                Self::NotFound(text)
+            }
             E::Management { .. }
             | E::FromFile { .. }
             | E::FromApplied { .. }
@@ -122,6 +131,7 @@ impl From<ServiceError> for Refusal {
             | E::LiftsAll { .. }
             | E::ListsFull { .. }
             | E::Followers
+            | E::Capturing { .. }
             | E::Detached
             | E::OnTrial
             | E::NoTrial

@@ -5,6 +5,7 @@
 
 mod alarm;
 pub mod api;
+mod capture;
 pub(crate) mod check;
 mod error;
 mod events;

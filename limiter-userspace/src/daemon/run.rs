@@ -288,7 +288,9 @@ async fn serve(
     };
     let until_stopped = async {
         until_stopped.await;
-        lock(&service).end_events();
+        let mut service = lock(&service);
+        service.end_events();
+        service.end_capture();
     };
     let router = api::router(Arc::clone(&service));
     tokio::select! {

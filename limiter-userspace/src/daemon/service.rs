@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 
 use super::alarm::Alarms;
+use super::capture::Captures;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::guard::{self, Hand, Scene};
@@ -24,6 +25,7 @@ use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
 use crate::datapath::Datapath;
 
+mod capture;
 mod cluster;
 mod events;
 mod housekeeping;
@@ -59,6 +61,8 @@ pub(super) struct Service {
     /// State of the alarm that most packets have no IP header.
     pub(super) not_ip: NotIp,
     pub(super) events: Events,
+    /// The packets that the program tells whole.
+    pub(super) captures: Captures,
     /// Sources that `limiter top` watches.
     pub(super) views: Views,
     pub(super) began: Instant,
@@ -121,6 +125,7 @@ impl Service {
             floods: Alarms::default(),
             not_ip: NotIp::default(),
             events: Events::new(&EventOptions::default()),
+            captures: Captures::default(),
             views: Views::default(),
             began: Instant::now(),
             paths,

@@ -11,14 +11,15 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    KeyedBucket, ListEntry, RuleCounters, RuleSetHeader, TableKey, Tally,
+    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event,
+    EventBudget, InterfaceCounters, KeyedBucket, ListEntry, RuleCounters, RuleSetHeader, TableKey,
+    Tally,
 };
 
 use super::kernel::header_of;
 use super::{
-    Attachment, DatapathError, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep,
-    TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, Reading,
+    SourceTable, Sweep, TrialOutcome,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
@@ -146,6 +147,21 @@ pub trait Datapath: Observed + Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), DatapathError>;
+    /// Begins to tell packets whole, until [`Datapath::now`] is that time; what was told before is
+    /// forgotten.
+    fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError>;
+    /// Puts the end of a capture off; with [`Ticks::ZERO`], it ends now.
+    fn capture_until(&mut self, until: Ticks) -> Result<(), DatapathError>;
+    /// Changes the sources of which a capture tells packets: those of this level and above.
+    fn set_capture_level(
+        &mut self,
+        filter: &CaptureFilter,
+        level: u32,
+    ) -> Result<(), DatapathError>;
+    /// The oldest packet that was told and nobody has taken.
+    fn next_captured(&mut self) -> Option<CapturedPacket>;
+    /// Counts of all packets that were to be told since the maps were made, summed over the CPUs.
+    fn capture_counts(&self) -> Result<CaptureBudget, DatapathError>;
     /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached
     /// to before. What it adopted stays in force.
     fn give_back(self: Box<Self>) -> Result<(), DatapathError>;

@@ -65,6 +65,11 @@ impl EventMaps {
     }
 }
 
+/// The words of a capture's filter for so many packets a second on each CPU, and so many at once.
+pub fn capture_rate(per_second: NonZero<u32>, burst: NonZero<u32>) -> EventRate {
+    rate(Some(per_second), burst)
+}
+
 /// The words of `CONTROL` for so many events a second on each CPU, and so many at once.
 pub(super) fn rate(per_second: Option<NonZero<u32>>, burst: NonZero<u32>) -> EventRate {
     per_second.map_or_else(EventRate::default, |per_second| {

@@ -16,14 +16,15 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, InterfaceCounters,
-    ListEntry, RuleCounters, Tally, map,
+    Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event,
+    EventBudget, InterfaceCounters, ListEntry, RuleCounters, Tally, map,
 };
 
 use super::model::Model;
 use super::{
-    Attachment, Backend, Datapath, DatapathError, Framing, Keys, LinkChange, LinkState, Mode,
-    ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
+    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, Keys, LinkChange,
+    LinkState, Mode, ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep, TrialOutcome,
+    of_key,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
@@ -79,6 +80,11 @@ pub(crate) struct State {
     pub(crate) event_counts: EventBudget,
     pub(crate) event_rate: Option<NonZero<u32>>,
     pub(crate) source_table: SourceTable,
+    /// Packets that the program has told whole, and nobody has taken.
+    pub(crate) captured: VecDeque<CapturedPacket>,
+    pub(crate) capture_filter: CaptureFilter,
+    pub(crate) capture_end: Ticks,
+    pub(crate) capture_counts: CaptureBudget,
 }
 
 impl State {
@@ -145,6 +151,10 @@ impl Default for Fake {
             event_counts: EventBudget::default(),
             event_rate: None,
             source_table: SourceTable::default(),
+            captured: VecDeque::new(),
+            capture_filter: CaptureFilter::default(),
+            capture_end: Ticks::ZERO,
+            capture_counts: CaptureBudget::default(),
         };
         Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
     }
@@ -456,6 +466,36 @@ impl Datapath for Opened {
     ) -> Result<(), DatapathError> {
         self.fake.state().event_rate = per_second;
         Ok(())
+    }
+
+    fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError> {
+        let mut state = self.fake.state();
+        state.captured.clear();
+        state.capture_filter = *filter;
+        state.capture_end = until;
+        Ok(())
+    }
+
+    fn capture_until(&mut self, until: Ticks) -> Result<(), DatapathError> {
+        self.fake.state().capture_end = until;
+        Ok(())
+    }
+
+    fn set_capture_level(
+        &mut self,
+        _filter: &CaptureFilter,
+        level: u32,
+    ) -> Result<(), DatapathError> {
+        self.fake.state().capture_filter.level = level;
+        Ok(())
+    }
+
+    fn next_captured(&mut self) -> Option<CapturedPacket> {
+        self.fake.state().captured.pop_front()
+    }
+
+    fn capture_counts(&self) -> Result<CaptureBudget, DatapathError> {
+        Ok(self.fake.state().capture_counts)
     }
 
     fn give_back(self: Box<Self>) -> Result<(), DatapathError> {

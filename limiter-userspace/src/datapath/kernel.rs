@@ -13,6 +13,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
 pub(super) use self::rule_set::{adopt, header_of};
+use super::capture::CaptureMaps;
 use super::events::EventMaps;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -43,6 +44,7 @@ pub struct Kernel {
     /// The interfaces that it was told to limit.
     pub(super) asked: Vec<String>,
     pub(super) events: EventMaps,
+    pub(super) captures: CaptureMaps,
     pub(super) trial: Option<Trial>,
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
@@ -135,6 +137,7 @@ impl Kernel {
         let mut of_object = of_object(&mut ebpf);
         let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
         let events = EventMaps::take(&mut of_object)?;
+        let captures = CaptureMaps::take(&mut of_object)?;
         drop(of_object);
         let max_keys = capacity(pins, map::KEYED)?;
         held.entries.begin(&source_store, max_keys)?;
@@ -145,6 +148,8 @@ impl Kernel {
         let fresh = is_new || held.installed.is_empty() && !pins.has_links()?;
         held.maps.set_limits(&again.limits)?;
         held.tables.set_records(&again.records)?;
+        // A daemon that is gone reads no packets any more.
+        held.maps.set_control(Control::CaptureEnd, 0)?;
         // The last step: from here on a restart adopts.
         held.maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -156,6 +161,7 @@ impl Kernel {
             held,
             asked: Vec::new(),
             events,
+            captures,
             trial: None,
             predecessor,
             choice: ModeChoice::Native,

@@ -6,6 +6,7 @@ mod backend;
 mod batch;
 mod bpffs;
 mod capabilities;
+mod capture;
 mod changes;
 mod entries;
 mod error;
@@ -53,7 +54,10 @@ use limiter_common::verdict::Verdict;
 
 pub use backend::{Backend, Datapath, Keys, Observed};
 pub use batch::{Sweep, of_key};
+pub use capture::CapturedPacket;
+pub(crate) use entries::random;
 pub use error::DatapathError;
+pub use events::capture_rate;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use leases::LeaseMemory;

@@ -3,6 +3,7 @@
 
 pub mod bans;
 pub mod brake;
+pub mod capture;
 pub mod check;
 pub mod cluster;
 pub mod events;
@@ -58,6 +59,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(lists::routes())
         .and(bans::routes())
         .and(events::routes())
+        .and(capture::routes())
         .and(rules::routes())
         .and(brake::routes())
         .and(cluster::routes())

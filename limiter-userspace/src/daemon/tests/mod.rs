@@ -2,6 +2,7 @@
 
 mod answers;
 mod bans;
+mod capture;
 mod check;
 mod clock;
 mod cluster;

@@ -10,14 +10,16 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::event::EventRate;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Ban, Control, Event, EventBudget, ListEntry, map};
+use limiter_common::wire::{
+    Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, ListEntry, map,
+};
 
 use super::Kernel;
 use crate::cluster::Leases;
 use crate::datapath::pod::Wire;
 use crate::datapath::{
-    Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events, links, own_links,
-    strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events,
+    links, own_links, strips_tags, xdp,
 };
 use crate::rules::{Plan, Selector};
 
@@ -140,6 +142,36 @@ impl Datapath for Kernel {
         // The cost last: it is what sends events.
         self.held.maps.set_control(Control::EventCredit, credit)?;
         self.held.maps.set_control(Control::EventCost, cost)
+    }
+
+    fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError> {
+        // Nobody reads the filter while there is no capture.
+        self.capture_until(Ticks::ZERO)?;
+        self.captures.empty();
+        self.captures.set_filter(filter)?;
+        self.capture_until(until)
+    }
+
+    fn capture_until(&mut self, until: Ticks) -> Result<(), DatapathError> {
+        self.held.maps.set_control(Control::CaptureEnd, until.get())
+    }
+
+    fn set_capture_level(
+        &mut self,
+        filter: &CaptureFilter,
+        level: u32,
+    ) -> Result<(), DatapathError> {
+        // All other words stay as they are: a packet of this moment sees the old level or the new
+        // one.
+        self.captures.set_filter(&CaptureFilter { level, ..*filter })
+    }
+
+    fn next_captured(&mut self) -> Option<CapturedPacket> {
+        self.captures.next()
+    }
+
+    fn capture_counts(&self) -> Result<CaptureBudget, DatapathError> {
+        self.captures.counts()
     }
 
     fn give_back(self: Box<Self>) -> Result<(), DatapathError> {

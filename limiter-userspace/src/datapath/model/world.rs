@@ -73,7 +73,7 @@ impl World for Model {
             Control::BansKept => 1,
             Control::TrialEnd => self.trial_end.get(),
             Control::DaemonLost => self.daemon_lost.get(),
-            Control::EventCost | Control::EventCredit => 0,
+            Control::EventCost | Control::EventCredit | Control::CaptureEnd => 0,
         }
     }
 

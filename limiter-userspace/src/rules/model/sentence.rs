@@ -47,11 +47,12 @@ fn subject(path: &Path) -> String {
             }
         }
     }
-    let mut text = match each.as_slice() {
-        [] if whose.is_empty() => return "all packets together".to_owned(),
-        [] => return format!("all packets {} together", whose.join(" ")),
-        each => each.join(" and "),
-    };
+    if each.is_empty() {
+        let whose = whose.join(" ");
+        let space = if whose.is_empty() { "" } else { " " };
+        return format!("all packets{space}{whose} together");
+    }
+    let mut text = each.join(" and ");
     if !whose.is_empty() {
         // A string takes everything.
         let _: std::fmt::Result = write!(text, ", of packets {}", whose.join(" "));

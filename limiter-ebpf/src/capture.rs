@@ -1,0 +1,280 @@
+//! Packets that are told whole, within a budget: [`limiter_common::capture`].
+
+use aya_ebpf::{
+    bindings::BPF_RB_AVAIL_DATA,
+    btf_maps::{Array, PerCpuArray, RingBuf},
+    helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query, bpf_xdp_load_bytes},
+    macros::btf_map,
+};
+use limiter_common::capture::{self, Level};
+use limiter_common::outcome::Packed;
+use limiter_common::packet::{self, Packet};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{
+    CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
+};
+use limiter_common::world::World as _;
+
+use crate::events::ScratchFacts;
+use crate::step::step;
+use crate::world::frame::Frame;
+use crate::world::{self, Kernel};
+
+/// The packets that are told. Written by the daemon before [`Control::CaptureEnd`].
+#[btf_map]
+static CAPTURE: Array<CaptureFilter, 1> = Array::new();
+
+/// Packets that nobody has read yet. Written here, read by the daemon; one that finds no room is
+/// lost, and counted. Without a type: of one with a size, libbpf makes no ring.
+#[btf_map]
+static CAPTURED: RingBuf<[u8; 0], { CAPTURED_BYTES as usize }> = RingBuf::new();
+
+/// The budget of each CPU, and its counts. Written here, summed by the daemon.
+#[btf_map]
+static CAPTURE_BUDGET: PerCpuArray<CaptureBudget, 1> = PerCpuArray::new();
+
+/// The packet that is told, by CPU. Written and read here.
+#[btf_map]
+static CAPTURE_FRAME: PerCpuArray<CaptureFrame, 1> = PerCpuArray::new();
+
+/// True if there is a capture at `now`.
+#[inline(always)]
+fn is_on(now: Ticks) -> bool {
+    now.get() < Kernel.control(Control::CaptureEnd)
+}
+
+/// Tells a packet, if there is a capture that asks for it.
+#[inline(always)]
+pub(crate) fn tell<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    outcome: Packed,
+    length: u64,
+    now: Ticks,
+    scratch_facts: ScratchFacts,
+) {
+    if is_on(now) {
+        step!(capture(; frame, outcome, length, now, scratch_facts));
+    }
+}
+
+/// Keeps the bytes of a packet before an action changes it, if there is a capture.
+#[inline(always)]
+pub(crate) fn keep<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64, now: Ticks) {
+    if is_on(now) {
+        step!(keep_bytes(; frame, length));
+    }
+}
+
+/// Copies the bytes of a packet that an action may change.
+#[inline(always)]
+pub(crate) fn keep_bytes<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64) {
+    let (Some(filter), Some(kept)) = (CAPTURE.get(0), CAPTURE_FRAME.get_ptr_mut(0)) else {
+        return;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let kept = unsafe { &mut *kept };
+    kept.kept = if load(frame, kept, length, filter.snap) { filter.session } else { 0 };
+}
+
+/// Copies the beginning of a packet to its record; false if it cannot be read.
+#[inline(always)]
+fn load<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    to: &mut CaptureFrame,
+    length: u64,
+    snap: u32,
+) -> bool {
+    let snap = u64::from(snap);
+    let captured = if length < snap { length } else { snap };
+    to.record.captured = 0;
+    to.record.interface = frame.interface();
+    to.record.layer_3 = u8::from(LAYER_3);
+    if captured == 0 {
+        return true;
+    }
+    if captured > u64::from(MAX_SNAP) {
+        return false;
+    }
+    let captured = (captured & 0xffff_ffff) as u32;
+    // SAFETY: the context is the kernel's, and there is room for as many bytes.
+    let failed =
+        unsafe { bpf_xdp_load_bytes(frame.context(), 0, to.bytes.as_mut_ptr().cast(), captured) };
+    if failed != 0 {
+        return false;
+    }
+    to.record.captured = captured;
+    true
+}
+
+/// Tells a packet, if the capture asks for it and the budget allows, and counts it.
+#[inline(always)]
+pub(crate) fn capture<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    outcome: Packed,
+    length: u64,
+    now: Ticks,
+    scratch_facts: ScratchFacts,
+) {
+    let Some(filter) = CAPTURE.get(0) else { return };
+    if !capture::asks_for(filter, outcome) {
+        return;
+    }
+    let level: Option<Level> = step!(capture_level(; frame, scratch_facts));
+    if level.is_none() {
+        return;
+    }
+    // Not before the time by which it was judged.
+    let now = Kernel.now(now).max(now);
+    if !step!(charge_capture(; level, now)) {
+        return;
+    }
+    // The bytes of a packet that an action may have changed were kept before.
+    let kept = scratch_facts == ScratchFacts::Present && outcome.action() != 0;
+    if kept || step!(fill_capture(; frame, length)) {
+        step!(send_capture(; outcome, length, now, level, kept));
+    } else {
+        step!(miss_capture(; level, true));
+    }
+}
+
+/// The level of a packet, whose source is left in its record; `None` if the capture does not ask for
+/// its source. Of a packet that an action may have changed, the source is in the scratch.
+#[inline(always)]
+pub(crate) fn capture_level<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    scratch_facts: ScratchFacts,
+) -> Option<Level> {
+    let filter = CAPTURE.get(0)?;
+    if scratch_facts == ScratchFacts::Present {
+        return from(filter, &world::scratch()?.facts.source());
+    }
+    match packet::parse(frame) {
+        Packet::From(source) => from(filter, &source),
+        Packet::Exempt(_) => {
+            note([0; 2], 0)?;
+            if capture::takes_every_source(filter) { Some(Level::ONLY) } else { None }
+        }
+    }
+}
+
+/// The level of a packet from a source.
+#[inline(always)]
+fn from(filter: &CaptureFilter, source: &Source) -> Option<Level> {
+    let level = capture::chosen(filter, source)?;
+    let (high, low) = source.trie_words();
+    note([high, low], capture::version(source))?;
+    Some(level)
+}
+
+/// Leaves the source of a packet in its record.
+#[inline(always)]
+fn note(source: [u64; 2], version: u8) -> Option<()> {
+    let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
+    let [high, low] = source;
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros are no memset,
+    // which is a loop over a pointer.
+    unsafe {
+        (&raw mut (*frame).record.source[0]).write_volatile(high);
+        (&raw mut (*frame).record.source[1]).write_volatile(low);
+        (&raw mut (*frame).record.version).write_volatile(version);
+    }
+    Some(())
+}
+
+/// Charges a packet to the budget of this CPU; false if there is none, and then it is counted.
+#[inline(always)]
+pub(crate) fn charge_capture(level: Option<Level>, now: Ticks) -> bool {
+    let (Some(filter), Some(level)) = (CAPTURE.get(0), level) else { return false };
+    let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) else { return false };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let admitted = capture::admit(filter, unsafe { &mut (*budget).told }, level, now);
+    if !admitted {
+        step!(miss_capture(; Some(level), false));
+    }
+    admitted
+}
+
+/// Copies the bytes of a packet to its record; false if they cannot be read.
+#[inline(always)]
+pub(crate) fn fill_capture<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64) -> bool {
+    let (Some(filter), Some(to)) = (CAPTURE.get(0), CAPTURE_FRAME.get_ptr_mut(0)) else {
+        return false;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    load(frame, unsafe { &mut *to }, length, filter.snap)
+}
+
+/// Counts a packet of a level that is not told; `lost` if the budget would have had it.
+#[inline(always)]
+pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
+    let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) else { return };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let budget = unsafe { &mut *budget };
+    budget.told.lost = budget.told.lost.wrapping_add(u64::from(lost));
+    if let Some(level) = level
+        && let Some(missed) = budget.missed.get_mut(level.level as usize)
+    {
+        *missed = missed.wrapping_add(1);
+    }
+}
+
+/// Sends the record in the memory of this CPU, and counts it. `kept` if [`keep_bytes`] left the bytes
+/// there.
+#[inline(always)]
+pub(crate) fn send_capture(
+    outcome: Packed,
+    length: u64,
+    now: Ticks,
+    level: Option<Level>,
+    kept: bool,
+) {
+    let sent = output(outcome, length, now, level, kept).is_some();
+    if !sent {
+        step!(miss_capture(; level, true));
+    } else if let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) {
+        // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+        let told = unsafe { &mut (*budget).told };
+        told.sent = told.sent.wrapping_add(1);
+    }
+}
+
+/// Puts the record into the ring; `None` when there is no room, or other bytes than the packet's.
+#[inline(always)]
+fn output(
+    outcome: Packed,
+    length: u64,
+    now: Ticks,
+    level: Option<Level>,
+    kept: bool,
+) -> Option<()> {
+    let (filter, level) = (CAPTURE.get(0)?, level?);
+    let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let frame = unsafe { &mut *frame };
+    if kept && frame.kept != filter.session {
+        return None;
+    }
+    frame.kept = 0;
+    let record = &mut frame.record;
+    record.session = filter.session;
+    record.time = now.get();
+    record.rule = outcome.rule();
+    record.length = (length & 0xffff_ffff) as u32;
+    record.reason = (outcome.reason_index() & 0xff) as u8;
+    record.level = (level.level & 0xff) as u8;
+    let captured = record.captured;
+    if captured > MAX_SNAP {
+        return None;
+    }
+    let size = u64::from(captured) + size_of::<CaptureRecord>() as u64;
+    let ring = (&raw const CAPTURED).cast_mut().cast();
+    // SAFETY: a ring of the kernel; the answer is a number.
+    let used = unsafe { bpf_ringbuf_query(ring, u64::from(BPF_RB_AVAIL_DATA)) };
+    if !level.has_room(used, size) {
+        return None;
+    }
+    let from = (&raw mut frame.record).cast();
+    // SAFETY: the record and its bytes, which come behind it, are the kernel's to read.
+    if unsafe { bpf_ringbuf_output(ring, from, size, 0) } == 0 { Some(()) } else { None }
+}

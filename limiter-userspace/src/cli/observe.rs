@@ -1,0 +1,318 @@
+//! `limiter observe`: every packet of a share of the sources, for a time. Sources of which a packet
+//! was missed are cut out at the end, so that those that stay were seen whole.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufReader, Read as _, Write as _};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use limiter_common::wire::LEVELS;
+use pcap_parser::Block;
+use pcap_parser::pcapng::{OptionCode, parse_block_le};
+use serde::Serialize;
+
+use super::args::interval;
+use super::capture::{budget, create, read, seconds, unwritten};
+use super::failure::Failure;
+use crate::control::Client;
+use crate::daemon::api::capture::AskCapture;
+use crate::render::{Render, line, number};
+
+/// Bytes that a file is read by.
+const READ: usize = 1 << 20;
+
+/// Arguments of `observe`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The sources are chosen by a secret hash, so that nobody can have himself left out. \
+    Of each packet the first 96 bytes are told, with its length, its verdict and its reason: enough to \
+    judge it again, as in `limiter explain --pcap FILE --rules FILE`.\n\
+    Where the budget is used up, half of the sources are left out, and so on: those that stay in the \
+    file were seen whole. How many that are is said at the end. Ctrl-C ends it before its time."
+)]
+pub(super) struct Ask {
+    /// For how long, as in 10m or 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = interval)]
+    time: Duration,
+    /// Share of the sources to begin with: 1/N, where N is a power of two up to 32768
+    #[arg(long, value_name = "1/N", default_value = "1/64", value_parser = share)]
+    share: u32,
+    /// The file to write: pcapng, in the place of what it was [default: none, only what was seen is
+    /// told]
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Packets that each CPU may tell a second, as in 5000/s, with a quarter of a second's worth at
+    /// once
+    #[arg(long, value_name = "N/s", default_value = "10000/s", value_parser = budget)]
+    rate_budget: NonZeroU32,
+}
+
+/// `1/N`, or `1` for all.
+fn share(text: &str) -> Result<u32, String> {
+    let parts =
+        if text == "1" { Some(1) } else { text.strip_prefix("1/").and_then(|n| n.parse().ok()) };
+    let fits = |parts: &u32| parts.is_power_of_two() && parts.trailing_zeros() < LEVELS;
+    parts.filter(fits).ok_or_else(|| "give 1/N, where N is a power of two up to 32768".to_owned())
+}
+
+/// An observation that has ended.
+#[derive(Debug, Serialize)]
+pub(super) struct Observed {
+    /// Milliseconds that it took.
+    milliseconds: u64,
+    /// The share that was asked for: one in so many sources.
+    asked_share: u32,
+    /// The share that was seen whole, and is in the file: one in so many sources; none if no source
+    /// can be said to have been seen whole.
+    share: Option<u32>,
+    /// Sources that were seen whole.
+    sources: u64,
+    /// Packets of these.
+    packets: u64,
+    /// Sources that were cut out because packets of their part of the sources were missed.
+    sources_cut: u64,
+    /// Packets of these that were told.
+    packets_cut: u64,
+    /// Packets of the share that was asked for that were not told: over the budget.
+    over_budget: u64,
+    /// The same: without room.
+    lost: u64,
+    /// The file.
+    file: Option<PathBuf>,
+}
+
+/// Observes until the time is over, or it is ended.
+pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
+    let asked = AskCapture {
+        seconds: Some(seconds(ask.time)),
+        per_second: Some(ask.rate_budget.get()),
+        share: Some(ask.share),
+        ..AskCapture::default()
+    };
+    let mut blocks = Blocks::default();
+    let mut seen = Seen::default();
+    let mut partial: Option<(PathBuf, File)> = None;
+    let report = read(client, &asked, |part| {
+        if let Some(path) = &ask.write {
+            if partial.is_none() {
+                let path = beside(path);
+                partial = Some((path.clone(), create(&path)?));
+            }
+            if let Some((path, file)) = &mut partial {
+                file.write_all(part).map_err(|error| unwritten(path, &error))?;
+            }
+        }
+        blocks.add(part, |block| {
+            seen.note(block);
+            Ok(())
+        })
+    })?;
+    let report = report.ok_or(Failure::CutOff)?;
+    let whole = report.whole_level.unwrap_or(LEVELS);
+    if let (Some(path), Some((partial, file))) = (&ask.write, partial) {
+        drop(file);
+        keep(&partial, path, whole)?;
+    }
+    let (sources, packets) = seen.of(|level| level >= whole);
+    let (sources_cut, packets_cut) = seen.of(|level| level < whole);
+    Ok(Observed {
+        milliseconds: report.milliseconds,
+        asked_share: ask.share,
+        share: (whole < LEVELS).then(|| 1 << whole),
+        sources,
+        packets,
+        sources_cut,
+        packets_cut,
+        over_budget: report.over_budget,
+        lost: report.lost,
+        file: ask.write.clone(),
+    })
+}
+
+/// The file that is written until it is known what stays.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// Puts the packets of whole levels into the place of `path`.
+fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
+    let part = {
+        let mut name = partial.as_os_str().to_owned();
+        name.push(".cut");
+        PathBuf::from(name)
+    };
+    let mut to = create(&part)?;
+    let from = File::open(partial).map_err(|error| unwritten(partial, &error))?;
+    let mut from = BufReader::with_capacity(READ, from);
+    let mut blocks = Blocks::default();
+    let mut buffer = vec![0; READ];
+    loop {
+        let read = from.read(&mut buffer).map_err(|error| unwritten(partial, &error))?;
+        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        let mut kept = Vec::with_capacity(read);
+        blocks.add(bytes, |block| {
+            if told(block).is_none_or(|(_, level)| level >= whole) {
+                kept.extend_from_slice(block);
+            }
+            Ok(())
+        })?;
+        to.write_all(&kept).map_err(|error| unwritten(&part, &error))?;
+    }
+    to.sync_all().map_err(|error| unwritten(&part, &error))?;
+    fs::rename(&part, path).map_err(|error| unwritten(path, &error))?;
+    fs::remove_file(partial).map_err(|error| unwritten(partial, &error))
+}
+
+/// Blocks of pcapng in little-endian order, as they come in parts.
+#[derive(Debug, Default)]
+struct Blocks(Vec<u8>);
+
+impl Blocks {
+    fn add(
+        &mut self,
+        part: &[u8],
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.0.extend_from_slice(part);
+        let mut done = 0;
+        while let Some(left) = self.0.get(done..)
+            && let Some(length) = left.get(4..8).and_then(|length| length.first_chunk::<4>())
+        {
+            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            let Some(block) = left.get(..length) else { break };
+            if length < 12 {
+                return Err(Failure::CutOff);
+            }
+            each(block)?;
+            done += length;
+        }
+        self.0.drain(..done);
+        Ok(())
+    }
+}
+
+/// The source of a packet block and its level, as the comment says them.
+fn told(block: &[u8]) -> Option<(String, u32)> {
+    let (_, Block::EnhancedPacket(packet)) = parse_block_le(block).ok()? else { return None };
+    let comment = packet.options.iter().find(|option| option.code == OptionCode::Comment)?;
+    let comment = comment.as_str().ok()?;
+    // The name of a rule may have the same words in it; what the daemon adds comes last.
+    let (_, told) = comment.rsplit_once("; source ")?;
+    let (source, level) = told.split_once(" level ")?;
+    Some((source.to_owned(), level.parse().ok()?))
+}
+
+/// Packets by source, and the level of each.
+#[derive(Debug, Default)]
+struct Seen(HashMap<String, (u32, u64)>);
+
+impl Seen {
+    fn note(&mut self, block: &[u8]) {
+        if let Some((source, level)) = told(block) {
+            self.0.entry(source).or_insert((level, 0)).1 += 1;
+        }
+    }
+
+    /// Sources of some levels, and their packets.
+    fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for (level, packets) in self.0.values() {
+            if which(*level) {
+                sum = (sum.0 + 1, sum.1 + packets);
+            }
+        }
+        sum
+    }
+}
+
+impl Render for Observed {
+    fn render(&self, text: &mut String) {
+        match self.share {
+            Some(share) => line(
+                text,
+                format_args!(
+                    "{} packets of {} sources were seen whole: every packet of 1/{share} of all \
+                     sources, for {} ms",
+                    number(self.packets),
+                    number(self.sources),
+                    number(self.milliseconds)
+                ),
+            ),
+            None => line(
+                text,
+                format_args!(
+                    "no source was seen whole: the budget is too small for this traffic; give a \
+                     larger one with --rate-budget"
+                ),
+            ),
+        }
+        if self.sources_cut > 0 {
+            line(
+                text,
+                format_args!(
+                    "{} sources with {} packets were cut out: packets of that part of the sources \
+                     were missed",
+                    number(self.sources_cut),
+                    number(self.packets_cut)
+                ),
+            );
+        }
+        let missed = self.over_budget + self.lost;
+        if missed > 0 {
+            let mut why = format!("{} packets were missed: ", number(missed));
+            // Writing to a string cannot fail.
+            let _: std::fmt::Result = write!(
+                why,
+                "{} over the budget, {} without room",
+                number(self.over_budget),
+                number(self.lost)
+            );
+            line(text, format_args!("{why}"));
+        }
+        if let Some(file) = &self.file {
+            line(text, format_args!("written: {}", file.display()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_one_in_a_power_of_two() {
+        assert_eq!(share("1/64"), Ok(64));
+        assert_eq!(share("1"), Ok(1));
+        for wrong in ["1/3", "2/4", "64", "1/65536", "1/0", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn blocks_come_whole_whatever_the_parts() {
+        let block = |length: u32| {
+            let mut block = vec![0; length as usize];
+            block[4..8].copy_from_slice(&length.to_le_bytes());
+            block
+        };
+        let stream = [block(12), block(40), block(28)].concat();
+        for part in 1..stream.len() {
+            let (mut blocks, mut lengths) = (Blocks::default(), Vec::new());
+            for part in stream.chunks(part) {
+                blocks
+                    .add(part, |block| {
+                        lengths.push(block.len());
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+            assert_eq!(lengths, [12, 40, 28], "parts of {part}");
+        }
+        assert!(Blocks::default().add(&block(12)[..4].repeat(2), |_| Ok(())).is_err());
+    }
+}

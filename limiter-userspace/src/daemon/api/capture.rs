@@ -1,0 +1,195 @@
+//! Packets as the program judged them, as pcapng.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::routing::post;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Shared;
+use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
+use crate::daemon::capture::read_on;
+use crate::daemon::error::ServiceError;
+use crate::daemon::service::Service;
+use crate::render::{Render, number};
+
+/// Content type of pcapng.
+const PCAPNG: &str = "application/x-pcapng";
+
+/// Header of the answer with the number of the capture.
+pub(crate) const NUMBER: &str = "limiter-capture";
+
+/// A verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Told {
+    /// Packets that were dropped.
+    Dropped,
+    /// Packets that passed.
+    Passed,
+}
+
+/// `POST /v1/capture`: the packets to tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AskCapture {
+    /// Only packets with this verdict.
+    pub verdict: Option<Told>,
+    /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or its
+    /// keys as `GET /v1/limits` has them.
+    pub rule: Option<String>,
+    /// Only packets of this address or prefix.
+    pub source: Option<String>,
+    /// Only packets with this reason, as in `limiter stats`.
+    pub reason: Option<String>,
+    /// Bytes of each packet: 9216 without it, which is also the most; 96 with `share`.
+    #[schema(maximum = 9216)]
+    pub snap: Option<u32>,
+    /// Packets after which the capture ends.
+    #[schema(minimum = 1)]
+    pub count: Option<u64>,
+    /// Seconds after which the capture ends.
+    #[schema(minimum = 1)]
+    pub seconds: Option<u64>,
+    /// Packets that each CPU tells a second, 10,000 without it; a quarter of a second's worth may
+    /// come at once.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub per_second: Option<u32>,
+    /// One in this many sources, chosen by a secret hash, a power of two up to 32,768: an
+    /// observation. Each comment says source and level then.
+    #[schema(minimum = 1, maximum = 32_768)]
+    pub share: Option<u32>,
+}
+
+/// A capture, and what it told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CaptureReport {
+    /// The number of the capture: the header `limiter-capture` of its answer.
+    pub number: u64,
+    /// The user who asked for it.
+    pub user: u32,
+    /// Time when it began: in RFC 3339.
+    pub began: String,
+    /// Milliseconds that it took, so far.
+    pub milliseconds: u64,
+    /// Packets that were told.
+    pub told: u64,
+    /// Packets that were not told because the budget was used up.
+    pub over_budget: u64,
+    /// Packets that the budget would have had, and for which there was no room.
+    pub lost: u64,
+    /// Of an observation: the level n of its share, of one in 2^n sources.
+    pub asked_level: Option<u32>,
+    /// Of an observation: the level from which on every packet of every source was told; 16 if
+    /// there is none.
+    pub whole_level: Option<u32>,
+}
+
+/// `GET /v1/capture`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Captures {
+    /// The capture under way. There is one at a time.
+    pub running: Option<CaptureReport>,
+    /// The last one that ended since the daemon started.
+    pub last: Option<CaptureReport>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/capture", post(capture).get(captures).delete(stop))
+}
+
+/// Tells packets with their verdict, as pcapng, until it is ended
+#[utoipa::path(
+    post,
+    path = "/v1/capture",
+    request_body = AskCapture,
+    responses(
+        (
+            status = 200, description = "The packets as they come.", body = String,
+            content_type = "application/x-pcapng"
+        ),
+        (status = 409, description = "Another capture is under way.")
+    )
+)]
+pub(super) async fn capture(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(asked): JsonBody<AskCapture>,
+) -> Answer {
+    let user = peer.user();
+    let begin = |service: &mut Service| service.capture(&asked, user);
+    let answer = stream(&service, &peer, PCAPNG, NUMBER, begin)?;
+    tokio::spawn(read_on(Arc::clone(&service)));
+    Ok(answer)
+}
+
+/// The capture under way, and the last one
+#[utoipa::path(
+    get,
+    path = "/v1/capture",
+    responses((status = 200, description = "Done.", body = Captures))
+)]
+pub(super) async fn captures(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    read(&service, &peer, |service| service.captures()).await
+}
+
+/// Ends the capture under way; asked again, at once
+#[utoipa::path(
+    delete,
+    path = "/v1/capture",
+    responses(
+        (status = 200, description = "Done.", body = CaptureReport),
+        (status = 404, description = "None is under way.")
+    )
+)]
+pub(super) async fn stop(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    change(&service, &peer, Service::stop_capture)
+}
+
+impl Service {
+    /// Begins a capture: its number, and its bytes.
+    pub(in crate::daemon) fn capture(
+        &mut self,
+        asked: &AskCapture,
+        user: u32,
+    ) -> Result<(u64, Lines), Refusal> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        Ok(self.captures.begin(datapath, &self.effective, asked, user)?)
+    }
+
+    /// The capture under way, and the last one.
+    pub(in crate::daemon) fn captures(&self) -> Result<Captures, Refusal> {
+        let (running, last) = self.captures.view(self.datapath()?)?;
+        Ok(Captures { running, last })
+    }
+
+    /// Ends the capture under way.
+    pub(in crate::daemon) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        Ok(self.captures.stop(datapath)?)
+    }
+}
+
+impl Render for CaptureReport {
+    fn render(&self, text: &mut String) {
+        let mut line = |what: &str, count: u64| {
+            // Writing to a string cannot fail.
+            let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
+        };
+        line("packets", self.told);
+        if self.over_budget > 0 {
+            line("packets more were not told: over the budget (--rate-budget)", self.over_budget);
+        }
+        if self.lost > 0 {
+            line("packets more were not told: no room, nobody had read those before", self.lost);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Captures: packets that the program tells whole, as pcapng to one reader at a time.
+//!
+//! The program stops by itself at a deadline that is put off as long as somebody reads. Packets that
+//! the reader has not taken stay in the ring, where the program counts those that find no room.
+
+mod filter;
+mod pcapng;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{CaptureBudget, CaptureFilter, LEVELS};
+use tokio::sync::mpsc;
+
+use super::error::ServiceError;
+use super::layers::EffectiveSet;
+use super::service::{Service, lock};
+use crate::daemon::api::capture::{AskCapture, CaptureReport};
+use crate::datapath::{CapturedPacket, Datapath};
+use crate::rules::model::TriePrefix;
+
+use pcapng::Writer;
+
+/// Time between two looks into the ring while there is a capture.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Time that the program goes on without a daemon.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Time after which the deadline is put off, and the level looked at.
+const RENEW: Duration = Duration::from_millis(250);
+
+/// Bytes of a part, and the parts that wait for the reader.
+const PART: usize = 64 << 10;
+const WAITING: usize = 16;
+
+/// Packets that were to be told and were not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missed {
+    /// Over the budget of a CPU.
+    over_budget: u64,
+    /// Without room in the ring, or unreadable.
+    lost: u64,
+    /// Both, by level of the source.
+    by_level: [u64; LEVELS as usize],
+}
+
+impl Missed {
+    fn between(before: &CaptureBudget, after: &CaptureBudget) -> Self {
+        let mut by_level = after.missed;
+        for (level, before) in by_level.iter_mut().zip(before.missed) {
+            *level = level.wrapping_sub(before);
+        }
+        Self {
+            over_budget: after.told.over_budget.wrapping_sub(before.told.over_budget),
+            lost: after.told.lost.wrapping_sub(before.told.lost),
+            by_level,
+        }
+    }
+}
+
+/// The capture under way, and the last one that ended.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    running: Option<Running>,
+    last: Option<CaptureReport>,
+}
+
+/// A capture under way.
+#[derive(Debug)]
+struct Running {
+    filter: CaptureFilter,
+    user: u32,
+    writer: Writer,
+    to: mpsc::Sender<Bytes>,
+    began: Ticks,
+    began_at: String,
+    before: CaptureBudget,
+    /// Time of its end, if it has one.
+    until: Option<Ticks>,
+    /// Time when the deadline is put off.
+    renew: Ticks,
+    /// Packets that are still wanted, if it has a count.
+    left: Option<u64>,
+    told: u64,
+    /// Lowest level of which packets are told now.
+    level: u32,
+    /// Time of its end, once no more is told: what is in the ring is still read.
+    ended: Option<Ticks>,
+    /// The names of rules by number, and the generation that they are of.
+    names: (u64, BTreeMap<u32, String>),
+}
+
+impl Captures {
+    /// Begins a capture for a user; says its number, and where its bytes come from.
+    pub(super) fn begin(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+        asked: &AskCapture,
+        user: u32,
+    ) -> Result<(u64, mpsc::Receiver<Bytes>), ServiceError> {
+        if self.running.as_ref().is_some_and(|running| running.to.is_closed()) {
+            self.finish(datapath)?;
+        }
+        if let Some(Running { user, began_at, .. }) = &self.running {
+            return Err(ServiceError::Capturing { user: *user, since: began_at.clone() });
+        }
+        let names = filter::names(datapath, effective);
+        let filter = filter::of(asked, datapath, effective)?;
+        let now = datapath.now();
+        let wall = datapath.wall();
+        let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+        let (writer, head) = Writer::new(&filter, nanos, now);
+        let (to, reader) = mpsc::channel(WAITING);
+        // There is room: nothing was sent yet.
+        to.try_send(head.into()).map_err(|_full| ServiceError::Detached)?;
+        let before = datapath.capture_counts()?;
+        datapath.begin_capture(&filter, later(now, LEASE))?;
+        let session = filter.session;
+        self.running = Some(Running {
+            filter,
+            user,
+            writer,
+            to,
+            began: now,
+            began_at: humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + wall).to_string(),
+            before,
+            until: asked.seconds.map(|seconds| later(now, Duration::from_secs(seconds))),
+            renew: later(now, RENEW),
+            left: asked.count,
+            told: 0,
+            level: filter.level,
+            ended: None,
+            names: (datapath.generation(), names),
+        });
+        tracing::info!(user, session, "a capture began");
+        Ok((session, reader))
+    }
+
+    /// Takes what the program has told, and passes it on; false once there is no capture.
+    pub(super) fn take(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+    ) -> Result<bool, ServiceError> {
+        let Some(running) = &mut self.running else { return Ok(false) };
+        if running.to.is_closed() || running.step(datapath, effective)? {
+            self.finish(datapath)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Has the capture under way tell no more: its reader gets what is in the ring, and the end. A
+    /// second time it ends at once. Says what it is, or was.
+    pub(super) fn stop(
+        &mut self,
+        datapath: &mut dyn Datapath,
+    ) -> Result<CaptureReport, ServiceError> {
+        let Some(running) = &mut self.running else { return Err(ServiceError::NoCapture) };
+        if running.ended.is_some() {
+            self.finish(datapath)?;
+            return self.last.clone().ok_or(ServiceError::NoCapture);
+        }
+        running.stop(datapath)?;
+        running.report(datapath)
+    }
+
+    /// Ends the capture, at the end of the daemon. Its reader gets what is there, as far as there is
+    /// room for it.
+    pub(super) fn end(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+    ) -> Result<(), ServiceError> {
+        if let Some(running) = &mut self.running {
+            running.stop(datapath)?;
+            // Once what was told, and once the end.
+            for _ in 0..2 {
+                if running.step(datapath, effective)? {
+                    break;
+                }
+            }
+        }
+        self.finish(datapath)
+    }
+
+    /// The capture under way, and the last one that ended.
+    pub(super) fn view(
+        &self,
+        datapath: &dyn Datapath,
+    ) -> Result<(Option<CaptureReport>, Option<CaptureReport>), ServiceError> {
+        let running = self.running.as_ref().map(|running| running.report(datapath)).transpose()?;
+        Ok((running, self.last.clone()))
+    }
+
+    fn finish(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        running.stop(datapath)?;
+        let report = running.report(datapath)?;
+        tracing::info!(told = report.told, "the capture has ended");
+        self.last = Some(report);
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Passes on what is there; true once all of it is, with its end.
+    fn step(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+    ) -> Result<bool, ServiceError> {
+        let now = datapath.now();
+        if self.until.is_some_and(|until| now >= until) {
+            self.stop(datapath)?;
+        } else if self.ended.is_none() && now >= self.renew {
+            self.renew = later(now, RENEW);
+            datapath.capture_until(later(now, LEASE))?;
+            self.raise_level(datapath)?;
+        }
+        let generation = datapath.generation();
+        if self.names.0 != generation {
+            self.names = (generation, filter::names(datapath, effective));
+        }
+        // As much as waits for the reader at once, and then others have their turn.
+        for _ in 0..WAITING {
+            let to = self.to.clone();
+            let Ok(room) = to.try_reserve() else { return Ok(false) };
+            let (part, empty) = self.part(datapath)?;
+            if !part.is_empty() {
+                room.send(part.into());
+            } else if let (true, Some(ended)) = (empty, self.ended) {
+                room.send(self.end(datapath, ended)?.into());
+                return Ok(true);
+            }
+            if empty {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next part, and whether the ring was empty after it.
+    fn part(&mut self, datapath: &mut dyn Datapath) -> Result<(Vec<u8>, bool), ServiceError> {
+        let mut part = Vec::new();
+        while part.len() < PART {
+            let Some(packet) = datapath.next_captured() else { return Ok((part, true)) };
+            if packet.record.session != self.filter.session || self.left == Some(0) {
+                continue;
+            }
+            self.add(&mut part, &packet, datapath);
+            self.told += 1;
+            if let Some(left) = &mut self.left {
+                *left -= 1;
+                if *left == 0 {
+                    self.stop(datapath)?;
+                }
+            }
+        }
+        Ok((part, false))
+    }
+
+    fn add(&mut self, part: &mut Vec<u8>, packet: &CapturedPacket, datapath: &dyn Datapath) {
+        let record = &packet.record;
+        let key: [u8; 16] = bytemuck::cast(record.source);
+        let source = (record.version != 0).then(|| TriePrefix::of_source(key).selector()).flatten();
+        let source = source.map(|source| source.to_string());
+        let rule = self.names.1.get(&record.rule).map(String::as_str);
+        let name = |index| {
+            let at = datapath.attachments().iter().find(|at| at.ifindex == index);
+            at.map(|at| at.interface.clone())
+        };
+        self.writer.packet(part, packet, rule, source.as_deref(), name);
+    }
+
+    /// Leaves out the sources of levels that were missed: they are not seen whole any more.
+    fn raise_level(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
+        if self.filter.level == CaptureFilter::EVERY_SOURCE {
+            return Ok(());
+        }
+        let missed = Missed::between(&self.before, &datapath.capture_counts()?);
+        let whole = whole_from(self.filter.level, &missed.by_level).min(LEVELS - 1);
+        if whole > self.level {
+            self.level = whole;
+            datapath.set_capture_level(&self.filter, whole)?;
+        }
+        Ok(())
+    }
+
+    /// Has the program tell no more.
+    fn stop(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
+        if self.ended.is_none() {
+            datapath.capture_until(Ticks::ZERO)?;
+            self.ended = Some(datapath.now());
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, datapath: &dyn Datapath, ended: Ticks) -> Result<Vec<u8>, ServiceError> {
+        let missed = Missed::between(&self.before, &datapath.capture_counts()?);
+        let first = datapath.attachments().first();
+        let first = first.map_or((0, None), |at| (at.ifindex, Some(at.interface.as_str())));
+        let mut end = Vec::new();
+        self.writer.end(&mut end, (self.began, ended), self.told, missed, first);
+        Ok(end)
+    }
+
+    fn report(&self, datapath: &dyn Datapath) -> Result<CaptureReport, ServiceError> {
+        let missed = Missed::between(&self.before, &datapath.capture_counts()?);
+        let observes = self.filter.level != CaptureFilter::EVERY_SOURCE;
+        let ended = self.ended.unwrap_or_else(|| datapath.now());
+        Ok(CaptureReport {
+            number: self.filter.session,
+            user: self.user,
+            began: self.began_at.clone(),
+            milliseconds: ended.since(self.began).as_nanos() / 1_000_000,
+            told: self.told,
+            over_budget: missed.over_budget,
+            lost: missed.lost,
+            asked_level: observes.then_some(self.filter.level),
+            whole_level: observes.then(|| whole_from(self.filter.level, &missed.by_level)),
+        })
+    }
+}
+
+/// The lowest level, from `lowest` on, above which nothing is missed: [`LEVELS`] if there is none.
+fn whole_from(lowest: u32, missed: &[u64; LEVELS as usize]) -> u32 {
+    let last = missed.iter().rposition(|missed| *missed > 0);
+    let above = last.and_then(|level| u32::try_from(level + 1).ok()).unwrap_or(0);
+    lowest.max(above)
+}
+
+fn later(now: Ticks, time: Duration) -> Ticks {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    Ticks::from_nanos(now.as_nanos().saturating_add(nanos))
+}
+
+/// Takes what the program tells, as long as there is a capture.
+pub(super) async fn read_on(service: std::sync::Arc<Mutex<Service>>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if !lock(&service).take_captured() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_whole_above_all_that_was_missed() {
+        let mut missed = [0; LEVELS as usize];
+        assert_eq!(whole_from(6, &missed), 6);
+        missed[7] = 1;
+        missed[6] = 20;
+        assert_eq!(whole_from(6, &missed), 8);
+        missed[15] = 1;
+        assert_eq!(whole_from(6, &missed), LEVELS);
+    }
+}

@@ -1,0 +1,77 @@
+//! Packets that the program tells whole: the filter, the ring and its budget.
+
+use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use limiter_common::wire::{CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureRecord, map};
+
+use super::DatapathError;
+use super::maps::MapSource;
+use super::pod::Wire;
+
+/// Least bytes that a record takes in the ring, with the head that the kernel puts before it.
+const LEAST: usize = size_of::<CaptureRecord>() + 8;
+
+/// A packet that was told, and its first bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedPacket {
+    /// The facts that the program had of it.
+    pub record: CaptureRecord,
+    /// The bytes, as they came in.
+    pub bytes: Vec<u8>,
+}
+
+/// The filter, the ring and the counts.
+pub(super) struct CaptureMaps {
+    filter: Array<MapData, Wire<CaptureFilter>>,
+    ring: RingBuf<MapData>,
+    budget: PerCpuArray<MapData, Wire<CaptureBudget>>,
+}
+
+macro_rules! take {
+    ($from:expr, $name:expr) => {
+        $from($name)?.try_into().map_err(DatapathError::map($name))?
+    };
+}
+
+impl CaptureMaps {
+    /// Takes them by name.
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        Ok(Self {
+            filter: take!(source, map::CAPTURE),
+            ring: take!(source, map::CAPTURED),
+            budget: take!(source, map::CAPTURE_BUDGET),
+        })
+    }
+
+    /// Empties the ring, as far as it was full, of what nobody has read of another capture.
+    pub(super) fn empty(&mut self) {
+        for _ in 0..CAPTURED_BYTES as usize / LEAST {
+            if self.ring.next().is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Says which packets are told.
+    pub(super) fn set_filter(&mut self, filter: &CaptureFilter) -> Result<(), DatapathError> {
+        self.filter.set(0, Wire(*filter), 0).map_err(DatapathError::map(map::CAPTURE))
+    }
+
+    /// The oldest packet that nobody has taken.
+    pub(super) fn next(&mut self) -> Option<CapturedPacket> {
+        let item = self.ring.next()?;
+        let (record, bytes) = item.split_at_checked(size_of::<CaptureRecord>())?;
+        let record: CaptureRecord = bytemuck::try_pod_read_unaligned(record).ok()?;
+        // Another length would be another program's: the ABI number rules that out.
+        let bytes = bytes.get(..record.captured as usize)?.to_vec();
+        Some(CapturedPacket { record, bytes })
+    }
+
+    /// Counts of all packets that were to be told since the maps were made, over all CPUs.
+    pub(super) fn counts(&self) -> Result<CaptureBudget, DatapathError> {
+        let failed = DatapathError::map(map::CAPTURE_BUDGET);
+        let values = self.budget.get(&0, 0).map_err(failed)?;
+        let mut sum = CaptureBudget::default();
+        values.iter().for_each(|value| sum.merge(&value.0));
+        Ok(sum)
+    }
+}
