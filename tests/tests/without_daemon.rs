@@ -82,13 +82,28 @@ fn answers(limiter: &Limiter, by_maps: bool) -> Result<BTreeMap<String, Value>> 
     Ok(answers)
 }
 
+/// A rule without the name that stands before it: `ssh (destination_port=22 remote_address)`.
+fn without_name(rule: &Value) -> String {
+    let text = rule.as_str().unwrap_or_default();
+    let keys = text.split_once(" (").and_then(|(_, keys)| keys.strip_suffix(')'));
+    keys.unwrap_or(text).to_owned()
+}
+
 /// An answer without what no map holds, and without what time changes.
 fn comparable(answer: &Value) -> Value {
     fn walk(value: &mut Value) {
         match value {
             Value::Object(fields) => {
-                for unknown in ["generation", "name", "origin", "unknown", "warnings"] {
+                for unknown in ["generation", "name", "origin", "rule_name", "unknown", "warnings"]
+                {
                     fields.remove(unknown);
+                }
+                // Only a daemon has read the events.
+                if let Some(Value::Array(rules)) = fields.get_mut("by_rule") {
+                    rules.retain(|rule| rule["exact"] == true);
+                }
+                if let Some(Value::Array(rules)) = fields.get_mut("other_rules") {
+                    rules.iter_mut().for_each(|rule| *rule = json!(without_name(rule)));
                 }
                 for (field, of) in fields.iter_mut() {
                     if field == "full_in_ns" || field == "banned_seconds" {

@@ -111,6 +111,7 @@ fn the_maps_say_what_the_daemon_counts() {
         let rename =
             |name: &str| name.replace("customer", "(unknown 1)").replace("slow", "(unknown 2)");
         stats.budgets.iter_mut().for_each(|budget| budget.rule = rename(&budget.rule));
+        stats.rules.iter_mut().for_each(|rule| rule.rule_name = None);
         stats.rules.sort_by(|one, other| one.rule.cmp(&other.rule));
         stats.budgets.sort_by(|one, other| one.rule.cmp(&other.rule));
     }
@@ -125,7 +126,11 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
         let told: SourceView = daemon.service.source(address).unwrap();
         let read = from_maps::source(&*maps(&daemon), address.parse().unwrap()).unwrap();
         let shown = |text: String| text.replace("customer", "(unknown 1)");
-        let mut others = told.other_rules.clone();
+        let keys = |rule: &String| {
+            let keys = rule.split_once(" (").and_then(|(_, keys)| keys.strip_suffix(')'));
+            keys.unwrap_or(rule).to_owned()
+        };
+        let mut others: Vec<String> = told.other_rules.iter().map(keys).collect();
         others.sort();
         let mut read_others = read.other_rules.clone();
         read_others.sort();
@@ -134,6 +139,8 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
             limit: told.limit.map(shown),
             budget: told.budget.map(shown),
             other_rules: read.other_rules.clone(),
+            rule_name: None,
+            by_rule: Some(Vec::new()),
             ..told
         };
         assert_eq!(read, told, "{address}");
