@@ -103,7 +103,9 @@ fn comparable(answer: &Value) -> Value {
                     rules.retain(|rule| rule["exact"] == true);
                 }
                 if let Some(Value::Array(rules)) = fields.get_mut("other_rules") {
-                    rules.iter_mut().for_each(|rule| *rule = json!(without_name(rule)));
+                    for rule in rules {
+                        *rule = json!(without_name(rule));
+                    }
                 }
                 for (field, of) in fields.iter_mut() {
                     if field == "full_in_ns" || field == "banned_seconds" {

@@ -27,15 +27,17 @@ type Sums = BTreeMap<u32, (u64, u64, u64)>;
 #[derive(Debug)]
 pub(in crate::daemon) struct ByRule {
     address: IpAddr,
-    /// Place in the map; none when it was read to its end.
-    place: Option<Option<u32>>,
+    /// Place in the map; none at its beginning.
+    place: Option<u32>,
+    /// True if the map was read to its end.
+    done: bool,
     sums: Sums,
 }
 
 impl ByRule {
     /// A pass for the source of an address.
     pub(in crate::daemon) fn new(address: IpAddr) -> Self {
-        Self { address: address.to_canonical(), place: Some(None), sums: Sums::new() }
+        Self { address: address.to_canonical(), place: None, done: false, sums: Sums::new() }
     }
 
     /// Reads on; says whether all was read.
@@ -43,7 +45,6 @@ impl ByRule {
         &mut self,
         datapath: &dyn Observed,
     ) -> Result<bool, ServiceError> {
-        let Some(from) = self.place else { return Ok(true) };
         let tables = &datapath.installed().tables;
         // Without a keyed table with sources there is nothing to read.
         let forms: BTreeMap<u32, TableForm> = tables
@@ -52,11 +53,10 @@ impl ByRule {
             .filter(|(form, _)| form.fields & field::SOURCE != 0 && !form.is_of_sources())
             .map(|(form, id)| (*id, *form))
             .collect();
-        if forms.is_empty() {
-            self.place = None;
+        if self.done || forms.is_empty() {
             return Ok(true);
         }
-        let (keys, next) = datapath.keys(from, SLICE)?;
+        let (keys, next) = datapath.keys(self.place, SLICE)?;
         for (key, bucket) in keys {
             let mine = forms.get(&key.table).is_some_and(|form| is_of(*form, &key, self.address));
             if let Some(number) = mine.then(|| rule_of(datapath, &bucket)).flatten() {
@@ -66,8 +66,8 @@ impl ByRule {
                 *keys += 1;
             }
         }
-        self.place = next.map(Some);
-        Ok(self.place.is_none())
+        (self.place, self.done) = (next, next.is_none());
+        Ok(self.done)
     }
 
     /// The rules, those that dropped most first. What the events tell of the source stands for

@@ -76,12 +76,11 @@ fn source(masks: SourceMasks, net: Option<&IpNet>) -> String {
     }
     let of =
         |length: Option<u8>, family: &str| length.map(|length| format!("/{length} of {family}"));
-    let blocks = match net {
-        Some(net) => masks.of(net).map_or_else(String::new, |length| format!("/{length}")),
-        None => {
-            let both = [of(masks.v4, "IPv4"), of(masks.v6, "IPv6")];
-            both.into_iter().flatten().collect::<Vec<_>>().join(" and each ")
-        }
+    let blocks = if let Some(net) = net {
+        masks.of(net).map_or_else(String::new, |length| format!("/{length}"))
+    } else {
+        let both = [of(masks.v4, "IPv4"), of(masks.v6, "IPv6")];
+        both.into_iter().flatten().collect::<Vec<_>>().join(" and each ")
     };
     within(format!("each {blocks}"))
 }
