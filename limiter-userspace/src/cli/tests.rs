@@ -417,7 +417,7 @@ RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  SHADOWED  MARKED
 every source           1            64        1            100         0       0
 destination_port       1            64        0              0         0       0
 2 packets are longer than what was captured of them; their whole length counts
-where limits were in force on the interface, the capture has only what they let pass: XDP drops before tcpdump sees a packet
+made by tcpdump where limits were in force, a capture has only what they let pass: XDP drops before tcpdump sees a packet
 "
     );
     for flag in ["--json", "--output json"] {

@@ -90,7 +90,9 @@ fn any_rate() -> impl Strategy<Value = RateLimit> {
     (count, units, unit, multiplier, 0u64..100_000).prop_map(
         |(count, requests_per_unit, unit, multiplier, burst)| {
             let least = if count == Count::Bytes { 1522 } else { 1 };
-            let period = Period { unit, multiplier };
+            // No longer than anybody can write.
+            let most = u32::try_from(Period::most(unit)).unwrap_or(u32::MAX);
+            let period = Period { unit, multiplier: multiplier.min(most) };
             RateLimit { count, requests_per_unit, period, burst: least + burst }
         },
     )
