@@ -14,7 +14,7 @@ use super::args::interval;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::living;
-use crate::control::Client;
+use crate::control::{Client, ClientError};
 use crate::daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use crate::render;
 
@@ -155,6 +155,8 @@ pub(super) fn read(
     let Captures { running, last } = match client.get(CAPTURE) {
         Ok(captures) => captures,
         Err(error) if error.no_daemon() => return Err(Failure::CutOff),
+        // It ended with the request in its queue.
+        Err(ClientError::Protocol { .. }) => return Err(Failure::CutOff),
         Err(error) => return Err(error.into()),
     };
     // Another one may have begun by now.
