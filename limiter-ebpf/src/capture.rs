@@ -1,5 +1,7 @@
 //! Packets that are told whole, within a budget: [`limiter_common::capture`].
 
+use core::hint::black_box;
+
 use aya_ebpf::{
     bindings::BPF_RB_AVAIL_DATA,
     btf_maps::{Array, PerCpuArray, RingBuf},
@@ -93,10 +95,13 @@ fn load<const LAYER_3: bool>(
     if captured == 0 {
         return true;
     }
-    if captured > u64::from(MAX_SNAP) {
+    // Linux 6.1 does not conclude from `captured != 0` that there is a byte at least, and wants to
+    // know that of the length.
+    let last = black_box(captured - 1);
+    if last >= u64::from(MAX_SNAP) {
         return false;
     }
-    let captured = (captured & 0xffff_ffff) as u32;
+    let captured = ((last + 1) & 0xffff_ffff) as u32;
     // SAFETY: the context is the kernel's, and there is room for as many bytes.
     let failed =
         unsafe { bpf_xdp_load_bytes(frame.context(), 0, to.bytes.as_mut_ptr().cast(), captured) };
