@@ -72,6 +72,8 @@ pub struct RuleNearness {
     pub dropped: u64,
     /// Of what passed: what it would have dropped, were it not in shadow mode.
     pub shadowed: u64,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    pub marked: u64,
     /// The share of packets that it has dropped since its counters began, from 0 to 1: also with
     /// other limits than now; none without packets.
     pub dropped_share: Option<f64>,

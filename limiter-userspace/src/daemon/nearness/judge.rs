@@ -26,17 +26,8 @@ pub(super) const HALF: f64 = 0.5;
 /// Used share above which a source is near its limit.
 pub(super) const NEAR: f64 = 0.8;
 
-/// Facts that no number of a rule says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
-    /// True if nodes share the limit.
-    pub(super) leased: bool,
-    /// Packets in the window that shadow mode let pass.
-    pub(super) shadowed: u64,
-}
-
-/// The answer about a rule, and its evidence.
-pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
+/// The answer about a rule, and its evidence. `leased` if nodes share its limit.
+pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
     let RuleNearness { sent, lost, lost_most, window_seconds, .. } = *rule;
     let minutes = minutes(window_seconds);
     let unknown = |why: String| (Fit::NotKnownYet, why);
@@ -51,14 +42,21 @@ pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
         Of::Sources => ["source", "sources"],
         Of::Keys => ["key", "keys"],
     };
-    if beside.leased {
+    if leased {
         return unknown("nodes share it, and this one sees only its own part".to_owned());
     }
-    if beside.shadowed > 0 {
+    if rule.shadowed > 0 {
         return unknown(format!(
             "in shadow mode {} packets would have been dropped in {minutes}; of how many {sources} is not \
              counted: `limiter events` has a sample, `limiter tune --for 10m` a proposal",
-            number(beside.shadowed)
+            number(rule.shadowed)
+        ));
+    }
+    if rule.marked > 0 {
+        return unknown(format!(
+            "{} packets were over a limit in {minutes}, and were marked or went another way; of how many \
+             {sources} is not counted",
+            number(rule.marked)
         ));
     }
     if sent < FEW {
@@ -158,13 +156,13 @@ mod tests {
     }
 
     fn fit(rule: &RuleNearness) -> Fit {
-        judge(rule, Beside::default()).0
+        judge(rule, false).0
     }
 
     #[test]
     fn many_that_lose_a_little_make_it_too_tight() {
         assert_eq!(fit(&rule(200, 34, 0)), Fit::TooTight);
-        let (_, why) = judge(&rule(1200, 34, 10), Beside::default());
+        let (_, why) = judge(&rule(1200, 34, 10), false);
         assert_eq!(
             why,
             "24 of 1,200 sources lost packets in 30 min, but less than half of what they sent, as users \
@@ -199,11 +197,15 @@ mod tests {
 
     #[test]
     fn nothing_is_said_where_counters_say_nothing() {
-        let unknown = |rule: &RuleNearness, beside| judge(rule, beside).0 == Fit::NotKnownYet;
-        assert!(unknown(&rule(FEW - 1, 10, 0), Beside::default()));
         let tight = rule(200, 34, 0);
-        assert!(unknown(&tight, Beside { shadowed: 1, ..Beside::default() }));
-        assert!(unknown(&tight, Beside { leased: true, ..Beside::default() }));
-        assert!(unknown(&RuleNearness { of: Of::Budget, ..tight }, Beside::default()));
+        assert_eq!(judge(&tight, true).0, Fit::NotKnownYet);
+        for unknown in [
+            rule(FEW - 1, 10, 0),
+            RuleNearness { shadowed: 1, ..tight.clone() },
+            RuleNearness { marked: 1, ..tight.clone() },
+            RuleNearness { of: Of::Budget, ..tight },
+        ] {
+            assert_eq!(fit(&unknown), Fit::NotKnownYet, "{unknown:?}");
+        }
     }
 }

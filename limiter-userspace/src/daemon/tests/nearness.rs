@@ -119,6 +119,7 @@ fn a_limit_is_loose_only_if_no_burst_can_have_come_near() {
     for minute in 1..=6 {
         at(&daemon, minute * 60);
         send(&daemon, 0..100, 9);
+        at(&daemon, minute * 60 + 5);
         told(&daemon);
     }
     let first = rule(&told(&daemon)).clone();
@@ -173,7 +174,7 @@ fn keys_and_budgets_are_told_apart() {
     daemon.write(
         "budgets:\n  - name: all\n    rate_limit: {unit: second, requests_per_unit: 100, burst: 40}\n\
          descriptors:\n  - key: remote_address\n    rate_limit: {algorithm: fixed_window, unit: minute, \
-         requests_per_unit: 20}\n  - key: masked_remote_address\n    value: 10.0.0.0/24\n    budget: all\n",
+         requests_per_unit: 20}\n  - key: masked_remote_address\n    v4_prefix_mask_len: 24\n    budget: all\n",
     );
     let mut daemon = daemon;
     daemon.service.reload().unwrap();
