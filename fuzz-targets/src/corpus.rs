@@ -1,7 +1,8 @@
-//! The committed corpora: one file a target, so that thousands of small files are not in the checkout.
+//! The committed corpora: one file a target, so that thousands of small files are not in the
+//! checkout.
 //!
-//! A file has its inputs one behind the other, each with its length before it in two bytes, the higher
-//! first.
+//! A file has its inputs one behind the other, each with its length before it in two bytes, the
+//! higher first.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -17,8 +18,8 @@ pub struct Entry {
     pub bytes: Vec<u8>,
 }
 
-/// The longest input that is committed: long enough to reach what there is, short enough for a small
-/// file.
+/// The longest input that is committed: long enough to reach what there is, short enough for a
+/// small file.
 const fn longest(target: Target) -> usize {
     match target {
         Target::Packet => 256,

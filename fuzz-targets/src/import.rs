@@ -1,7 +1,7 @@
 //! From the rules of another program to a rule file or a list.
 //!
-//! The first byte of an input says which format it is read as, and whether the rules only count; the
-//! rest is the text.
+//! The first byte of an input says which format it is read as, and whether the rules only count;
+//! the rest is the text.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,9 @@
 //! The check of an input by each fuzz target: [`Target::check`] panics when a promise is broken.
 //!
 //! libFuzzer calls it from `fuzz/`, coverage-guided and for as long as one likes. The tests of this
-//! crate call it with every input of the committed corpus, and with a bounded number of random changes
-//! of them. The same frames go through the program in the kernel in `tests/tests/fuzz_corpus.rs`.
+//! crate call it with every input of the committed corpus, and with a bounded number of random
+//! changes of them. The same frames go through the program in the kernel in
+//! `tests/tests/fuzz_corpus.rs`.
 
 #![expect(
     clippy::panic,

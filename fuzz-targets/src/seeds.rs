@@ -1,5 +1,5 @@
-//! Inputs that fuzzing begins with: the packets of the tests' captures, the example rule files, a story
-//! of each rule set, and the texts of other programs that the importer's tests have.
+//! Inputs that fuzzing begins with: the packets of the tests' captures, the example rule files, a
+//! story of each rule set, and the texts of other programs that the importer's tests have.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

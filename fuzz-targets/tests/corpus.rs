@@ -1,5 +1,5 @@
-//! Every input of the committed corpora, and a bounded number of random changes of them, through the
-//! same functions as the long runs. `LIMITER_FUZZ_SEED` begins with another sequence,
+//! Every input of the committed corpora, and a bounded number of random changes of them, through
+//! the same functions as the long runs. `LIMITER_FUZZ_SEED` begins with another sequence,
 //! `LIMITER_FUZZ_ROUNDS` says how many changes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its machinery does")]

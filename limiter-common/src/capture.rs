@@ -148,17 +148,11 @@ mod tests {
     use crate::wire::RULE_NONE;
 
     const FILTER: CaptureFilter = CaptureFilter {
-        session: 1,
         reasons: 1 << Reason::OverLimit as u32,
-        source: [0; 2],
-        mask: [0; 2],
-        seed: 7,
         cost: 100,
         credit: 800,
-        rule: CaptureFilter::EVERY_RULE,
         level: 0,
-        snap: 96,
-        reserved: 0,
+        ..CaptureFilter::EVERYTHING
     };
 
     fn address(number: u32) -> Source {

@@ -143,8 +143,8 @@ pub(crate) fn capture<const LAYER_3: bool>(
     }
 }
 
-/// The level of a packet, whose source is left in its record; `None` if the capture does not ask for
-/// its source. Of a packet that an action may have changed, the source is in the scratch.
+/// The level of a packet, whose source is left in its record; `None` if the capture does not ask
+/// for its source. Of a packet that an action may have changed, the source is in the scratch.
 #[inline(always)]
 pub(crate) fn capture_level<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -177,8 +177,8 @@ fn from(filter: &CaptureFilter, source: &Source) -> Option<Level> {
 fn note(source: [u64; 2], version: u8) -> Option<()> {
     let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
     let [high, low] = source;
-    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros are no memset,
-    // which is a loop over a pointer.
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros are no
+    // memset, which is a loop over a pointer.
     unsafe {
         (&raw mut (*frame).record.source[0]).write_volatile(high);
         (&raw mut (*frame).record.source[1]).write_volatile(low);
@@ -224,8 +224,8 @@ pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
     }
 }
 
-/// Sends the record in the memory of this CPU, and counts it. `kept` if [`keep_bytes`] left the bytes
-/// there.
+/// Sends the record in the memory of this CPU, and counts it. `kept` if [`keep_bytes`] left the
+/// bytes there.
 #[inline(always)]
 pub(crate) fn send_capture(
     outcome: Packed,

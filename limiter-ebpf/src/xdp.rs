@@ -174,8 +174,8 @@ pub(crate) fn redirect(action: u32) -> u32 {
 /// The flag of a redirection for a map that has no such entry: pass.
 const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 
-/// Counts the packet, by reason, interface and rule, and logs it. Without a log, which is a load-time constant, the verifier
-/// removes the call.
+/// Counts the packet, by reason, interface and rule, and logs it. Without a log, which is a
+/// load-time constant, the verifier removes the call.
 #[inline(always)]
 fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, length: u64) {
     let Outcome { reason, rule, counted, .. } = outcome.unpack();

@@ -1,5 +1,5 @@
-//! Limits that change while time passes: what a source passes is what one ideal token bucket passes that is
-//! told of every change, and never more than the largest burst and the rates in between.
+//! Limits that change while time passes: what a source passes is what one ideal token bucket passes
+//! that is told of every change, and never more than the largest burst and the rates in between.
 
 #![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
 #![expect(clippy::cast_precision_loss, reason = "compared with a tolerance")]
@@ -291,8 +291,8 @@ proptest! {
     }
 }
 
-/// To and fro, twenty times a second for six seconds, under a load that is over both: what passes is what the
-/// time in each limit gives, and one burst.
+/// To and fro, twenty times a second for six seconds, under a load that is over both: what passes
+/// is what the time in each limit gives, and one burst.
 #[test]
 fn changes_to_and_fro_grant_no_burst_each_time() {
     let small = Bucket { rate: 100, a_day: false, burst: 1 };

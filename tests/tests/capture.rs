@@ -15,13 +15,13 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureFilter, CaptureRecord, LEVELS, ListEntry, Listed, MAX_SNAP, RULE_NONE,
 };
+use limiter_tests::cpu;
 use limiter_tests::frames::{self, V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{CapturedPacket, Datapath as _, SourceTable};
 use limiter_userspace::rules::Selector;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const START: u64 = 1_000_000_000_000;
 
@@ -32,19 +32,7 @@ const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
 
 /// Everything, with a budget that nothing here uses up.
-const ALL: CaptureFilter = CaptureFilter {
-    session: 77,
-    reasons: u64::MAX,
-    source: [0; 2],
-    mask: [0; 2],
-    seed: 5,
-    cost: 1,
-    credit: 1 << 36,
-    rule: CaptureFilter::EVERY_RULE,
-    level: CaptureFilter::EVERY_SOURCE,
-    snap: MAX_SNAP,
-    reserved: 0,
-};
+const ALL: CaptureFilter = CaptureFilter::EVERYTHING;
 
 fn program(rules: &str) -> Program {
     let mut program = Program::load(256, 64).unwrap();
@@ -120,8 +108,8 @@ fn every_kind_of_frame_is_told_as_it_is() {
     }
 }
 
-/// All that rules, lists, bans and full tables do, and the brake. `Contended` takes two CPUs that meet,
-/// and goes the same way as `OverLimit`.
+/// All that rules, lists, bans and full tables do, and the brake. `Contended` takes two CPUs that
+/// meet, and goes the same way as `OverLimit`.
 #[test]
 fn every_reason_is_told() {
     require_root();
@@ -134,7 +122,8 @@ descriptors:
   - {key: vlan, value: 1, rate_limit: {unlimited: true}}
   - {key: vlan, value: 2, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: vlan, value: 3, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
-  - {key: vlan, value: 4, action: {mark: {dscp: cs1}}, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: vlan, value: 4, action: {mark: {dscp: cs1}}, rate_limit: {unit: day, requests_per_unit: \
+                 1}}
   - {key: vlan, value: 5, action: reject, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: vlan, value: 6, action: {class: slow}, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: vlan, value: 7, action: {cpu: 0}, rate_limit: {unit: day, requests_per_unit: 1}}
@@ -189,7 +178,7 @@ descriptors:
     let expected: BTreeSet<_> = Reason::ALL
         .into_iter()
         .filter(|reason| {
-            // Those of frames are told in the test above.
+            // Reasons of frames are told in `every_kind_of_frame_is_told_as_it_is`.
             !matches!(
                 reason,
                 Reason::NotIp
@@ -347,18 +336,12 @@ fn without_a_capture_nothing_is_told_and_it_ends_by_itself() {
     assert_eq!(told(&mut program).len(), 0);
 }
 
-fn on_one_cpu() {
-    let mut cpus = CpuSet::new();
-    cpus.set(0);
-    sched_setaffinity(None, &cpus).unwrap();
-}
-
 /// Nobody reads, or the budget is used up: what is missed is counted, and every packet is judged as
 /// without a capture.
 #[test]
 fn a_full_ring_and_a_used_up_budget_change_no_verdict() {
     require_root();
-    on_one_cpu();
+    cpu::pin(None, 0).unwrap();
     let frame = Frame::ipv4(V4, V4_TO).payload(&[1; 900]).build();
     let mut verdicts = Vec::new();
     for filter in [None, Some(ALL), Some(CaptureFilter { cost: 1 << 30, credit: 9 << 30, ..ALL })] {
@@ -389,14 +372,14 @@ fn a_full_ring_and_a_used_up_budget_change_no_verdict() {
     assert!(verdicts.windows(2).all(|pair| pair[0] == pair[1]), "{verdicts:?}");
 }
 
-/// At the end of the budget, sources of low levels are missed, and those of high ones are seen whole:
-/// the counts by level say which.
+/// At the end of the budget, sources of low levels are missed, and those of high ones are seen
+/// whole: the counts by level say which.
 #[test]
 fn levels_that_are_not_missed_were_seen_whole() {
     const SOURCES: u32 = 4_096;
     const ROUNDS: u32 = 3;
     require_root();
-    on_one_cpu();
+    cpu::pin(None, 0).unwrap();
     let mut program = program("domain: test\ndescriptors: []\n");
     let filter = CaptureFilter { level: 2, snap: 64, cost: 1 << 20, credit: 400 << 20, ..ALL };
     capture(&mut program, &filter);
@@ -445,9 +428,7 @@ fn no_packet_goes_uncounted_on_two_cpus() {
     thread::scope(|scope| {
         for cpu in 0..2 {
             scope.spawn(move || {
-                let mut cpus = CpuSet::new();
-                cpus.set(cpu);
-                sched_setaffinity(None, &cpus).unwrap();
+                cpu::pin(None, cpu).unwrap();
                 shared.run(frame, PACKETS).unwrap();
             });
         }

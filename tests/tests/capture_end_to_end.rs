@@ -168,8 +168,8 @@ fn explained(limiter: &Limiter, file: &Path) -> Result<Vec<(String, String)>> {
     Ok(all)
 }
 
-/// Everything that came in is in the file, with the verdict that the same rules have for it on their
-/// own; a signal ends it without loss.
+/// Everything that came in is in the file, with the verdict that the same rules have for it on
+/// their own; a signal ends it without loss.
 #[test]
 fn a_capture_says_what_the_rules_did() -> Result<()> {
     require_root();

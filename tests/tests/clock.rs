@@ -7,24 +7,18 @@ use std::time::{Duration, Instant};
 
 use limiter_common::verdict::Reason;
 use limiter_tests::bpffs::Bpffs;
+use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{self, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
 use limiter_userspace::datapath::{Framing, Kernel, Observed as _, Options, SourceTable};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
 
 /// How long each limit is flooded.
 const TIME: Duration = Duration::from_secs(1);
-
-fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).unwrap();
-}
 
 fn passed(kernel: &Kernel) -> u64 {
     kernel.reasons().unwrap()[Reason::Conforming.index() as usize].packets
@@ -67,7 +61,7 @@ fn gets_its_rate(source_table: SourceTable) {
             let cpus = 0..thread::available_parallelism().unwrap().get();
             let senders = cpus.map(|cpu| {
                 scope.spawn(move || {
-                    pin(cpu);
+                    cpu::pin(None, cpu).unwrap();
                     let (frame, mut sent) = (frame(), Vec::new());
                     while sent.last().is_none_or(|last| *last < end) {
                         program.run(&frame, 1_000).unwrap();

@@ -318,8 +318,8 @@ fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
     nodes.close()
 }
 
-/// A limit by source holds over all nodes. What the shares pass until the source has leases comes on
-/// top of the bound: docs/cluster.md, "The bound".
+/// A limit by source holds over all nodes. What the shares pass until the source has leases comes
+/// on top of the bound: docs/cluster.md, "The bound".
 #[test]
 fn a_source_is_limited_as_one() -> Result<()> {
     require_root();

@@ -1,5 +1,5 @@
-//! Nodes that share a limit while things fail one after the other, at random: paths are cut, daemons
-//! and the store stand still, die and come back. Every window is held against the bound.
+//! Nodes that share a limit while things fail one after the other, at random: paths are cut,
+//! daemons and the store stand still, die and come back. Every window is held against the bound.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -71,8 +71,8 @@ fn faults_at_random_hold_the_bound_of_a_source() -> Result<()> {
     faults("keyfault", &rules_by_source(), excess_by_source())
 }
 
-/// A node that takes over 100,000 other rules meanwhile keeps its leases: they have a thread of their
-/// own.
+/// A node that takes over 100,000 other rules meanwhile keeps its leases: they have a thread of
+/// their own.
 #[test]
 fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
     require_root();

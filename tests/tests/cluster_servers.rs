@@ -1,6 +1,6 @@
-//! Nodes whose store is a Redis Cluster, end to end: real daemons, four real servers, of which slots
-//! move and one dies, and one source that is spread over the nodes. Every window is held against the
-//! bound.
+//! Nodes whose store is a Redis Cluster, end to end: real daemons, four real servers, of which
+//! slots move and one dies, and one source that is spread over the nodes. Every window is held
+//! against the bound.
 
 use std::time::Duration;
 use std::{fs, thread};

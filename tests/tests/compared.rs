@@ -1,5 +1,5 @@
-//! The jobs of docs/comparison.md: what it shows of limiter, nft and iptables is taken by each of them,
-//! and has as many lines as its table says.
+//! The jobs of docs/comparison.md: what it shows of limiter, nft and iptables is taken by each of
+//! them, and has as many lines as its table says.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,8 @@ fn ruleset(block: &str) -> String {
     let sets: Vec<&str> = block.lines().filter(is_set).collect();
     let rules: Vec<&str> = block.lines().filter(|line| !is_set(line)).collect();
     format!(
-        "table inet job {{\n{}\nchain input {{\ntype filter hook input priority filter;\n{}\n}}\n}}\n",
+        "table inet job {{\n{}\nchain input {{\ntype filter hook input priority \
+         filter;\n{}\n}}\n}}\n",
         sets.join("\n"),
         rules.join("\n")
     )

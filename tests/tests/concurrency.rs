@@ -12,12 +12,12 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Count;
+use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{Observed as _, SourceTable, Sweep};
 use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
 const START: u64 = 1_000_000_000_000;
@@ -34,12 +34,6 @@ fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
 
 fn frame() -> Vec<u8> {
     Frame::ipv4(SOURCE, [192, 0, 2, 254]).payload(&[0; 18]).build()
-}
-
-fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).unwrap();
 }
 
 /// How often a race is run: `LIMITER_SHORTER=5` is a fifth of it, for a slow machine.
@@ -64,7 +58,7 @@ fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
         for cpu in 0..cpus {
             let stop = &stop;
             scope.spawn(move || {
-                pin(cpu);
+                cpu::pin(None, cpu).unwrap();
                 let frame = frame();
                 while !stop.load(Ordering::Relaxed) {
                     program.run(&frame, 20_000).unwrap();
@@ -230,7 +224,7 @@ fn new_sources_get_one_bucket(source_store: SourceTable) {
         for cpu in 0..cpus {
             let (program, barrier) = (&program, &barrier);
             scope.spawn(move || {
-                pin(cpu);
+                cpu::pin(None, cpu).unwrap();
                 for source in 0..SOURCES {
                     let address = (0xc000_0200 + source).to_be_bytes();
                     let frame = Frame::ipv4(address, [192, 0, 2, 254]).build();

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::model::Model;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 864_000 * SECOND;
@@ -28,12 +28,6 @@ fn cpus() -> u64 {
     let cpus = thread::available_parallelism().unwrap().get();
     assert!(cpus >= 2, "concurrency needs two CPUs: this machine has {cpus}");
     u64::try_from(cpus).unwrap()
-}
-
-fn pin(cpu: u64) {
-    let mut set = CpuSet::new();
-    set.set(usize::try_from(cpu).unwrap());
-    sched_setaffinity(None, &set).unwrap();
 }
 
 /// How often a race is run: `LIMITER_SHORTER=5` is a fifth of it, for a slow machine.
@@ -49,7 +43,7 @@ fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
         for cpu in 0..cpus() {
             let stop = &stop;
             scope.spawn(move || {
-                pin(cpu);
+                cpu::pin(None, usize::try_from(cpu).unwrap()).unwrap();
                 let frame = frame();
                 while !stop.load(Ordering::Relaxed) {
                     program.run(&frame, 5_000).unwrap();

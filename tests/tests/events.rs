@@ -10,13 +10,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EVENT_BYTES, Event, ListEntry, Listed, RULE_NONE};
+use limiter_tests::cpu;
 use limiter_tests::frames::{V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Fragment, Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::Selector;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
@@ -167,9 +167,7 @@ fn shadow_drops_are_told_and_pass() {
 fn over_the_budget_drops_are_counted() {
     require_root();
     let mut program = program(ONE_AN_HOUR);
-    let mut cpus = CpuSet::new();
-    cpus.set(0);
-    sched_setaffinity(None, &cpus).unwrap();
+    cpu::pin(None, 0).unwrap();
     let frame = Frame::ipv4(V4, V4_TO).transport(udp()).build();
     program.run(&frame, 1_001).unwrap();
     assert_eq!(counts(&mut program), (0, 1_000, 0), "without a budget");
@@ -217,9 +215,7 @@ fn no_drop_goes_uncounted_on_two_cpus() {
     thread::scope(|scope| {
         for cpu in 0..2 {
             scope.spawn(move || {
-                let mut cpus = CpuSet::new();
-                cpus.set(cpu);
-                sched_setaffinity(None, &cpus).unwrap();
+                cpu::pin(None, cpu).unwrap();
                 shared.run(frame, PACKETS).unwrap();
             });
         }

@@ -114,10 +114,10 @@ fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };
     let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface \
-        eth0 --rules rules.yaml\n\
-                 ...\nlimiter: ready: eth0 native, 1 rules, generation 1\n# limiter off\n\
-                 limits are off: every packet passes until `limiter on`\npeer$ echo \
-                 one\none\n```\n<!-- here: limiter --version -->\nTried: `this SSH session` passed 0, dropped 0.\n";
+                 eth0 --rules rules.yaml\n...\nlimiter: ready: eth0 native, 1 rules, generation \
+                 1\n# limiter off\nlimits are off: every packet passes until `limiter on`\npeer$ \
+                 echo one\none\n```\n<!-- here: limiter --version -->\nTried: `this SSH session` \
+                 passed 0, dropped 0.\n";
     assert_eq!(follow_as(&page, right)?, 3);
     for (from, to) in [
         ("until `limiter on`", "until limiter on"),

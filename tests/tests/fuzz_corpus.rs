@@ -14,10 +14,10 @@ use limiter_common::packet::{self, Facts};
 use limiter_common::verdict::Reason;
 use limiter_fuzz_targets::corpus::{self, Entry};
 use limiter_fuzz_targets::{Target, mutate, seeds};
+use limiter_tests::cpu;
 use limiter_tests::pair::Pair;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The kernel takes no shorter frame for a test run.
 const SHORTEST: usize = 14;
@@ -67,9 +67,7 @@ fn frames(mut each: impl FnMut(&[u8], &str)) {
 #[test]
 fn the_kernel_finds_the_facts_that_the_host_finds() {
     require_root();
-    let mut set = CpuSet::new();
-    set.set(CPU);
-    sched_setaffinity(None, &set).unwrap();
+    cpu::pin(None, CPU).unwrap();
     let program = Program::load(256, 16).unwrap();
     frames(|frame, origin| {
         let mut facts = Facts::EMPTY;

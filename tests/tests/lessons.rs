@@ -54,8 +54,8 @@ fn lesson_1_who_is_just_over_the_limit_loses_only_the_excess() {
     }
 }
 
-/// Lesson 2. Elsewhere a clock a nanosecond behind the state refills the bucket. Only a fixed window
-/// has an end of it: a wall clock that is set back by more must lock nobody out.
+/// Lesson 2. Elsewhere a clock a nanosecond behind the state refills the bucket. Only a fixed
+/// window has an end of it: a wall clock that is set back by more must lock nobody out.
 #[test]
 fn lesson_2_a_clock_that_runs_backwards_refills_nothing() {
     for algorithm in [

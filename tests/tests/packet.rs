@@ -16,13 +16,13 @@ use std::collections::BTreeSet;
 use limiter_common::packet::{self, Facts, Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
 use limiter_tests::bpffs::Bpffs;
+use limiter_tests::cpu;
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::verified_instructions;
 use limiter_tests::work_dir::WorkDir;
 use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Frames of each of the two runs.
 const FRAMES: u32 = 40_000;
@@ -49,9 +49,7 @@ fn host(frame: &[u8]) -> Result<Facts, Reason> {
 /// The test program, and this thread where its facts are.
 fn program() -> Program {
     require_root();
-    let mut set = CpuSet::new();
-    set.set(CPU);
-    sched_setaffinity(None, &set).unwrap();
+    cpu::pin(None, CPU).unwrap();
     Program::load(256, 16).unwrap()
 }
 

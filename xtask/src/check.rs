@@ -77,8 +77,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     run(checks, &missing, failed)
 }
 
-/// Runs checks, also after one failed, and names those that did, with those that `failed` before, and
-/// programs that are not there.
+/// Runs checks, also after one failed, and names those that did, with those that `failed` before,
+/// and programs that are not there.
 fn run<'a>(
     checks: Vec<(&'a str, Command)>,
     missing: &[&str],

@@ -63,7 +63,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Make the packages of a release: deb, rpm, tarball, SBOM
     Dist(dist::Arguments),
-    /// Check format, lints, documentation, licences, spelling, the width of lines and the first words of comments
+    /// Check format, lints, documentation, licences, spelling, the width of lines and the first
+    /// words of comments
     Check(check::Arguments),
 }
 

@@ -27,6 +27,7 @@ fn the_gate_needs_every_other_job() {
 
 #[test]
 fn a_job_that_the_gate_forgets_is_found() {
-    let text = "on: x\n\njobs:\n  # One.\n  a:\n    steps: []\n  b:\n    steps: []\n\n  gate:\n    needs: [a]\n";
+    let text = "on: x\n\njobs:\n  # One.\n  a:\n    steps: []\n  b:\n    steps: []\n\n  gate:\n    \
+         needs: [a]\n";
     assert_eq!(jobs_and_needs(text), (vec!["a", "b", "gate"], vec!["a"]));
 }

@@ -355,17 +355,10 @@ fn events() -> Vec<Case> {
 /// second on each CPU.
 fn captures() -> Vec<Case> {
     let all = CaptureFilter {
-        session: 1,
-        reasons: u64::MAX,
-        source: [0; 2],
-        mask: [0; 2],
-        seed: 1,
         cost: 3_200_000,
         credit: 2_499 * 3_200_000,
-        rule: CaptureFilter::EVERY_RULE,
-        level: CaptureFilter::EVERY_SOURCE,
         snap: 96,
-        reserved: 0,
+        ..CaptureFilter::EVERYTHING
     };
     let case = |name: &str, captured, does, reason| Case {
         captured,

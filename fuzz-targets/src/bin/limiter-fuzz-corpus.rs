@@ -1,6 +1,6 @@
-//! Between the committed corpora, which are one file each, and the directories of libFuzzer, which have
-//! one file an input: `limiter-fuzz-corpus unpack|pack TARGET DIRECTORY`. What is unpacked has the
-//! captures and examples, too.
+//! Between the committed corpora, which are one file each, and the directories of libFuzzer, which
+//! have one file an input: `limiter-fuzz-corpus unpack|pack TARGET DIRECTORY`. What is unpacked has
+//! the captures and examples, too.
 
 use std::path::Path;
 use std::process::ExitCode;

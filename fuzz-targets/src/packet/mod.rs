@@ -1,4 +1,5 @@
-//! The packet parser: total, of one mind with itself, and with etherparse where that has an opinion.
+//! The packet parser: total, of one mind with itself, and with etherparse where that has an
+//! opinion.
 
 mod oracle;
 

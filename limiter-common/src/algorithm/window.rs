@@ -176,7 +176,8 @@ impl WallOffset {
     }
 
     /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot. A
-    /// wall clock that was never set shows 1970, which is longer after 1900 than any boot lies back.
+    /// wall clock that was never set shows 1970, which is longer after 1900 than any boot lies
+    /// back.
     pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
         /// From 1900 to 1970.
         const DAYS: u64 = 25_567;

@@ -1,7 +1,8 @@
 //! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
 //! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
 //! there may be new entries. Of that, who is first seen has what others leave: a packet whose
-//! source came lately may use all of it, one that was not seen before half of what is there at once.
+//! source came lately may use all of it, one that was not seen before half of what is there at
+//! once.
 //!
 //! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.

@@ -101,7 +101,7 @@ pub fn bucket_again<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W:
     Some(LineBucket::new(entry, name(source)?))
 }
 
-/// Where a source stands that is not in its first line.
+/// The seat of a source that is not in its first line.
 #[inline(always)]
 pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
     let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
@@ -120,7 +120,7 @@ pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
     Some(Seat { line, way })
 }
 
-/// Where a source stands.
+/// The seat of a source.
 #[inline(always)]
 pub fn seat<W: World>(maps: &W, source: &Source) -> Option<Seat> {
     let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);

@@ -351,9 +351,9 @@ fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch,
     }
 }
 
-/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is false.
-/// The class of the source table is left out: its rule is that of the outcome, which is counted at
-/// the end.
+/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is
+/// false. The class of the source table is left out: its rule is that of the outcome, which is
+/// counted at the end.
 #[inline(always)]
 fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
     if index == SOURCE_CLASS {

@@ -66,9 +66,9 @@ pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Notes in the scratch that the packet's key needs leases, if it does: half of its share of a limit
-/// is used, or there is no share. Leases take a while to come, so the rest is for the time until
-/// then.
+/// Notes in the scratch that the packet's key needs leases, if it does: half of its share of a
+/// limit is used, or there is no share. Leases take a while to come, so the rest is for the time
+/// until then.
 #[inline(always)]
 pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
     let Some(record) = maps.record(slot) else {

@@ -84,8 +84,8 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
-/// Counts a packet under the budget of the class that account `index` sends it to, if it does; takes
-/// it back when `add` is false.
+/// Counts a packet under the budget of the class that account `index` sends it to, if it does;
+/// takes it back when `add` is false.
 #[inline(always)]
 pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     if let Some(account) = scratch.account(index)

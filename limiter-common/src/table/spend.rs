@@ -16,8 +16,8 @@ use crate::world::{Keyed as _, World};
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;
 
-/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is none,
-/// or it has no room.
+/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is
+/// none, or it has no room.
 #[inline(always)]
 pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
     let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {

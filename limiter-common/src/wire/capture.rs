@@ -23,8 +23,8 @@ pub struct CaptureFilter {
     pub session: u64,
     /// Bit by number of each [`Reason`] that is told.
     pub reasons: u64,
-    /// The prefix that sources are in, as the trie knows them ([`crate::source::Source::trie_key`]),
-    /// in two words as they stand in memory.
+    /// The prefix that sources are in, as the trie knows them
+    /// ([`crate::source::Source::trie_key`]), in two words as they stand in memory.
     pub source: [u64; 2],
     /// The bits of that prefix. None for packets of every source, and of none.
     pub mask: [u64; 2],
@@ -53,6 +53,21 @@ impl CaptureFilter {
 
     /// [`CaptureFilter::level`] of a capture of all sources.
     pub const EVERY_SOURCE: u32 = u32::MAX;
+
+    /// A capture of every packet, whole, without a budget. Its number is 1.
+    pub const EVERYTHING: Self = Self {
+        session: 1,
+        reasons: u64::MAX,
+        source: [0; 2],
+        mask: [0; 2],
+        seed: 1,
+        cost: 1,
+        credit: 1 << 36,
+        rule: Self::EVERY_RULE,
+        level: Self::EVERY_SOURCE,
+        snap: MAX_SNAP,
+        reserved: 0,
+    };
 }
 
 /// One packet that was told. Its bytes come behind it.

@@ -129,8 +129,8 @@ pub const FRAGMENT_SHIFT: u32 = 4;
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
 pub const TRIE_FIXED_BITS: u32 = 320;
 
-/// Facts in the first three words of a key, by their bits in [`field`], with ones where each stands.
-/// With any of the addresses, the key has the version.
+/// Facts in the first three words of a key, by their bits in [`field`], with ones where each
+/// stands. With any of the addresses, the key has the version.
 const PLACES: [(u32, TableKey); 12] = [
     (field::DESTINATION_PORT, TableKey { destination_port: u16::MAX, ..TableKey::EMPTY }),
     (field::ICMP_TYPE, TableKey { destination_port: 0xff, ..TableKey::EMPTY }),

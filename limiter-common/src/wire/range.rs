@@ -21,8 +21,8 @@ pub struct Range(u64);
 const SECOND: u64 = 4;
 
 impl Range {
-    /// The range of a fact, which is a bit of [`field`]; none for a fact that has no lane, and where
-    /// `high` is below `low`.
+    /// The range of a fact, which is a bit of [`field`]; none for a fact that has no lane, and
+    /// where `high` is below `low`.
     pub fn new(fact: u32, low: u16, high: u16, class: u16) -> Option<Self> {
         let lane = lane(fact)?;
         let width = u64::from(high.checked_sub(low)?);

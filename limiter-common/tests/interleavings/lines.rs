@@ -283,7 +283,7 @@ fn sources_of_two_lines_do_not_wait_for_each_other() {
         every_order_within(1, move || {
             let world = Arc::new(World::spread(&limits(0, 1), owing_in(held)));
             let passed = two(&world, 0, 1);
-            // Who waited too long for a lock has no entry yet, and no packet passed for it.
+            // A CPU that waited too long for a lock has made no entry, and passed no packet.
             for (number, passed) in [0, 1].into_iter().zip(passed) {
                 assert_eq!(usize::from(passed) + world.pass_of(number, 2), 1);
                 assert!(time_of(&world, number).is_some());

@@ -50,7 +50,7 @@ fn load(sources: u32, turns: u32) -> Shares {
         let refused = reason != Reason::Conforming;
         assert!(!refused || reason == Reason::OverAggregate, "{reason:?}");
         without.push_back(refused);
-        // Who came before has drained.
+        // Sources that came before have drained.
         if without.len() > usize::try_from(sources).unwrap() {
             without.pop_front();
         }
@@ -97,8 +97,8 @@ fn sources_find_their_lines_full_as_often_as_published() {
     assert_eq!(&text[begin..end], made, "LIMITER_UPDATE_PAGES=1 writes it");
 }
 
-/// Who knows everything but the seed cannot fill the lines of a victim: addresses that would meet in
-/// them under another seed are spread over the table.
+/// An attacker who knows everything but the seed cannot fill the lines of a victim: addresses that
+/// would meet in them under another seed are spread over the table.
 #[test]
 fn addresses_that_are_aimed_with_another_seed_miss() {
     const VICTIM: u32 = 0xc000_0201;

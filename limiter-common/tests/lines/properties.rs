@@ -122,7 +122,7 @@ fn sources_stand_in_three_lines_and_find_no_room() {
     assert!(table.owing_in_overflow(now) > 0, "nobody went to the overflow");
 }
 
-/// As above, of a table of one line.
+/// Sources that leave a table of one line, and others that find no room there.
 #[test]
 fn sources_leave_and_find_no_room() {
     let rules = rules();

@@ -149,9 +149,10 @@ pub(super) enum Command {
     #[command(
         alias = "add",
         after_help = "RATE: 100/s, 10k/s, 600/min, 100/5min, 10/hour, 5/day, 3/week; in bytes \
-        64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\n\
-        Every source inside a prefix has a bucket of its own, unless --shared is given. An IPv6 source is a /64.\n\
-        limiter set --port 22/tcp --count syns --for 1h --name ssh 10/min"
+                      64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\nEvery \
+                      source inside a prefix has a bucket of its own, unless --shared is given. \
+                      An IPv6 source is a /64.\nlimiter set --port 22/tcp --count syns --for 1h \
+                      --name ssh 10/min"
     )]
     Set(Box<Set>),
     /// Remove a limit that `set` made
@@ -227,23 +228,22 @@ pub(super) enum Command {
     },
     /// Compare rule files with the rules in force
     #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
-        compared.\n\
-        The files are one rule set, and are compared with the daemon's rule files, or with what `apply` \
-        put in their place. Limits that `set` made stay whatever the files say; they are told at the end. \
-        The order of rules is not compared.")]
+                            compared.\nThe files are one rule set, and are compared with the \
+                            daemon's rule files, or with what `apply` put in their place. Limits \
+                            that `set` made stay whatever the files say; they are told at the \
+                            end. The order of rules is not compared.")]
     Diff {
         /// Rule files, and directories of them
         #[arg(value_name = "FILE|DIR", required = true)]
         files: Vec<PathBuf>,
     },
     /// Put rule files in force, in the place of the daemon's own
-    #[command(
-        after_help = "The files are one rule set. It is put in force whole or not at all, and \
-        outlives a restart of the daemon. `limiter reload`, or a change of the daemon's own rule files, ends \
-        it. Limits that `set` made stay.\n\
-        Refused, unless forced, are rules that would limit the SSH session in which this is typed, and rules \
-        for sources inside a management prefix."
-    )]
+    #[command(after_help = "The files are one rule set. It is put in force whole or not at all, \
+                            and outlives a restart of the daemon. `limiter reload`, or a change \
+                            of the daemon's own rule files, ends it. Limits that `set` made \
+                            stay.\nRefused, unless forced, are rules that would limit the SSH \
+                            session in which this is typed, and rules for sources inside a \
+                            management prefix.")]
     Apply {
         /// Rule files, and directories of them
         #[arg(value_name = "FILE|DIR", required = true)]
@@ -281,14 +281,14 @@ pub(super) enum Command {
     Doctor(AskDoctor),
     /// Translate rules of nft, iptables, ufw and tc into a rule file, and lists of ipset and
     /// fail2ban into a list. Needs no daemon and no privilege
-    #[command(
-        after_help = "Nothing is applied. Each rule is translated, and every difference stands \
-        beside it, or stands in the output as a comment with the reason.\n\
-        nft: nft -j list ruleset; iptables, ip6tables: iptables-save; ufw: /etc/ufw/user.rules; tc: \
-        tc filter show dev IFACE ingress; ipset: ipset save; fail2ban: fail2ban-client banned.\n\
-        A list is for `limiter deny --file`.\n\
-        Exit code: 0 if everything was translated or left to the firewall, 2 if something was not."
-    )]
+    #[command(after_help = "Nothing is applied. Each rule is translated, and every difference \
+                            stands beside it, or stands in the output as a comment with the \
+                            reason.\nnft: nft -j list ruleset; iptables, ip6tables: \
+                            iptables-save; ufw: /etc/ufw/user.rules; tc: tc filter show dev \
+                            IFACE ingress; ipset: ipset save; fail2ban: fail2ban-client \
+                            banned.\nA list is for `limiter deny --file`.\nExit code: 0 if \
+                            everything was translated or left to the firewall, 2 if something \
+                            was not.")]
     Import(AskImport),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema {
@@ -314,19 +314,20 @@ pub(super) enum Command {
         dir: Option<PathBuf>,
     },
     /// Say what would happen to a packet now, and why; or what rules would do with a capture
-    #[command(
-        after_help = "With --from, the daemon is asked: by which rules, which buckets, how full they are and when such \
-        a packet would pass. The decision is the program's own, over its maps as they are. Nothing is charged.\n\
-        What rules ask for and is not given is assumed, and that is said.\n\
-        \n\
-        With --pcap, no daemon and no privilege is needed. The packets are judged in the time of the capture, by the code of the \
-        program in the kernel, as if all of them came in by one interface with empty buckets before \
-        the first. The lists and limits of a running daemon are not asked.\n\
-        Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump sees \
-        only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
-        was cut off is explained up to there, with exit code 2; Ctrl-C ends with the sums of what was read.\n\
-        limiter explain --pcap in.pcap --rules rules.yaml --summary --top 50"
-    )]
+    #[command(after_help = "With --from, the daemon is asked: by which rules, which buckets, how \
+                            full they are and when such a packet would pass. The decision is the \
+                            program's own, over its maps as they are. Nothing is charged.\nWhat \
+                            rules ask for and is not given is assumed, and that is said.\n\nWith \
+                            --pcap, no daemon and no privilege is needed. The packets are judged \
+                            in the time of the capture, by the code of the program in the \
+                            kernel, as if all of them came in by one interface with empty \
+                            buckets before the first. The lists and limits of a running daemon \
+                            are not asked.\nCapture what comes in only: tcpdump -Q in -i IFACE \
+                            -w FILE. Where limits are in force, tcpdump sees only what they let \
+                            pass: XDP drops before it. Capture before they are, or on a mirror \
+                            port. A capture that was cut off is explained up to there, with exit \
+                            code 2; Ctrl-C ends with the sums of what was read.\nlimiter explain \
+                            --pcap in.pcap --rules rules.yaml --summary --top 50")]
     Explain(Box<Explain>),
     /// Put captures, or a load from a file, before several rule files or all algorithms, side by
     /// side. Needs no daemon and no privilege

@@ -26,17 +26,17 @@ const STDOUT: &str = "-";
 
 /// Arguments of `capture`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Each packet has its verdict, its reason and the name of the rule in a comment: \
-    Wireshark shows them, and finds them with `frame.comment contains \"over-limit\"`. Packets are \
-    as they came in, before a mark or an answer changed them. tcpdump on a limited interface sees \
-    only what XDP let pass.\n\
-    limiter capture --dropped --source 192.0.2.0/24 -w dropped.pcapng\n\
-    limiter capture --dropped --snap 96 | tshark -r - -T fields -e frame.comment\n\
-    It ends by its count or time, by Ctrl-C, by `limiter capture --stop`, or when nobody reads any \
-    more. There is one capture or observation at a time. What the budget has no room for is not told, \
-    and counted: at the end, and in the file's statistics. No verdict waits for it."
-)]
+#[command(after_help = "Each packet has its verdict, its reason and the name of the rule in a \
+                        comment: Wireshark shows them, and finds them with `frame.comment \
+                        contains \"over-limit\"`. Packets are as they came in, before a mark or \
+                        an answer changed them. tcpdump on a limited interface sees only what \
+                        XDP let pass.\nlimiter capture --dropped --source 192.0.2.0/24 -w \
+                        dropped.pcapng\nlimiter capture --dropped --snap 96 | tshark -r - -T \
+                        fields -e frame.comment\nIt ends by its count or time, by Ctrl-C, by \
+                        `limiter capture --stop`, or when nobody reads any more. There is one \
+                        capture or observation at a time. What the budget has no room for is not \
+                        told, and counted: at the end, and in the file's statistics. No verdict \
+                        waits for it.")]
 pub(super) struct Ask {
     /// Only packets that were dropped
     #[arg(long, conflicts_with = "passed")]
@@ -44,8 +44,8 @@ pub(super) struct Ask {
     /// Only packets that passed
     #[arg(long)]
     passed: bool,
-    /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or its
-    /// keys as `limiter list` shows them
+    /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or
+    /// its keys as `limiter list` shows them
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Only packets of this address or prefix
@@ -155,7 +155,7 @@ pub(super) fn read(
     let Captures { running, last } = match client.get(CAPTURE) {
         Ok(captures) => captures,
         Err(error) if error.no_daemon() => return Err(Failure::CutOff),
-        // It ended with the request in its queue.
+        // A daemon that ended with the request in its queue.
         Err(ClientError::Protocol { .. }) => return Err(Failure::CutOff),
         Err(error) => return Err(error.into()),
     };

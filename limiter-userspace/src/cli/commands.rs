@@ -114,7 +114,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let mut answer = print.answer(&changed)?;
             if let (Some(seconds), Output::Table) = (confirm, args.output) {
                 let note = format!(
-                    "On trial: without `limiter confirm` within {seconds} s the rules before are in force again.\n"
+                    "On trial: without `limiter confirm` within {seconds} s the rules before are \
+                     in force again.\n"
                 );
                 answer.text.push_str(&note);
             }

@@ -17,12 +17,11 @@ use crate::daemon::{EventOptions, HookOptions, HookUrl};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "An episode is all drops of one source by one rule for one reason. It begins \
-    with its first drop, and ends when none was told for as long as `run --event-quiet` says. Drops \
-    are sampled: at a high rate most are only counted, so `sampled` is less than what was dropped; \
-    `limiter stats` counts them all."
-)]
+#[command(after_help = "An episode is all drops of one source by one rule for one reason. It \
+                        begins with its first drop, and ends when none was told for as long as \
+                        `run --event-quiet` says. Drops are sampled: at a high rate most are \
+                        only counted, so `sampled` is less than what was dropped; `limiter \
+                        stats` counts them all.")]
 pub(super) struct Ask {
     /// Print a line for each sampled drop, and for each episode as it starts, goes on and ends
     #[arg(long)]

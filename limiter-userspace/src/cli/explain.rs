@@ -85,8 +85,9 @@ struct Aside {
 }
 
 /// Remark below every table: nobody can see it in the capture itself.
-pub(super) const BEHIND_XDP: &str = "made by tcpdump where limits were in force, a capture has only what they let pass: XDP drops \
-                          before tcpdump sees a packet";
+pub(super) const BEHIND_XDP: &str = "made by tcpdump where limits were in force, a capture has \
+                                     only what they let pass: XDP drops before tcpdump sees a \
+                                     packet";
 
 /// Explains a capture. A reader that goes away early is no failure.
 pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Result<(), Failure> {

@@ -119,8 +119,8 @@ impl Sources {
             line(
                 text,
                 format_args!(
-                    "sources are told apart until there are {} of them with their rules and reasons; \
-                     explain a part of the capture for the rest",
+                    "sources are told apart until there are {} of them with their rules and \
+                     reasons; explain a part of the capture for the rest",
                     number(u64::try_from(MAX_TRACKED).unwrap_or(u64::MAX))
                 ),
             );

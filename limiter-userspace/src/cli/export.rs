@@ -32,7 +32,8 @@ pub(super) struct Written {
     file: String,
 }
 
-/// Writes the rules into a file. Without an answer of the daemon, or without room, the file stays as it is.
+/// Writes the rules into a file. Without an answer of the daemon, or without room, the file stays
+/// as it is.
 pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Written, Failure> {
     let Exported { generation, text } = ask(client, edits)?;
     put(file, text.as_bytes())?;
@@ -58,8 +59,8 @@ fn put(file: &Path, contents: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Puts new contents in the place of a file in one step. Its owner and permissions stay. The directory is given back,
-/// whose change is not on disk yet.
+/// Puts new contents in the place of a file in one step. Its owner and permissions stay. The
+/// directory is given back, whose change is not on disk yet.
 fn replace(file: &Path, contents: &[u8]) -> io::Result<File> {
     let (target, before) = target(file)?;
     let (Some(directory), Some(name)) = (target.parent(), target.file_name()) else {

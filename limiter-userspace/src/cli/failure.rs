@@ -102,12 +102,14 @@ pub enum Failure {
     Binary,
     /// A capture whose end did not come.
     #[error(
-        "the daemon ended, or cut the capture off: what was written up to there is kept; see its log"
+        "the daemon ended, or cut the capture off: what was written up to there is kept; see its \
+         log"
     )]
     CutOff,
     /// `top` where there is no terminal.
     #[error(
-        "standard output is no terminal: use `limiter top --once` for one frame as text, or `limiter sources`"
+        "standard output is no terminal: use `limiter top --once` for one frame as text, or \
+         `limiter sources`"
     )]
     NoTerminal,
     /// The terminal.

@@ -11,7 +11,8 @@ use crate::daemon::api::rules::Changed;
 use crate::daemon::ssh;
 use crate::rules::{RateText, RateTextError, Target, rate_text, source_text};
 
-/// Sets a limit. All words are checked here as well, so that a typing error needs no daemon to be told.
+/// Sets a limit. All words are checked here as well, so that a typing error needs no daemon to be
+/// told.
 pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     let (port, shared) = (set.whom.port.as_deref(), set.whom.shared);
     if set.source.is_none() && source_text::parse(&set.rate).is_ok() {

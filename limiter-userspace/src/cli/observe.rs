@@ -29,13 +29,13 @@ const READ: usize = 1 << 20;
 
 /// Arguments of `observe`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The sources are chosen by a secret hash, so that nobody can have himself left out. \
-    Of each packet the first 96 bytes are told, with its length, its verdict and its reason: enough to \
-    judge it again, as in `limiter explain --pcap FILE --rules FILE`.\n\
-    Where the budget is used up, half of the sources are left out, and so on: those that stay in the \
-    file were seen whole. How many that are is said at the end. Ctrl-C ends it before its time."
-)]
+#[command(after_help = "The sources are chosen by a secret hash, so that nobody can have himself \
+                        left out. Of each packet the first 96 bytes are told, with its length, \
+                        its verdict and its reason: enough to judge it again, as in `limiter \
+                        explain --pcap FILE --rules FILE`.\nWhere the budget is used up, half of \
+                        the sources are left out, and so on: those that stay in the file were \
+                        seen whole. How many that are is said at the end. Ctrl-C ends it before \
+                        its time.")]
 pub(super) struct Ask {
     /// For how long, as in 10m or 1h
     #[arg(long = "for", value_name = "TIME", value_parser = interval)]
@@ -81,7 +81,7 @@ pub(super) struct Observed {
     packets_cut: u64,
     /// Packets of the share that was asked for that were not told: over the budget.
     over_budget: u64,
-    /// The same: without room.
+    /// Packets of that share for which there was no room.
     lost: u64,
     /// The file.
     file: Option<PathBuf>,

@@ -116,8 +116,8 @@ pub(super) fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failur
         let pin_dir = pin_dir.display();
         return Err(Failure::PinDir(match error.kind() {
             ErrorKind::NotFound => format!(
-                "nothing is pinned under {pin_dir}: there is no such directory: name the one of the daemon that \
-                 is meant with --pin-dir"
+                "nothing is pinned under {pin_dir}: there is no such directory: name the one of \
+                 the daemon that is meant with --pin-dir"
             ),
             ErrorKind::PermissionDenied => {
                 format!("{pin_dir}: {error}: run this as root, or as the daemon's user")
@@ -150,14 +150,15 @@ pub(super) fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf
         Some(pin_dir) => Ok(pin_dir.to_owned()),
         None if client.socket() == Path::new(SOCKET) => Ok(PathBuf::from(PIN_DIR)),
         None => Err(Failure::PinDir(format!(
-            "no daemon at {}, and nobody else knows where its maps are pinned: name the directory with --pin-dir",
+            "no daemon at {}, and nobody else knows where its maps are pinned: name the directory \
+             with --pin-dir",
             client.socket().display()
         ))),
     }
 }
 
-/// What is in force where no daemon answers at a socket, if that can be seen: of another socket
-/// than the default one nobody knows where the maps are.
+/// The interfaces that are limited though no daemon answers at a socket, as a sentence, if that can
+/// be seen: of another socket than the default one nobody knows where the maps are.
 pub(super) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<String> {
     let limited =
         if socket == Path::new(SOCKET) { backend.limited(Path::new(PIN_DIR)) } else { Vec::new() };
@@ -166,7 +167,8 @@ pub(super) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<Stri
     }
     let interfaces = limited.join(", ");
     Some(format!(
-        "without a daemon the limits are still in force on {interfaces}; `limiter off` lets every packet pass"
+        "without a daemon the limits are still in force on {interfaces}; `limiter off` lets every \
+         packet pass"
     ))
 }
 

@@ -11,11 +11,9 @@ use crate::rules::source_text;
 
 /// Arguments of `sources`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "All tracked sources are read once. For `rate` and `drop-rate` those with the largest \
-    counters, and those that used up most of their burst, are read again a quarter of a second later: 1024 \
-    of each."
-)]
+#[command(after_help = "All tracked sources are read once. For `rate` and `drop-rate` those with \
+                        the largest counters, and those that used up most of their burst, are \
+                        read again a quarter of a second later: 1024 of each.")]
 pub(super) struct Ask {
     /// By what they stand out
     #[arg(long, value_enum, default_value_t = By::Dropped)]

@@ -103,7 +103,8 @@ fn bad_texts_need_no_daemon_to_be_told() {
     assert!(failure(&format!("limiter show 2001:db8::/64 {socket}")).contains("no daemon at"));
     assert_eq!(
         failure(&format!("limiter status {socket}")),
-        "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"
+        "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules \
+         FILE`, or name its socket with --socket"
     );
 }
 
@@ -282,7 +283,8 @@ source   192.0.2.1
 rule     none on sources
 tracked  no: it has no bucket for a rule on sources now
 others   may drop packets of it, too: destination_port=53 remote_address; vl\u{fffd}an and 10 more
-         what they drop is not counted here: `limiter events`, `limiter explain --from 192.0.2.1 --to PORT/PROTOCOL`
+         what they drop is not counted here: `limiter events`, `limiter explain --from 192.0.2.1 \
+         --to PORT/PROTOCOL`
 "
     );
     let banned = render::text(&SourceView { banned_seconds: Some(60), martian: true, ..none });
@@ -305,8 +307,9 @@ fn drops_that_sources_do_not_have_are_told() {
     assert_eq!(
         by(Some(0), Some(5502), 3),
         format!(
-            "{none}dropped in all: 0 by rules on sources, 5,502 by other rules and budgets, 3 by lists and bans; for \
-             what is not by rules on sources: `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
+            "{none}dropped in all: 0 by rules on sources, 5,502 by other rules and budgets, 3 by \
+             lists and bans; for what is not by rules on sources: `limiter list`, `limiter \
+             events`, `limiter explain --from ADDRESS`\n"
         )
     );
     // No number is no zero.
@@ -399,7 +402,9 @@ fn a_capture_is_explained_line_by_line() {
     let directory = tempfile::tempdir().unwrap();
     let capture = capture(&directory);
     let rules = directory.path().join("r.yaml");
-    let text = "descriptors:\n  - {key: remote_address, rate_limit: {name: all, unit: day, requests_per_unit: 1}}\n  - {key: destination_port, rate_limit: {unit: day, requests_per_unit: 9}}\n";
+    let text = "descriptors:\n  - {key: remote_address, rate_limit: {name: all, unit: day, \
+                requests_per_unit: 1}}\n  - {key: destination_port, rate_limit: {unit: day, \
+                requests_per_unit: 9}}\n";
     std::fs::write(&rules, text).unwrap();
     let rules = rules.display();
     assert_eq!(
@@ -469,8 +474,8 @@ fn a_capture_that_was_cut_off_keeps_its_sums() {
     let file = std::fs::read(&capture).unwrap();
     std::fs::write(&capture, &file[..file.len() - 1]).unwrap();
     let stopped = format!(
-        "{capture}: it ends within packet 2: it was cut off while it was written; what is printed is of the packets \
-         before it: write it again for the rest"
+        "{capture}: it ends within packet 2: it was cut off while it was written; what is printed \
+         is of the packets before it: write it again for the rest"
     );
     let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
     let sums = "\nsum      seen           1     64\n";

@@ -319,13 +319,13 @@ fn cautions(report: &Report, spare: f64) -> Vec<String> {
     }
     match &report.proposal {
         None => notes.push(
-            "no limit is proposed: at least a second of packets with a source is needed, and a burst \
-             that a rule may have"
+            "no limit is proposed: at least a second of packets with a source is needed, and a \
+             burst that a rule may have"
                 .to_owned(),
         ),
         Some(proposal) if *sources < FEW => notes.push(format!(
-            "{} sources are few: of others like them the limit may hit up to {} (with a confidence of \
-             95 %), not only {}",
+            "{} sources are few: of others like them the limit may hit up to {} (with a \
+             confidence of 95 %), not only {}",
             number(*sources),
             percent(proposal.share_at_most),
             percent(1.0 - spare),
@@ -333,8 +333,8 @@ fn cautions(report: &Report, spare: f64) -> Vec<String> {
         Some(_) => {}
     }
     notes.push(
-        "shares are of sources as they are: forged addresses, NAT and attackers count as users; leave \
-         known attackers out with --exclude"
+        "shares are of sources as they are: forged addresses, NAT and attackers count as users; \
+         leave known attackers out with --exclude"
             .to_owned(),
     );
     notes
@@ -465,8 +465,8 @@ impl Tuned {
         line(
             text,
             format_args!(
-                "proposed, to spare {}: {rate}, burst {}: hits {} of {} sources ({}), which sent {} of \
-                 the packets",
+                "proposed, to spare {}: {rate}, burst {}: hits {} of {} sources ({}), which sent \
+                 {} of the packets",
                 percent(self.spare),
                 number(*burst),
                 number(*sources_hit),

@@ -46,7 +46,8 @@ pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Takes out the tip to pass a word behind `--`: no command of ours takes words that begin with a dash.
+/// Takes out the tip to pass a word behind `--`: no command of ours takes words that begin with a
+/// dash.
 fn without_dashes(error: &mut clap::Error) {
     let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) else {
         return;

@@ -14,8 +14,8 @@ use super::store::{Ask, NAME_MAX, WindowAsk, shard};
 use super::window::WindowKind;
 use crate::fnv::Fnv;
 
-/// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs to
-/// the safe side.
+/// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs
+/// to the safe side.
 const SHARE: Seen = Seen { used: 0, denied: 0, shared: 0, owed: u64::MAX };
 
 /// Time in microseconds after which a key without an answer gives its leases up.
@@ -42,7 +42,8 @@ pub(super) struct Held {
     shard: u16,
     lease: u32,
     by_key: bool,
-    /// Units that a key has sent before it had a lease: half of its share, or the packet that asked.
+    /// Units that a key has sent before it had a lease: half of its share, or the packet that
+    /// asked.
     before: u64,
     begun: u64,
     machine: Machine,

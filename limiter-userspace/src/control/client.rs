@@ -122,7 +122,8 @@ impl Client {
         &self.socket
     }
 
-    /// The process that listens, also one that does not answer: root's or this user's own, if it can be seen from here.
+    /// The process that listens, also one that does not answer: root's or this user's own, if it
+    /// can be seen from here.
     pub fn listener(&self) -> Option<u32> {
         let stream = dial(&self.socket, self.patience).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
@@ -165,8 +166,8 @@ impl Client {
         self.change(Method::DELETE, path, Bytes::new())
     }
 
-    /// `GET` of an answer that comes line by line: `each` takes a line, and says whether to go on. Only
-    /// the beginning of the answer has to come in time.
+    /// `GET` of an answer that comes line by line: `each` takes a line, and says whether to go on.
+    /// Only the beginning of the answer has to come in time.
     pub fn follow(
         &self,
         path: &str,
@@ -208,10 +209,10 @@ impl Client {
         })
     }
 
-    /// `POST` with a document, of an answer that has no end of its own: `each` takes a part, and says
-    /// whether to go on. Only the beginning of the answer has to come in time. A signal to end has
-    /// the daemon end it by a `DELETE` of the same path, and what it still sends is read. Says the
-    /// number in a header of the answer.
+    /// `POST` with a document, of an answer that has no end of its own: `each` takes a part, and
+    /// says whether to go on. Only the beginning of the answer has to come in time. A signal to
+    /// end has the daemon end it by a `DELETE` of the same path, and what it still sends is
+    /// read. Says the number in a header of the answer.
     pub fn stream(
         &self,
         path: &str,
@@ -279,7 +280,8 @@ impl Client {
         }
     }
 
-    /// A call that changes something. If it fails once the daemon may have the request, nobody knows whether it was done.
+    /// A call that changes something. If it fails once the daemon may have the request, nobody
+    /// knows whether it was done.
     fn change<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -364,8 +366,8 @@ async fn either(one: &mut Signal, other: &mut Signal) {
     }
 }
 
-/// Waits in the queue of those who want to connect, for `patience` at most: without waiting, the kernel would refuse when
-/// the queue is full.
+/// Waits in the queue of those who want to connect, for `patience` at most: without waiting, the
+/// kernel would refuse when the queue is full.
 /// Connects, in so much time: the queue of a daemon that hangs may be full.
 fn dial(path: &Path, patience: Duration) -> io::Result<std::os::unix::net::UnixStream> {
     let address = SocketAddrUnix::new(path)?;

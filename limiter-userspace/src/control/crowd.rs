@@ -32,9 +32,9 @@ impl<K: Copy + Eq + Hash> Crowd<K> {
         Self { guests: Vec::new(), most, next: 0 }
     }
 
-    /// Forgets those that ended, and, if there is no room for one more, ends one: the oldest of whoever has
-    /// the most. Answers without an end go last: there are few of them, and they wait for nothing. Says whose it
-    /// was.
+    /// Forgets those that ended, and, if there is no room for one more, ends one: the oldest of
+    /// whoever has the most. Answers without an end go last: there are few of them, and they
+    /// wait for nothing. Says whose it was.
     pub(super) fn make_room(&mut self) -> Option<K> {
         self.guests.retain(|guest| !guest.task.is_finished());
         if self.guests.len() < self.most { None } else { self.give_way() }

@@ -1,6 +1,6 @@
-//! The text format of Prometheus, version 0.0.4: what `GET /metrics` answers with. A writer of our own,
-//! because the format is three kinds of lines, and the values are the kernel's counters: a registry of
-//! counters in this process would be a second truth.
+//! The text format of Prometheus, version 0.0.4: what `GET /metrics` answers with. A writer of our
+//! own, because the format is three kinds of lines, and the values are the kernel's counters: a
+//! registry of counters in this process would be a second truth.
 
 use std::fmt::{Display, Write as _};
 

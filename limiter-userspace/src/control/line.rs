@@ -1,4 +1,5 @@
-//! A connection of the control socket that can be looked at while it is served: whether somebody is still there.
+//! A connection of the control socket that can be looked at while it is served: whether somebody is
+//! still there.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;

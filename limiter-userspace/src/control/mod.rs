@@ -1,9 +1,9 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
 //! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
-//! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is asked and answered is the
-//! service's business: nothing here knows it. Whoever may connect may read; changing takes root or
-//! the daemon's own user.
+//! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is
+//! asked and answered is the service's business: nothing here knows it. Whoever may connect may
+//! read; changing takes root or the daemon's own user.
 
 mod answer;
 pub mod client;

@@ -1,5 +1,5 @@
-//! A JSON object whose text is made member by member, and taken in parts: the document is as large as it may be, and
-//! no more than a part of it is in memory.
+//! A JSON object whose text is made member by member, and taken in parts: the document is as large
+//! as it may be, and no more than a part of it is in memory.
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
-//! `GET /metrics` on a TCP address: for a Prometheus on another machine. Nothing else is served there,
-//! and nobody listens unless told to.
+//! `GET /metrics` on a TCP address: for a Prometheus on another machine. Nothing else is served
+//! there, and nobody listens unless told to.
 
 use std::io;
 use std::net::SocketAddr;

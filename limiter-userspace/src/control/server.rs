@@ -1,6 +1,7 @@
 //! The server: one request a connection, a bounded number of connections, and a bounded time for
-//! each. Over the bound the oldest connection of whoever has the most ends, so that no client can hold up
-//! another. Connections are accepted while answers are made, and changes do not wait for those who read.
+//! each. Over the bound the oldest connection of whoever has the most ends, so that no client can
+//! hold up another. Connections are accepted while answers are made, and changes do not wait for
+//! those who read.
 
 use std::fs;
 use std::future::poll_fn;
@@ -54,8 +55,8 @@ impl Default for Bounds {
     }
 }
 
-/// Connections that are accepted before those that were are looked at: fewer than there may be, so that a request that is
-/// there is answered before newer ones can take its place.
+/// Connections that are accepted before those that were are looked at: fewer than there may be, so
+/// that a request that is there is answered before newer ones can take its place.
 const AT_ONCE: usize = 32;
 
 /// Connections that nobody waits at any more, and that are closed at once.
@@ -129,7 +130,8 @@ impl Server {
                             tracing::warn!(%error, "a control connection failed");
                         }
                         failing = true;
-                        // Out of file descriptors, say: one less, and not at once, which would spin.
+                        // Out of file descriptors, say: one less, and not at once, which would
+                        // spin.
                         if line::is_waited_at(&self.listener) {
                             crowd.give_way();
                         }

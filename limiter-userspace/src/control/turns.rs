@@ -71,8 +71,8 @@ impl Turns {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
-    /// Waits for a turn. Whoever has to wait for long has another one give way: the owner at once, and to whomever an
-    /// answer is sent that takes nothing of it.
+    /// Waits for a turn. Whoever has to wait for long has another one give way: the owner at once,
+    /// and to whomever an answer is sent that takes nothing of it.
     pub(super) async fn take(self: &Arc<Self>, reader: &Reader) -> Turn {
         let (turn, mut admitted) = self.ask(reader);
         let mut patience = if reader.first { Duration::ZERO } else { WAIT };
@@ -95,7 +95,8 @@ impl Turns {
         (Turn { turns: Arc::clone(self), number }, admitted)
     }
 
-    /// Has those begin for whom there is room: whoever comes before others, then whoever has fewest.
+    /// Has those begin for whom there is room: whoever comes before others, then whoever has
+    /// fewest.
     fn admit(&self, state: &mut State) {
         while state.under_way.len() < self.most {
             let held = state.held();

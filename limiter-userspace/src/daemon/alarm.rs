@@ -1,5 +1,5 @@
-//! Alarms: told once when packets begin to pass over a soft limit, or to find no room in a table, now and
-//! then while they go on, and once when they have ended.
+//! Alarms: told once when packets begin to pass over a soft limit, or to find no room in a table,
+//! now and then while they go on, and once when they have ended.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ const QUIET: u32 = 10;
 /// Looks between two reminders of the same alarm.
 const REMIND: u32 = 60;
 
-/// The rules and budgets with soft limits, and what they have marked; or the tables of entries, and how
-/// many packets found no room there.
+/// The rules and budgets with soft limits, and what they have marked; or the tables of entries, and
+/// how many packets found no room there.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     watched: BTreeMap<String, Watched>,
@@ -119,7 +119,8 @@ impl Notice {
     pub(super) fn log_flood(&self) {
         match self {
             Self::Started(table, packets) => tracing::warn!(
-                "no room for new {table}: {packets} packets got no entry; a flood, or too small a table"
+                "no room for new {table}: {packets} packets got no entry; a flood, or too small a \
+                 table"
             ),
             Self::Still(table, packets) => {
                 tracing::warn!("still no room for new {table}: {packets} packets so far");

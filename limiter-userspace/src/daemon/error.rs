@@ -46,8 +46,8 @@ pub(super) enum ServiceError {
     )]
     FromFile { path: Path, place: String },
     #[error(
-        "the rule for {path} was put in force by `limiter apply` ({place}): apply rules without it, \
-         or go back to the rule files with `limiter reload`"
+        "the rule for {path} was put in force by `limiter apply` ({place}): apply rules without \
+         it, or go back to the rule files with `limiter reload`"
     )]
     FromApplied { path: Path, place: String },
     /// A request for a rule set of no files.

@@ -25,8 +25,8 @@ use crate::rules::read_back::{Beside, read_back};
 
 /// Facts that no answer from the maps has.
 const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \
-    order of their keys, rules that no packet can find, reasons of list entries, warnings, and what \
-    events told of drops";
+                        order of their keys, rules that no packet can find, reasons of list \
+                        entries, warnings, and what events told of drops";
 
 /// Fact that no answer with budgets has.
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";

@@ -1,10 +1,11 @@
 //! Guards against lock-out by a change: of the management prefixes, and of whoever makes it.
 //!
-//! Management prefixes are on the lists that the program asks before any rule, so no table limits them. A
-//! rule for sources inside one cannot do what it says. An SSH session of another address is an ordinary
-//! source, whose packets any table and the deny list may drop. So a change is refused, unless it is
-//! forced, if it puts something in the way of the session in which it is typed that was not there
-//! before. A limit on the source that is no tighter than the one before it is nothing new.
+//! Management prefixes are on the lists that the program asks before any rule, so no table limits
+//! them. A rule for sources inside one cannot do what it says. An SSH session of another address is
+//! an ordinary source, whose packets any table and the deny list may drop. So a change is refused,
+//! unless it is forced, if it puts something in the way of the session in which it is typed that
+//! was not there before. A limit on the source that is no tighter than the one before it is nothing
+//! new.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The ends of limits that `limiter set --for` made: of which edit, and when.
 //!
-//! They stand in a file of their own beside the edits, because edits are a rule file, and a rule has no end. A
-//! line names the rule with all of its terms: so an end that was written, and whose edit was not any
-//! more, is of no other limit.
+//! They stand in a file of their own beside the edits, because edits are a rule file, and a rule
+//! has no end. A line names the rule with all of its terms: so an end that was written, and whose
+//! edit was not any more, is of no other limit.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -25,7 +25,8 @@ impl Leftovers {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "a function of the C library")]
 fn trim() {
-    // SAFETY: it takes a number, and any thread may call it at any time; pages that are in use stay.
+    // SAFETY: it takes a number, and any thread may call it at any time; pages that are in use
+    // stay.
     let given_back = unsafe { libc::malloc_trim(0) };
     tracing::debug!(given_back, "memory");
 }

@@ -1,7 +1,7 @@
 //! Warns while most packets have no IP header that the program finds: no limit holds for them.
 //!
-//! A few always do (ARP, LLDP). On the port under a `PPPoE` session, an MPLS path or `MACsec` it is all of them, and
-//! what they carry comes from anywhere.
+//! A few always do (ARP, LLDP). On the port under a `PPPoE` session, an MPLS path or `MACsec` it is
+//! all of them, and what they carry comes from anywhere.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,8 @@ use crate::datapath::Datapath;
 /// Looks, a second apart, over which packets are counted.
 const LOOKS: usize = 10;
 
-/// Packets within them, from which on there is something to warn of: much more than ARP makes on an idle link.
+/// Packets within them, from which on there is something to warn of: much more than ARP makes on an
+/// idle link.
 const LEAST: u64 = 1_000;
 
 /// Reasons that packets without an IP header are counted as.
@@ -97,9 +98,10 @@ impl NotIp {
 fn text(recent: Seen, interfaces: &str) -> String {
     let Seen { all, uncharged } = recent;
     format!(
-        "{uncharged} of the last {all} packets on {interfaces} have no IP header that limiter finds, and passed \
-         unlimited (`not-ip` and `deep-vlan` in `limiter stats`); if they carry IP, as PPPoE, MPLS, MACsec and three \
-         VLAN tags do, limit it on an interface that gets it without those: see docs/packets.md"
+        "{uncharged} of the last {all} packets on {interfaces} have no IP header that limiter \
+         finds, and passed unlimited (`not-ip` and `deep-vlan` in `limiter stats`); if they carry \
+         IP, as PPPoE, MPLS, MACsec and three VLAN tags do, limit it on an interface that gets it \
+         without those: see docs/packets.md"
     )
 }
 

@@ -1,7 +1,8 @@
-//! Messages to the service manager: the daemon is ready, reads its rules again, still answers, ends.
+//! Messages to the service manager: the daemon is ready, reads its rules again, still answers,
+//! ends.
 //!
-//! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in `NOTIFY_SOCKET`. Nobody
-//! is told anything where there is none.
+//! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in
+//! `NOTIFY_SOCKET`. Nobody is told anything where there is none.
 
 use std::env;
 use std::io;
@@ -39,7 +40,8 @@ impl Notifier {
             }
             Err(error) => {
                 tracing::warn!(
-                    "the service manager is told nothing: NOTIFY_SOCKET {}: {error}: check the unit",
+                    "the service manager is told nothing: NOTIFY_SOCKET {}: {error}: check the \
+                     unit",
                     path.display()
                 );
                 Self::default()

@@ -17,8 +17,8 @@ impl Readable {
     /// Registers a descriptor, inside a runtime.
     #[expect(
         deprecated,
-        reason = "what is unsound about it are descriptors that somebody else closes; this one is owned, and \
-                  what replaces it is unsafe"
+        reason = "what is unsound about it are descriptors that somebody else closes; this one is \
+                  owned, and what replaces it is unsafe"
     )]
     pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
         AsyncFd::with_interest(descriptor, Interest::READABLE).map(Self)
@@ -29,8 +29,9 @@ impl Readable {
         self.0.get_ref()
     }
 
-    /// Waits until there is something, and takes all of it by `read`, which does not block. That some was lost
-    /// (`ENOBUFS`) is something, too. At the end of the runtime it waits for ever.
+    /// Waits until there is something, and takes all of it by `read`, which does not block. That
+    /// some was lost (`ENOBUFS`) is something, too. At the end of the runtime it waits for
+    /// ever.
     pub(super) async fn taken(&self, read: Read) {
         loop {
             let Ok(mut ready) = self.0.readable().await else {
@@ -49,7 +50,8 @@ impl Readable {
         }
     }
 
-    /// Waits until there is something, and leaves it there. What comes from now on makes it ready again.
+    /// Waits until there is something, and leaves it there. What comes from now on makes it ready
+    /// again.
     pub(super) async fn ready(&self) {
         match self.0.readable().await {
             Ok(mut ready) => ready.clear_ready(),

@@ -99,8 +99,8 @@ pub(crate) fn names(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// The files that a path stands for: itself, or what of a directory is a rule file, in the order of the
-/// names.
+/// The files that a path stands for: itself, or what of a directory is a rule file, in the order of
+/// the names.
 pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RuleFileError> {
     let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
     if !metadata.is_dir() {
@@ -132,7 +132,8 @@ fn is_rule_file(name: &Path) -> bool {
 const READINGS: usize = 3;
 
 fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
-    // Opening a pipe would wait for its writer otherwise, also of one that took the file's place a moment ago.
+    // Opening a pipe would wait for its writer otherwise, also of one that took the file's place a
+    // moment ago.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file = OpenOptions::new()
         .read(true)

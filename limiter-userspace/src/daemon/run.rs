@@ -1,5 +1,5 @@
-//! The daemon from its start to its end. Everything that can be checked is checked before the kernel
-//! is touched, so that bad input changes nothing.
+//! The daemon from its start to its end. Everything that can be checked is checked before the
+//! kernel is touched, so that bad input changes nothing.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -131,7 +131,8 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     Ok(Prepared { layers, read: digest, state, source_table, cluster })
 }
 
-/// Puts what `limiter apply` left in the place of the rule files, if these are the files that it replaced.
+/// Puts what `limiter apply` left in the place of the rule files, if these are the files that it
+/// replaced.
 pub(super) fn with_applied(
     layers: Layers,
     state: &StateDir,
@@ -143,8 +144,8 @@ pub(super) fn with_applied(
     };
     if replaces != read.to_string() {
         tracing::info!(
-            "the rule files are not those any more that `limiter apply` replaced: they are in force, and \
-             the applied rules are forgotten"
+            "the rule files are not those any more that `limiter apply` replaced: they are in \
+             force, and the applied rules are forgotten"
         );
         return Ok(layers);
     }
@@ -156,7 +157,8 @@ pub(super) fn with_applied(
     Ok(Layers { file, applied: true, ..layers })
 }
 
-/// Plans for empty maps, and says what they would hold: what fails here would fail in the kernel as well.
+/// Plans for empty maps, and says what they would hold: what fails here would fail in the kernel as
+/// well.
 fn check(
     options: &RunOptions,
     layers: &Layers,
@@ -315,8 +317,8 @@ fn open(
     let found = datapath.source_table();
     if options.source_table.is_some_and(|wanted| wanted != found) {
         tracing::warn!(
-            "--source-table {} has no effect: the maps in force were made for {}; `limiter detach` and a new start make \
-             new ones",
+            "--source-table {} has no effect: the maps in force were made for {}; `limiter \
+             detach` and a new start make new ones",
             source_table.name(),
             found.name()
         );

@@ -111,7 +111,8 @@ pub(super) struct NotStarted {
 }
 
 impl Service {
-    /// Puts the rules in force; `read` is of the files that they are from. On an error the data path is given back as it was.
+    /// Puts the rules in force; `read` is of the files that they are from. On an error the data
+    /// path is given back as it was.
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
@@ -157,8 +158,8 @@ impl Service {
         service.leftovers.note();
         let forget = !layers.applied;
         let started = service.open_lists(&layers).and_then(|()| {
-            // Rules that replaced other files than these must not come back with those. Before the new
-            // ones are in force: a start that fails leaves what was.
+            // Rules that replaced other files than these must not come back with those. Before the
+            // new ones are in force: a start that fails leaves what was.
             if forget {
                 service.state.removal(APPLIED).publish()?;
             }

@@ -92,8 +92,8 @@ pub(super) struct Applied {
     pub(super) documents: Vec<Document>,
 }
 
-/// A new version of a file on disk, under another name, or the end of one. Dropped, it changes nothing and
-/// leaves nothing.
+/// A new version of a file on disk, under another name, or the end of one. Dropped, it changes
+/// nothing and leaves nothing.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
@@ -177,7 +177,8 @@ impl StateDir {
         }
     }
 
-    /// Keeps a copy of a file that will be written anew although not all of it could be read. Says where, if it was there.
+    /// Keeps a copy of a file that will be written anew although not all of it could be read. Says
+    /// where, if it was there.
     pub(super) fn keep_copy(&self, name: &str) -> io::Result<Option<PathBuf>> {
         let path = self.directory.join(name);
         let copy = with_suffix(&path, "broken");

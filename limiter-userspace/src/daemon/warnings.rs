@@ -108,8 +108,8 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
                 keep_tags(interface)
             )),
             Err(error) => Some(format!(
-                "{who} may match nothing on {interface}, if that takes VLAN tags off, which cannot be \
-                 told ({error}): see rx-vlan-offload in ethtool -k {interface}"
+                "{who} may match nothing on {interface}, if that takes VLAN tags off, which \
+                 cannot be told ({error}): see rx-vlan-offload in ethtool -k {interface}"
             )),
         })
         .collect()

@@ -1,8 +1,8 @@
 //! Watching the rule files: a change of what is in them is a reload.
 //!
-//! The kernel tells of changes in the directories (inotify); what it does not tell of, as on file systems
-//! of other machines, is found by reading the files from time to time. Either way only another content is a
-//! change, and only once it stays as it is: editors write in several steps.
+//! The kernel tells of changes in the directories (inotify); what it does not tell of, as on file
+//! systems of other machines, is found by reading the files from time to time. Either way only
+//! another content is a change, and only once it stays as it is: editors write in several steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -95,8 +95,8 @@ async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
     tracing::warn!("the rule files do not stop changing: they are not read yet");
 }
 
-/// The directories in which a change of `paths` shows: where they are, where their links lead, and they
-/// themselves.
+/// The directories in which a change of `paths` shows: where they are, where their links lead, and
+/// they themselves.
 fn directories(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
     for path in paths {
@@ -136,7 +136,8 @@ impl Events {
         Ok(Self { inotify: Readable::new(inotify)?, watched: BTreeMap::new() })
     }
 
-    /// Watches these directories and no others. What cannot be watched is left to the periodic look.
+    /// Watches these directories and no others. What cannot be watched is left to the periodic
+    /// look.
     fn renew(&mut self, directories: &BTreeSet<PathBuf>) {
         // No MODIFY: a file that is being written is not ready.
         let flags = WatchFlags::CREATE
@@ -150,8 +151,8 @@ impl Events {
             | WatchFlags::ONLYDIR;
         let mut watched = BTreeMap::new();
         for directory in directories {
-            // Of a directory that is watched already this gives the same number, and of another one that
-            // took its place a new one.
+            // Of a directory that is watched already this gives the same number, and of another one
+            // that took its place a new one.
             match inotify::add_watch(self.inotify.get(), directory, flags) {
                 Ok(number) => {
                     watched.insert(directory.clone(), number);

@@ -34,7 +34,8 @@ pub enum DatapathError {
     Capabilities(io::Error),
     /// The kernel has not all that the program needs.
     #[error(
-        "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with BPF and XDP"
+        "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with \
+         BPF and XDP"
     )]
     OldKernel {
         /// Release of the kernel, by `uname -r`.
@@ -44,7 +45,8 @@ pub enum DatapathError {
     },
     /// The pin directory is on another file system, and mounting failed.
     #[error(
-        "{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or name another directory with --pin-dir"
+        "{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or \
+         name another directory with --pin-dir"
     )]
     NoBpffs {
         /// The directory.
@@ -153,7 +155,8 @@ pub enum DatapathError {
     },
     /// The kernel made an attachment that dies with the process.
     #[error(
-        "{interface}: this kernel makes no XDP link, so the limits would end with the daemon: Linux 5.9 or newer is needed"
+        "{interface}: this kernel makes no XDP link, so the limits would end with the daemon: \
+         Linux 5.9 or newer is needed"
     )]
     NoLink {
         /// The interface.
@@ -171,7 +174,8 @@ pub enum DatapathError {
     },
     /// Frames that begin with neither an Ethernet nor an IP header, as far as is known.
     #[error(
-        "{interface} is of a kind ({kind}) whose frames limiter cannot read: limit the interface that its packets come in by"
+        "{interface} is of a kind ({kind}) whose frames limiter cannot read: limit the interface \
+         that its packets come in by"
     )]
     Framing {
         /// The interface.

@@ -294,16 +294,16 @@ impl Model {
             .or_else(|| self.missing(Entry::Bucket(*source)))
     }
 
-    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in by
-    /// the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
+    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in
+    /// by the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
     /// [`Model::frame`] say how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         self.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now)
     }
 
-    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the beginning,
-    /// that came in by an interface.
+    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the
+    /// beginning, that came in by an interface.
     pub fn judge_captured(
         &mut self,
         framing: Framing,

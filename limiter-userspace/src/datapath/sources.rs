@@ -55,8 +55,8 @@ impl Sources {
         Ok(bucket.map(|bucket| bucket.0))
     }
 
-    /// Reads on: about `most` entries, of one family. Those that are leaving are left out, so there may be none although
-    /// the sweep goes on.
+    /// Reads on: about `most` entries, of one family. Those that are leaving are left out, so there
+    /// may be none although the sweep goes on.
     pub(super) fn read(
         &self,
         sweep: &mut Sweep,

@@ -1,6 +1,6 @@
-//! The inner tries of the maps of rules. Beside its place in the outer map each has a pin of its own, because
-//! only `CAP_SYS_ADMIN` may open what an outer map holds: a daemon with less would not find the rules that it
-//! takes over.
+//! The inner tries of the maps of rules. Beside its place in the outer map each has a pin of its
+//! own, because only `CAP_SYS_ADMIN` may open what an outer map holds: a daemon with less would not
+//! find the rules that it takes over.
 
 use std::fs;
 use std::io;
@@ -22,8 +22,8 @@ pub(super) fn create<K: Pod, V: Pod>(
     LpmTrie::create(size, BPF_F_NO_PREALLOC).map_err(DatapathError::map(map))
 }
 
-/// Puts a trie in the place of a generation that is not in force. Broken off in between, the outer map and the
-/// pin differ, and the next rule set replaces both.
+/// Puts a trie in the place of a generation that is not in force. Broken off in between, the outer
+/// map and the pin differ, and the next rule set replaces both.
 pub(super) fn put<K: Pod, V: Pod>(
     outer: &mut ArrayOfMaps<MapData, LpmTrie<MapData, K, V>>,
     trie: LpmTrie<MapData, K, V>,

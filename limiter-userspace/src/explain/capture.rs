@@ -17,8 +17,8 @@ use crate::datapath::Framing;
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;
 
-/// Link types (www.tcpdump.org/linktypes.html): Ethernet, and IP without a header before it, of either
-/// version or of one.
+/// Link types (www.tcpdump.org/linktypes.html): Ethernet, and IP without a header before it, of
+/// either version or of one.
 const ETHERNET: i32 = 1;
 const RAW: i32 = 101;
 const RAW_V4: i32 = 228;
@@ -176,8 +176,8 @@ impl Capture {
         self.extent.percent()
     }
 
-    /// Packets so far of interfaces of link types that are not known here, beside one that is: by the type, what it is
-    /// called, and how many.
+    /// Packets so far of interfaces of link types that are not known here, beside one that is: by
+    /// the type, what it is called, and how many.
     pub fn left_out(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
         self.left_out.iter().map(|(link, packets)| (*link, link_name(*link).0, *packets))
     }

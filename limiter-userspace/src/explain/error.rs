@@ -15,7 +15,8 @@ pub enum CaptureError {
     },
     /// Standard input, where somebody types.
     #[error(
-        "standard input is a terminal: pipe a capture into it, as in `tcpdump -w - ... | limiter explain --pcap -`"
+        "standard input is a terminal: pipe a capture into it, as in `tcpdump -w - ... | limiter \
+         explain --pcap -`"
     )]
     Terminal,
     /// The file is empty.
@@ -26,7 +27,8 @@ pub enum CaptureError {
     },
     /// The file is to be unpacked first.
     #[error(
-        "{file}: it is compressed ({name}): unpack it, as in `{unpack} FILE | limiter explain --pcap -`"
+        "{file}: it is compressed ({name}): unpack it, as in `{unpack} FILE | limiter explain \
+         --pcap -`"
     )]
     Compressed {
         /// Name of the file.
@@ -44,8 +46,8 @@ pub enum CaptureError {
     },
     /// The file ends before anything can be said of it.
     #[error(
-        "{file}: it ends within its header, before the first packet: it was cut off while it was written: \
-         write it again"
+        "{file}: it ends within its header, before the first packet: it was cut off while it was \
+         written: write it again"
     )]
     CutHeader {
         /// Name of the file.
@@ -53,8 +55,8 @@ pub enum CaptureError {
     },
     /// The header before the network header is not known.
     #[error(
-        "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter starts at \
-         the one or the other; capture on one such interface{remedy}"
+        "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter \
+         starts at the one or the other; capture on one such interface{remedy}"
     )]
     LinkType {
         /// Name of the file.
@@ -68,8 +70,8 @@ pub enum CaptureError {
     },
     /// The file ends within a packet.
     #[error(
-        "{file}: it ends within {what} {packet}: it was cut off while it was written; what is printed is of the \
-         packets before it: write it again for the rest"
+        "{file}: it ends within {what} {packet}: it was cut off while it was written; what is \
+         printed is of the packets before it: write it again for the rest"
     )]
     CutOff {
         /// Name of the file.
@@ -81,8 +83,8 @@ pub enum CaptureError {
     },
     /// The format is broken.
     #[error(
-        "{file}: packet {packet}: {what}: what is printed is of the packets before it: check the file with `capinfos`, or \
-         write it again"
+        "{file}: packet {packet}: {what}: what is printed is of the packets before it: check the \
+         file with `capinfos`, or write it again"
     )]
     Broken {
         /// Name of the file.

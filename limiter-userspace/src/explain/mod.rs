@@ -1,8 +1,8 @@
 //! The decisions that limiter would have taken on the packets of a capture: the code of the XDP
 //! program on the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
 //!
-//! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than one
-//! packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
+//! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
+//! one packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
 
 mod capture;
 mod error;
@@ -31,9 +31,9 @@ use crate::rules::model::Limits;
 use crate::rules::{Environment, Installed, PlanError, RuleSet};
 use rulebook::Rulebook;
 
-/// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture that
-/// needs more is refused, because what the program would do with full maps is not what a plain answer
-/// says.
+/// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture
+/// that needs more is refused, because what the program would do with full maps is not what a plain
+/// answer says.
 pub const MAX_TRACKED: usize = 2_000_000;
 
 /// Room for sources and keys, as `limiter run` has it by default.
@@ -43,11 +43,12 @@ const MAX_KEYS: u32 = 65_536;
 /// Rules that fit: as many as the maps can be made for.
 const CAPACITY: u32 = limiter_common::wire::MAX_SLOTS / 4;
 
-/// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of the
-/// file may be older, if several queues of a card were captured.
+/// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of
+/// the file may be older, if several queues of a card were captured.
 const FIRST: u64 = 86_400_000_000_000;
 
-/// Indices of interfaces that only the rule file knows begin here, so that none is one that was given.
+/// Indices of interfaces that only the rule file knows begin here, so that none is one that was
+/// given.
 const NAMED: u32 = 1 << 30;
 
 /// Interface that the packets came in by.

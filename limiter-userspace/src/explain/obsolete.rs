@@ -8,7 +8,8 @@ use super::capture::{FLAGS, Framed, lowest};
 /// The type of a packet block.
 const PACKET: u32 = 2;
 
-/// Bytes before the frame: the interface, drops, the time in two halves, what was captured of it, and its length.
+/// Bytes before the frame: the interface, drops, the time in two halves, what was captured of it,
+/// and its length.
 const HEADER: usize = 20;
 
 /// True if a block that the reader does not know is such a packet block, in either byte order.

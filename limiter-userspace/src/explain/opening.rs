@@ -20,7 +20,8 @@ const STANDARD_INPUT: &str = "-";
 /// The header of a pcap file. A section header of pcapng is longer.
 const HEADER: usize = 24;
 
-/// The first bytes of pcap files: of micro- and nanoseconds, in either order, and with more in a packet's header.
+/// The first bytes of pcap files: of micro- and nanoseconds, in either order, and with more in a
+/// packet's header.
 const PCAP: [[u8; 4]; 5] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0x4d, 0x3c, 0xb2, 0xa1],

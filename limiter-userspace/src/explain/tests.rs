@@ -212,7 +212,8 @@ fn what_cannot_be_explained_is_named() {
 #[test]
 fn limits_go_by_the_time_of_the_capture() {
     let rules = "descriptors:
-  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: net, unit: second, requests_per_unit: 2, burst: 1}}\n";
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: net, unit: second, \
+                 requests_per_unit: 2, burst: 1}}\n";
     let mut explainer = explainer(rules, None);
     let start = 1_700_000_000_000_000_000;
     let reasons: Vec<_> = [0u64, 1_000_000, 499_000_000, 500_000_000, 900_000_000]
@@ -242,7 +243,8 @@ fn limits_go_by_the_time_of_the_capture() {
 #[test]
 fn windows_of_the_wall_clock_are_those_of_the_capture() {
     let rules = "descriptors:
-  - {key: destination_port, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window}}\n";
+  - {key: destination_port, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: \
+                 fixed_window}}\n";
     // A minute begins at a multiple of 60 s since 1970.
     let minute: u64 = 1_700_000_040_000_000_000;
     assert_eq!(minute % 60_000_000_000, 0);
@@ -265,7 +267,8 @@ fn rules_that_share_a_budget_are_told_apart() {
 descriptors:
   - {key: destination_port, value: 53, budget: shared}
   - {key: destination_port, value: 80, budget: shared}
-  - {key: remote_address, rate_limits: [{unit: second, requests_per_unit: 9}, {unit: day, requests_per_unit: 99}]}\n";
+  - {key: remote_address, rate_limits: [{unit: second, requests_per_unit: 9}, {unit: day, \
+                 requests_per_unit: 99}]}\n";
     let mut explainer = explainer(rules, None);
     let mut rules_of = |number, port| {
         let told = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();

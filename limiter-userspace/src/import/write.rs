@@ -38,11 +38,10 @@ pub(super) fn write(
     let translated = count(Outcome::Translated);
     let mut text = format!(
         "# Made by `limiter import` from {}. Nothing was applied: read it, then `limiter check` \
-         and\n\
-         # `limiter apply --confirm 5m`. docs/import.md has the letters of the differences.\n\
-         # {translated} translated, {} not, {} left to the firewall.\n\
-         # Of all rules: limiter comes before the firewall, conntrack and the translation of addresses,\n\
-         # sees fragments as they come, and a packet must be within the limits of every table.\n",
+         and\n# `limiter apply --confirm 5m`. docs/import.md has the letters of the \
+         differences.\n# {translated} translated, {} not, {} left to the firewall.\n# Of all \
+         rules: limiter comes before the firewall, conntrack and the translation of addresses,\n# \
+         sees fragments as they come, and a packet must be within the limits of every table.\n",
         format.name(),
         count(Outcome::NotTranslated),
         count(Outcome::Left),

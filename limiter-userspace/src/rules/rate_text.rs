@@ -1,9 +1,9 @@
 //! A rate, as people write it on the command line and in rule files: `100/s`, `10k/s`, `5/day`,
 //! `100/5min`, `10mbit/s`, `1MiB/s`.
 //!
-//! Without a suffix, or with k, M or G, packets are counted; with bit or B suffixes, bytes. One kbit
-//! is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024. `10 syns/min` and
-//! `10 flows/min` are what `limiter list` shows of limits that count so.
+//! Without a suffix, or with k, M or G, packets are counted; with bit or B suffixes, bytes. One
+//! kbit is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024. `10 syns/min`
+//! and `10 flows/min` are what `limiter list` shows of limits that count so.
 
 use limiter_common::wire::Count;
 
@@ -191,8 +191,8 @@ impl RateText {
     }
 }
 
-/// Reads a burst of a rate that counts `count`: `200`, `10k`, `60kB`, `1MiB`. A number without a unit,
-/// or with k, M or G, is in the unit that is counted.
+/// Reads a burst of a rate that counts `count`: `200`, `10k`, `60kB`, `1MiB`. A number without a
+/// unit, or with k, M or G, is in the unit that is counted.
 ///
 /// # Errors
 ///

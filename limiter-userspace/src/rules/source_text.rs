@@ -11,7 +11,8 @@ use super::model::{Selector, SelectorError};
 pub enum SourceTextError {
     /// Not an address, not a prefix.
     #[error(
-        "{0:?} is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48"
+        "{0:?} is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or \
+         2001:db8::/48"
     )]
     Syntax(String),
     /// Not an address.
@@ -92,15 +93,18 @@ mod tests {
         for (text, message) in [
             (
                 "192.0.2.0/24",
-                "\"192.0.2.0/24\" is more than one source, which is an IPv4 address or an IPv6 /64: name one; `limiter sources --within 192.0.2.0/24` lists those in it",
+                "\"192.0.2.0/24\" is more than one source, which is an IPv4 address or an IPv6 \
+                 /64: name one; `limiter sources --within 192.0.2.0/24` lists those in it",
             ),
             (
                 "2001:db8::/48",
-                "\"2001:db8::/48\" is more than one source, which is an IPv4 address or an IPv6 /64: name one; `limiter sources --within 2001:db8::/48` lists those in it",
+                "\"2001:db8::/48\" is more than one source, which is an IPv4 address or an IPv6 \
+                 /64: name one; `limiter sources --within 2001:db8::/48` lists those in it",
             ),
             (
                 "2001:db8::7/128",
-                "2001:db8::7/128 is longer than /64, and an IPv6 source is a /64: write 2001:db8::/64",
+                "2001:db8::7/128 is longer than /64, and an IPv6 source is a /64: write \
+                 2001:db8::/64",
             ),
             ("2001:db8::7/64", "2001:db8::7/64 has host bits set: write 2001:db8::/64"),
             (
@@ -118,15 +122,18 @@ mod tests {
             ("192.0.2.7/24", "192.0.2.7/24 has host bits set: write 192.0.2.0/24"),
             (
                 "2001:db8::1/128",
-                "2001:db8::1/128 is longer than /64, and an IPv6 source is a /64: write 2001:db8::/64",
+                "2001:db8::1/128 is longer than /64, and an IPv6 source is a /64: write \
+                 2001:db8::/64",
             ),
             (
                 "300.0.0.1",
-                "\"300.0.0.1\" is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48",
+                "\"300.0.0.1\" is not an IP address or prefix: write one like 192.0.2.7, \
+                 192.0.2.0/24 or 2001:db8::/48",
             ),
             (
                 "10.0.0.0/33",
-                "\"10.0.0.0/33\" is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48",
+                "\"10.0.0.0/33\" is not an IP address or prefix: write one like 192.0.2.7, \
+                 192.0.2.0/24 or 2001:db8::/48",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), message);

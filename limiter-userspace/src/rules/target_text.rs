@@ -1,4 +1,5 @@
-//! The packets that `limiter set` limits, as people name them: an address or prefix, a port, or both.
+//! The packets that `limiter set` limits, as people name them: an address or prefix, a port, or
+//! both.
 
 use ipnet::IpNet;
 

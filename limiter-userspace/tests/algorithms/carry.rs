@@ -260,7 +260,8 @@ proptest! {
     }
 }
 
-/// The words of a log that is half used: the free entries first, so that the others free up together.
+/// The words of a log that is half used: the free entries first, so that the others free up
+/// together.
 #[test]
 fn a_seeded_log_frees_up_together() {
     let limit = LogLimit { window: 1000, size: 4, ..Default::default() };

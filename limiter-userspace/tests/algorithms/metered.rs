@@ -145,7 +145,8 @@ pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
     boot().prop_map(WallOffset::new)
 }
 
-/// The time in which a pattern of arrivals moves, nanoseconds: the window, or what fills the bucket.
+/// The time in which a pattern of arrivals moves, nanoseconds: the window, or what fills the
+/// bucket.
 pub(crate) fn scale_of(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -172,8 +173,8 @@ pub(crate) fn capacity(spec: &LimitSpec) -> u128 {
     }
 }
 
-/// Units in the measure of a limit: time for the buckets, packets or bytes for the others, times the
-/// window for the counter, whose used part leaks away in time.
+/// Units in the measure of a limit: time for the buckets, packets or bytes for the others, times
+/// the window for the counter, whose used part leaks away in time.
 pub(crate) fn measure(spec: &LimitSpec, units: u64) -> u128 {
     match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => cost(&spec.rate(), units).get().into(),

@@ -1,5 +1,5 @@
-//! A server that fails over to its replica: of a cluster, by command and by death, and one behind an
-//! address of its own.
+//! A server that fails over to its replica: of a cluster, by command and by death, and one behind
+//! an address of its own.
 
 use std::os::unix::fs::symlink;
 use std::thread::sleep;

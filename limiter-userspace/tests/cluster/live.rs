@@ -18,9 +18,10 @@ use crate::server::{Server, runtime};
 use crate::simulator::scene::settings;
 
 /// A user that may do what limiter does and no more, as docs/cluster.md has it.
-pub(crate) const USER: &str = "reset on >secret ~rl:* -@all +evalsha +script|load +time +get +set +del +zadd +zscore +zcard \
-     +zrange +zrangebyscore +zremrangebyscore +zrem +pexpire +incrby +hset +hgetall +hdel +xadd \
-     +xrange +xrevrange";
+pub(crate) const USER: &str = "reset on >secret ~rl:* -@all +evalsha +script|load +time +get +set \
+                               +del +zadd +zscore +zcard +zrange +zrangebyscore +zremrangebyscore \
+                               +zrem +pexpire +incrby +hset +hgetall +hdel +xadd +xrange \
+                               +xrevrange";
 
 pub(crate) fn ask(name: &str, want: u64) -> Ask {
     let limit = SharedLimit::new(settings(3)).expect("good");

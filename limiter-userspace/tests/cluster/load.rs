@@ -1,5 +1,5 @@
-//! Load on the leases of nodes that run, in a thread of its own, and a meter of what each limit passes
-//! on all of them.
+//! Load on the leases of nodes that run, in a thread of its own, and a meter of what each limit
+//! passes on all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

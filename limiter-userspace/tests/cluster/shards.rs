@@ -1,5 +1,5 @@
-//! A real Redis Cluster of a test's own, on free ports of the loopback: its servers, whose slots are
-//! where the test wants them, ended by the test.
+//! A real Redis Cluster of a test's own, on free ports of the loopback: its servers, whose slots
+//! are where the test wants them, ended by the test.
 
 use std::net::TcpListener;
 use std::thread::sleep;
@@ -35,7 +35,8 @@ pub(crate) fn free_port() -> u16 {
 
 impl Shards {
     /// Starts a master for each list of tags, which has their slots, and its part of all others;
-    /// and as many servers without slots as there are `more`. `None` where there is no redis-server.
+    /// and as many servers without slots as there are `more`. `None` where there is no
+    /// redis-server.
     pub(crate) fn start(tags: &[&[&str]], more: usize, options: &[&str]) -> Option<Self> {
         Self::start_at("--port", tags, more, options)
     }

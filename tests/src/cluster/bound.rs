@@ -1,9 +1,9 @@
 //! The bound of a shared limit, held against what arrived, in every window.
 //!
-//! Nobody sees when a node decides on a packet, but that is after it was sent and before it arrived.
-//! So a packet counts in a window if it was sent and arrived within it. Nothing is allowed for what
-//! is under way, and no packet is held against a window that it may not belong to: those that cross
-//! an edge, few as the way takes microseconds, count in longer windows only.
+//! Nobody sees when a node decides on a packet, but that is after it was sent and before it
+//! arrived. So a packet counts in a window if it was sent and arrived within it. Nothing is allowed
+//! for what is under way, and no packet is held against a window that it may not belong to: those
+//! that cross an edge, few as the way takes microseconds, count in longer windows only.
 
 /// Nanoseconds of a second; units are counted in parts of this.
 const SECOND: u64 = 1_000_000_000;

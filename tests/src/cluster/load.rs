@@ -65,8 +65,8 @@ impl Load {
         self.expect_since(from, what, least, most);
     }
 
-    /// At least `least` packets a second, and at most `most`, must have arrived since `from`, a time
-    /// of [`clock::now`].
+    /// At least `least` packets a second, and at most `most`, must have arrived since `from`, a
+    /// time of [`clock::now`].
     pub fn expect_since(&mut self, from: u64, what: &'static str, least: u64, most: Bound) {
         let span = Span { from, to: clock::now(), rate: 0, burst: 0 };
         self.expected.push((what, span, least * (span.to - from) / SECOND, most.of(&span)));

@@ -37,8 +37,8 @@ pub const SYNC: Duration = Duration::from_millis(200);
 /// Most time that a unit lives on a node: four sync periods.
 pub const UNIT_LIVES: Duration = Duration::from_millis(800);
 
-/// Most time for which units that a node was granted are missing when it never hears of them: twelve
-/// sync periods. So it is with those of calls that a store answers too late.
+/// Most time for which units that a node was granted are missing when it never hears of them:
+/// twelve sync periods. So it is with those of calls that a store answers too late.
 pub const UNITS_MISSING: Duration = Duration::from_millis(2400);
 
 /// Packets a second, and at once, that all nodes pass together without a lease.
@@ -66,8 +66,8 @@ pub struct Options {
     pub json: bool,
 }
 
-/// The rules of all nodes: one budget for the [source's network](traffic::NETWORK), with more fields of
-/// `cluster` in `more`.
+/// The rules of all nodes: one budget for the [source's network](traffic::NETWORK), with more
+/// fields of `cluster` in `more`.
 pub fn rules(more: &str) -> String {
     let Bound { rate, burst } = LIMIT;
     format!(
@@ -98,8 +98,8 @@ pub fn rules_by_source() -> String {
     )
 }
 
-/// Packets by which a window of [`rules_by_source`] may exceed the bound, with calls that take 20 ms
-/// at most: docs/cluster.md, "The bound".
+/// Packets by which a window of [`rules_by_source`] may exceed the bound, with calls that take 20
+/// ms at most: docs/cluster.md, "The bound".
 pub fn excess_by_source() -> u64 {
     let micros = u64::try_from(SYNC.as_micros()).unwrap_or(u64::MAX) * 9 / 8 + 2 * 20_000;
     SHARES.burst + (SHARES.rate * micros).div_ceil(1_000_000)

@@ -56,7 +56,8 @@ impl Node {
         &self.netns
     }
 
-    /// Puts a way between the node and the store that can be cut. The node's daemon must not run yet.
+    /// Puts a way between the node and the store that can be cut. The node's daemon must not run
+    /// yet.
     ///
     /// # Errors
     ///

@@ -62,8 +62,9 @@ impl Phase {
         Span { from: self.span.from.saturating_add(later).min(self.span.to), ..self.span }
     }
 
-    /// Judges the packets of the phase. A packet is of the phase if it was sent in it; most that may
-    /// arrive are counted of those that have arrived in it, too, and so were decided on in it.
+    /// Judges the packets of the phase. A packet is of the phase if it was sent in it; most that
+    /// may arrive are counted of those that have arrived in it, too, and so were decided on in
+    /// it.
     pub fn delivered(&self, sent: &[u64], packets: &[Packet]) -> Delivered {
         let span = self.judged();
         let seconds = |bound: &Bound| {

@@ -1,5 +1,5 @@
-//! A real Redis Cluster of a run's own, in one namespace, at an address that the nodes have a way to:
-//! masters, of which the first has all that limiter keeps, and one replica of it.
+//! A real Redis Cluster of a run's own, in one namespace, at an address that the nodes have a way
+//! to: masters, of which the first has all that limiter keeps, and one replica of it.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! `limiter import --compare`: rules of another program, and what `limiter import` makes of them, in
-//! network namespaces beside each other, under the same packets.
+//! `limiter import --compare`: rules of another program, and what `limiter import` makes of them,
+//! in network namespaces beside each other, under the same packets.
 //!
 //! Each rule gets loads around its limit. Before each load both sides begin anew. What the
 //! arithmetic says is the model's answer for the times at which the packets were sent.

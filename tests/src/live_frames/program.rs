@@ -29,7 +29,8 @@ pub(super) struct Live {
     frames: u64,
     /// Time between two frames; 0 for as fast as possible.
     period: u64,
-    /// How sources are chosen: 0 for one, 1 uniform, 2 Zipf, 3 new ones, 4 new ones that send again.
+    /// How sources are chosen: 0 for one, 1 uniform, 2 Zipf, 3 new ones, 4 new ones that send
+    /// again.
     choice: u32,
     /// Of how many sources or octaves, or the number of the first new one.
     of: u32,

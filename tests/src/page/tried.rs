@@ -106,7 +106,8 @@ mod tests {
     fn what_is_so_is_taken_and_all_else_is_not() {
         for line in [
             "20 SYNs at once: `ssh` passed 5, dropped 15.",
-            "x `y` z: `every source` passed 7, dropped 0, and `ssh` passed 4 to 5, dropped 15 to 16.",
+            "x `y` z: `every source` passed 7, dropped 0, and `ssh` passed 4 to 5, dropped 15 to \
+             16.",
             "both rules: `two` passed 11, dropped 22",
             "`b` passed 1,000, dropped 1.",
         ] {

@@ -17,8 +17,8 @@ use crate::names::{all_tests, holds, quoted, workspace};
 use crate::page::{anchor, heading, links, prose, rows, written};
 use crate::statements::{Statements, unheld};
 
-/// Pages with tables of statements, each of which has a row in docs/tests.md; of a page with sections,
-/// the tables in these.
+/// Pages with tables of statements, each of which has a row in docs/tests.md; of a page with
+/// sections, the tables in these.
 const HELD: [(&str, &[&str]); 4] = [
     ("packets.md", &[]),
     ("threat-model.md", &[]),

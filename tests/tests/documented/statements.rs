@@ -94,8 +94,8 @@ impl Statements {
     }
 }
 
-/// Rows of a page's tables without a statement. Statements of a section begin with its rows, in their
-/// order; more may follow.
+/// Rows of a page's tables without a statement. Statements of a section begin with its rows, in
+/// their order; more may follow.
 pub(crate) fn unheld(page: &str, rows: &[Row], statements: &Statements) -> Vec<String> {
     let mut unheld = Vec::new();
     let mut seen: Vec<&str> = Vec::new();

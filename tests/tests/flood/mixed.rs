@@ -3,12 +3,12 @@
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, EntryTable};
+use limiter_tests::cpu;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, SEED, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const ENTRIES: u32 = 64;
 
@@ -82,10 +82,8 @@ fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
 }
 
 fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
-    let mut set = CpuSet::new();
-    set.set(0);
     // New entries have a budget on each CPU.
-    sched_setaffinity(None, &set).unwrap();
+    cpu::pin(None, 0).unwrap();
     let mut program = Program::load_in(source_store, ENTRIES, 64).unwrap();
     let mut model = match source_store {
         SourceTable::Hash => Model::with_room(ENTRIES, ENTRIES, SEED),

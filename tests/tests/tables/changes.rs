@@ -227,7 +227,8 @@ descriptors:
 fn a_rule_that_changes_its_table_grants_one_burst() {
     require_root();
     let one = "{unit: day, requests_per_unit: 10, burst: 5}";
-    let more = "{unit: day, requests_per_unit: 10, burst: 3}, {unit: day, requests_per_unit: 9, count: syns}";
+    let more = "{unit: day, requests_per_unit: 10, burst: 3}, {unit: day, requests_per_unit: 9, \
+                count: syns}";
     let rules = |limits: &str, beside: &str| {
         format!(
             "descriptors:

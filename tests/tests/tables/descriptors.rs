@@ -505,7 +505,8 @@ fn a_range_is_one_value_and_what_is_inside_it_another() {
         "descriptors:
   - {{key: destination_port, value: 80-90, descriptors: [{{key: remote_address, {TWO}}}]}}
   - {{key: destination_port, value: 85, descriptors: [{{key: remote_address, {TWO}}}]}}
-  - {{key: destination_port, descriptors: [{{key: remote_address, value: 192.0.2.9, action: drop}}]}}"
+  - {{key: destination_port, descriptors: [{{key: remote_address, value: 192.0.2.9, action: \
+         drop}}]}}"
     ));
     let to = |last, port| v4(last).transport(udp(port)).build();
     for (port, wanted) in [(79, 5), (80, 1), (90, 1), (84, 0), (86, 0), (85, 2), (91, 5)] {
@@ -520,7 +521,8 @@ fn a_range_is_one_value_and_what_is_inside_it_another() {
     assert_eq!(reason(&program, &to(1, 88)), Reason::OverLimit);
     program
         .apply_file(&format!(
-            "descriptors: [{{key: destination_port, value: 80-100, descriptors: [{{key: remote_address, {TWO}}}]}}]"
+            "descriptors: [{{key: destination_port, value: 80-100, descriptors: [{{key: \
+             remote_address, {TWO}}}]}}]"
         ))
         .unwrap();
     assert_eq!(reason(&program, &to(1, 95)), Reason::OverLimit);

@@ -1,7 +1,7 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
-//! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine. Any
-//! other file is the host's alone.
+//! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine.
+//! Any other file is the host's alone.
 
 use std::fs;
 

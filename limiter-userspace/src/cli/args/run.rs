@@ -26,8 +26,8 @@ pub(in crate::cli) struct Run {
     /// How often the rule files are read in case the kernel does not tell of a change
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     watch_interval: Duration,
-    /// After how long without a sign of life of the daemon rules with `on_daemon_loss: shadow` only count;
-    /// at least 5s
+    /// After how long without a sign of life of the daemon rules with `on_daemon_loss: shadow`
+    /// only count; at least 5s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = loss)]
     daemon_lost_after: Duration,
     /// How to attach
@@ -72,10 +72,12 @@ pub(in crate::cli) struct Run {
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
-    /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket alone]
+    /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket
+    /// alone]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<std::net::SocketAddr>,
-    /// Share budgets with `scope: cluster`, bans and lists with other nodes, as this file says: docs/cluster.md
+    /// Share budgets with `scope: cluster`, bans and lists with other nodes, as this file says:
+    /// docs/cluster.md
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
 }

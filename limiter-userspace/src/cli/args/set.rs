@@ -8,7 +8,8 @@ use clap::ValueEnum;
 /// Packets of a limit.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Whom {
-    /// Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, 8000-8080/udp or icmp
+    /// Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, 8000-8080/udp
+    /// or icmp
     #[arg(long, value_name = "PORT/PROTOCOL", allow_hyphen_values = true)]
     pub(in crate::cli) port: Option<String>,
     /// One limit for all of them together, instead of one for each source

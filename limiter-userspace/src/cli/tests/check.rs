@@ -46,13 +46,15 @@ each source: at most 300000000/s, 20 at once; more is dropped
 each source in 192.0.2.0/24: at most 10/s, 10 at once; more is dropped
 each source, of packets to port 22: charged to the budget slow
 each /24 of IPv4, of packets to port 22: charged to the budget slow
-all packets by the interface eth7 together: at most 5/s, 5 at once; more is dropped, and the sender is told
+all packets by the interface eth7 together: at most 5/s, 5 at once; more is dropped, and the \
+         sender is told
 budget slow, all that is charged to it together: at most 7/s, 7 at once; more is dropped
 
 RATE NOT HELD TO 0.1 %  LIMIT                       WRITTEN      EFFECTIVE
 rule for every source   300000000/s burst 20  300000000.0/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
-warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are dropped, and nobody is told; add replies to the rule file
+warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \
+         dropped, and nobody is told; add replies to the rule file
 "
     );
     let (answer, path) = check(&[("a.yaml", GOOD)], " --output json");
@@ -78,7 +80,8 @@ fn every_file_s_mistake_is_told_with_its_place() {
     assert_eq!(
         answer.errors[0],
         format!(
-            "{path}/a.yaml:2:11: key: \"remote_adress\" is not known: did you mean \"remote_address\"?"
+            "{path}/a.yaml:2:11: key: \"remote_adress\" is not known: did you mean \
+             \"remote_address\"?"
         )
     );
     assert!(answer.errors[1].starts_with(&format!("{path}/c.yaml:")), "{answer:?}");
@@ -97,7 +100,8 @@ fn all_mistakes_of_a_file_are_told_at_once() {
 budgets:
   - {name: \"limiter:x\", rate_limit: {unit: second, requests_per_unit: 1}}
 descriptors:
-  - {key: remote_address, value: [192.0.2.1, 192.0.2.2], rate_limit: {unit: second, requests_per_unit: 400000000}}
+  - {key: remote_address, value: [192.0.2.1, 192.0.2.2], rate_limit: {unit: second, \
+               requests_per_unit: 400000000}}
   - {key: remote_adress, rate_limit: {unit: second, requests_per_unit: 1}}
   - key: destination_port
     value: 70000
@@ -137,7 +141,8 @@ descriptors:
     // Mistakes that only the whole set shows are told once all of it can be read.
     let whole = "descriptors:
   - {key: vlan, descriptors: [{key: dscp, budget: nobody}]}
-  - {key: dscp, descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 400000000}}]}
+  - {key: dscp, descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: \
+                 400000000}}]}
   - {key: dscp, value: 7, budget: nobody}
 ";
     let (answer, _) = check(&[("a.yaml", whole)], "");
@@ -167,7 +172,8 @@ fn what_only_the_whole_set_shows_is_told() {
     assert_eq!(
         answer.errors,
         [format!(
-            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: keep one"
+            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: keep \
+             one"
         )]
     );
     let nobody = "descriptors: [{key: vlan, budget: nobody}]\n";
@@ -175,10 +181,12 @@ fn what_only_the_whole_set_shows_is_told() {
     assert_eq!(
         answer.errors,
         [format!(
-            "{path}/b.yaml:1:15: rule for vlan: there is no budget \"nobody\": add it under budgets, or name another"
+            "{path}/b.yaml:1:15: rule for vlan: there is no budget \"nobody\": add it under \
+             budgets, or name another"
         )]
     );
-    let bytes = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5, count: bytes, burst: 2000}}]\n";
+    let bytes = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5, \
+                 count: bytes, burst: 2000}}]\n";
     assert_eq!(check(&[("a.yaml", bytes)], "").0.code, 0);
     assert_eq!(check(&[("a.yaml", bytes)], " --max-frame 9022").0.code, 2);
     let many = |n: u8| {

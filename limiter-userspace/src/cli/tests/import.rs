@@ -10,8 +10,9 @@ use super::{execute, failure, parse};
 use crate::cli::args::Command;
 use crate::datapath::fake::Fake;
 
-const RULES: &str = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p icmp -m hashlimit --hashlimit-above 5/s \
-    --hashlimit-mode srcip --hashlimit-name a -j DROP\nCOMMIT\n";
+const RULES: &str = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p icmp -m hashlimit \
+                     --hashlimit-above 5/s --hashlimit-mode srcip --hashlimit-name a -j \
+                     DROP\nCOMMIT\n";
 
 #[test]
 fn a_format_or_a_file_comes_first() {

@@ -12,7 +12,8 @@ fn answer(line: &str) -> Answer {
     execute(&parse(line).unwrap(), &Fake::default()).unwrap()
 }
 
-const RULES: &str = "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 50, burst: 20}}\n";
+const RULES: &str = "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, \
+                     requests_per_unit: 50, burst: 20}}\n";
 const LOAD: &str =
     "duration: 4s\nsenders:\n  - {pattern: stall, rate: 45/s, stall_from: 1s, stall_for: 1s}\n";
 

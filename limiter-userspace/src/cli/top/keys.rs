@@ -102,14 +102,18 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
             state.dialog = input(Prompt::Limit, limit.as_deref().unwrap_or("100/s"));
         }
         KeyCode::Char('d') => {
-            let question = format!("Drop everything from {source}, until it is taken off the list?");
+            let question =
+                format!("Drop everything from {source}, until it is taken off the list?");
             let action = Action::Deny { source, seconds: None };
             state.dialog = Some(Dialog::Confirm { action, question });
         }
         KeyCode::Char('u') => match state.undo() {
             Some((action, question)) => state.dialog = Some(Dialog::Confirm { action, question }),
             None => state.say(
-                format!("{source} is on no list, not banned, and has no limit of its own: nothing to undo"),
+                format!(
+                    "{source} is on no list, not banned, and has no limit of its own: nothing to \
+                     undo"
+                ),
                 true,
             ),
         },

@@ -35,11 +35,11 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// Arguments of `top`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b denies it for a time and d for \
-    good (both by the deny list), a allows it, l limits it and u undoes that; 1 to 3 or tab for sources, rules and \
-    interfaces, s for the order, / for a prefix, ? for help, q ends it. NO_COLOR turns colours off."
-)]
+#[command(after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b \
+                        denies it for a time and d for good (both by the deny list), a allows \
+                        it, l limits it and u undoes that; 1 to 3 or tab for sources, rules and \
+                        interfaces, s for the order, / for a prefix, ? for help, q ends it. \
+                        NO_COLOR turns colours off.")]
 pub(super) struct Look {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]

@@ -1,9 +1,9 @@
 //! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`) on one
 //! server, or on those of a Redis Cluster. Calls go out without waiting for each other.
 //!
-//! A call is made once, whatever happens: it is sent again only where a server says that nothing was
-//! done, which are `NOSCRIPT`, after the script was loaded, and in a cluster the words for keys that
-//! are elsewhere.
+//! A call is made once, whatever happens: it is sent again only where a server says that nothing
+//! was done, which are `NOSCRIPT`, after the script was loaded, and in a cluster the words for keys
+//! that are elsewhere.
 //!
 //! - [`settings`](RedisSettings): where the servers are;
 //! - `request` and `reply`: a call and its answer, as the scripts have them;

@@ -1,5 +1,5 @@
-//! Calls of the scripts: their keys and arguments. All keys of a call have one hash tag, so that they
-//! are on one server of a cluster.
+//! Calls of the scripts: their keys and arguments. All keys of a call have one hash tag, so that
+//! they are on one server of a cluster.
 
 use redis::Cmd;
 

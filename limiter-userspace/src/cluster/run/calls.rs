@@ -125,8 +125,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Microseconds by which the store's clock, which read `clock` a moment ago, is ahead of that of
-    /// the leases; a little less, by the way of the answer.
+    /// Microseconds by which the store's clock, which read `clock` a moment ago, is ahead of that
+    /// of the leases; a little less, by the way of the answer.
     fn ahead(&self, clock: u64) -> Option<i64> {
         let here = i64::try_from(self.leases.now()).ok()?;
         i64::try_from(clock).ok()?.checked_sub(here)

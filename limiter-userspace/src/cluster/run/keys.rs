@@ -1,5 +1,5 @@
-//! Keys of rules in the loop: leases for those that ask, and the list of those that other nodes have
-//! leases of.
+//! Keys of rules in the loop: leases for those that ask, and the list of those that other nodes
+//! have leases of.
 
 use super::super::held::Held;
 use super::super::hot::Ended;

@@ -1,4 +1,5 @@
-//! Readers that hang up, or do not read: nobody waits for them, and nothing is done for those who are gone.
+//! Readers that hang up, or do not read: nobody waits for them, and nothing is done for those who
+//! are gone.
 
 use super::*;
 
@@ -72,7 +73,8 @@ fn a_client_that_closes_its_half_is_answered() {
     running.stop();
 }
 
-/// More answers without an end than there are turns, of which nobody reads anything: changes and other users go on.
+/// More answers without an end than there are turns, of which nobody reads anything: changes and
+/// other users go on.
 #[test]
 fn readers_that_do_not_read_keep_nobody_out() {
     #[expect(clippy::unnecessary_wraps, reason = "as the server asks who its peer is")]

@@ -124,7 +124,8 @@ impl Render for Detached {
         }
         if self.others_stay {
             text.push_str(
-                "everything else stays; a start of the daemon that names the interface limits it again\n",
+                "everything else stays; a start of the daemon that names the interface limits it \
+                 again\n",
             );
         }
     }

@@ -37,8 +37,8 @@ pub enum Told {
 pub struct AskCapture {
     /// Only packets with this verdict.
     pub verdict: Option<Told>,
-    /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or its
-    /// keys as `GET /v1/limits` has them.
+    /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or
+    /// its keys as `GET /v1/limits` has them.
     pub rule: Option<String>,
     /// Only packets of this address or prefix.
     pub source: Option<String>,

@@ -37,7 +37,8 @@ pub struct Cluster {
     pub count: u64,
     /// Nodes that live.
     pub nodes: Vec<ClusterNode>,
-    /// Servers of the store: the one that is configured, or those of a Redis Cluster that have slots.
+    /// Servers of the store: the one that is configured, or those of a Redis Cluster that have
+    /// slots.
     pub servers: Vec<ClusterServer>,
     /// Limits that nodes share, with this node's leases.
     pub leases: Vec<Lease>,
@@ -227,8 +228,8 @@ impl Render for Cluster {
         line(
             text,
             format_args!(
-                "{calls} calls, {failed} failed; a call takes {}, at most {}; the server's clock is \
-                 {} ahead",
+                "{calls} calls, {failed} failed; a call takes {}, at most {}; the server's clock \
+                 is {} ahead",
                 millis(self.round_trip_seconds),
                 millis(self.worst_round_trip_seconds),
                 millis(self.clock_ahead_seconds)

@@ -159,8 +159,8 @@ pub struct ExplainLimit {
     pub count: String,
     /// Units that may come at once; none where that is not a number.
     pub size: Option<u64>,
-    /// Base of this node's decisions, of a limit over all nodes; none for one of this node alone. All
-    /// the others are then about that.
+    /// Base of this node's decisions, of a limit over all nodes; none for one of this node alone.
+    /// All the others are then about that.
     #[serde(default)]
     pub here: Option<Here>,
     /// Units that would pass at once now.

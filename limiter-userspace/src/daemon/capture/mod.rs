@@ -1,7 +1,8 @@
 //! Captures: packets that the program tells whole, as pcapng to one reader at a time.
 //!
-//! The program stops by itself at a deadline that is put off as long as somebody reads. Packets that
-//! the reader has not taken stay in the ring, where the program counts those that find no room.
+//! The program stops by itself at a deadline that is put off as long as somebody reads. Packets
+//! that the reader has not taken stay in the ring, where the program counts those that find no
+//! room.
 
 mod filter;
 mod pcapng;
@@ -170,8 +171,8 @@ impl Captures {
         running.report(datapath)
     }
 
-    /// Ends the capture, at the end of the daemon. Its reader gets what is there, as far as there is
-    /// room for it.
+    /// Ends the capture, at the end of the daemon. Its reader gets what is there, as far as there
+    /// is room for it.
     pub(super) fn end(
         &mut self,
         datapath: &mut dyn Datapath,

@@ -30,8 +30,8 @@ struct Follower {
 pub(super) struct Followers(Vec<Follower>);
 
 impl Followers {
-    /// One more reader; none if there are too many. Nobody keeps another user out: the oldest of whoever has the most
-    /// gives way.
+    /// One more reader; none if there are too many. Nobody keeps another user out: the oldest of
+    /// whoever has the most gives way.
     pub(super) fn add(
         &mut self,
         drops: bool,

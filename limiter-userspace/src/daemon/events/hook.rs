@@ -1,7 +1,7 @@
 //! Telling somebody else: a command and a webhook, for every start, still and end.
 //!
-//! One call at a time, each with an end. What comes meanwhile waits, up to a bound; what is over that
-//! is left out and counted.
+//! One call at a time, each with an end. What comes meanwhile waits, up to a bound; what is over
+//! that is left out and counted.
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -1,7 +1,9 @@
-//! The lists as they are on disk: `lists.json` has all entries, and `lists.journal` the changes since, a line each.
+//! The lists as they are on disk: `lists.json` has all entries, and `lists.journal` the changes
+//! since, a line each.
 //!
-//! The first line of the journal has the digest of the file that it continues, so one that was left beside a newer file is
-//! known. A line is one change: it counts whole, or, cut off by a power cut, not at all.
+//! The first line of the journal has the digest of the file that it continues, so one that was left
+//! beside a newer file is known. A line is one change: it counts whole, or, cut off by a power cut,
+//! not at all.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +41,8 @@ pub(super) struct SavedEntry<'a> {
     /// Seconds since 1970; none for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<u64>,
-    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set yet.
+    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set
+    /// yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
     /// The reason that was given for it.
@@ -103,8 +106,8 @@ struct FoundEntry {
 /// Reasons by the sources of their entries, with the list that each is for.
 pub(super) type Reasons = BTreeMap<Selector, (ListName, Arc<str>)>;
 
-/// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the machine: it is set aside,
-/// and told in a warning with its remedy.
+/// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the
+/// machine: it is set aside, and told in a warning with its remedy.
 pub(super) fn read(
     state: &StateDir,
     now: Ticks,
@@ -131,8 +134,8 @@ pub(super) fn read(
     Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
 }
 
-/// Reads the reasons of entries that are in force: the maps have all else. Files that cannot be read
-/// as a whole are set aside, because the next change of the lists writes over them.
+/// Reads the reasons of entries that are in force: the maps have all else. Files that cannot be
+/// read as a whole are set aside, because the next change of the lists writes over them.
 pub(super) fn reasons(state: &StateDir) -> Reasons {
     let (found, _, mut problems) =
         found(state).unwrap_or_else(|error| (Found::new(), 0, vec![error.to_string()]));
@@ -179,8 +182,8 @@ fn set_aside(state: &StateDir, problems: &mut Vec<String>) {
     for name in [LISTS, JOURNAL] {
         match state.keep_copy(name) {
             Ok(Some(copy)) => problems.push(format!(
-                "what was saved is kept as {}: `limiter lists` shows what is in force; list what is missing with \
-                 `limiter deny` and `limiter allow`",
+                "what was saved is kept as {}: `limiter lists` shows what is in force; list what \
+                 is missing with `limiter deny` and `limiter allow`",
                 copy.display()
             )),
             Ok(None) => {}
@@ -237,7 +240,8 @@ fn journal(
                 Ok(_) => {
                     problems.push(told(
                         path,
-                        "it continues another lists.json than the one beside it, so its changes were left out",
+                        "it continues another lists.json than the one beside it, so its changes \
+                         were left out",
                     ));
                     return Ok(0);
                 }

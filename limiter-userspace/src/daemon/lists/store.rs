@@ -1,5 +1,5 @@
-//! Keeps the lists on disk. A change is a line at the end of the journal; all entries are written only when that has much
-//! more than they are, and when what is on disk is not known.
+//! Keeps the lists on disk. A change is a line at the end of the journal; all entries are written
+//! only when that has much more than they are, and when what is on disk is not known.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -88,7 +88,8 @@ impl Store {
         self.expired = true;
     }
 
-    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is left to [`Store::keep`].
+    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is
+    /// left to [`Store::keep`].
     pub(super) fn store(
         &mut self,
         entries: &Entries,
@@ -139,7 +140,8 @@ impl Store {
         wall.abs_diff(wall_then.saturating_add(gone)) > STEP
     }
 
-    /// Writes all entries, and ends the journal. An older one left beside them would be known by its digest.
+    /// Writes all entries, and ends the journal. An older one left beside them would be known by
+    /// its digest.
     fn write(
         &mut self,
         entries: &Entries,
@@ -232,7 +234,8 @@ impl Journal {
     }
 }
 
-/// All entries, as the file has them. They are written one by one: a text of a million would take more than they do.
+/// All entries, as the file has them. They are written one by one: a text of a million would take
+/// more than they do.
 struct All<'a> {
     entries: &'a Entries,
     now: Ticks,

@@ -11,7 +11,8 @@ use crate::daemon::events::{EventOptions, Events};
 const BURSTS: u32 = 4;
 
 impl Service {
-    /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are some.
+    /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are
+    /// some.
     pub(in crate::daemon) fn tell_events(
         &mut self,
         options: &EventOptions,

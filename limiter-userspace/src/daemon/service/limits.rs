@@ -81,8 +81,8 @@ impl Service {
         Err(error.into())
     }
 
-    /// The rule that holds for the packets of a path, in words: that on this path, or of sources alone
-    /// the one around them.
+    /// The rule that holds for the packets of a path, in words: that on this path, or of sources
+    /// alone the one around them.
     fn stands(&self, path: &Path) -> String {
         let found = match path.selector() {
             Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),

@@ -46,8 +46,8 @@ impl Service {
                      another one cannot be seen"
                 ),
                 LinkChange::Detached(name) => tracing::warn!(
-                    "{name} is not limited any more: the pin of its link was removed; a restart of the \
-                     daemon attaches it again"
+                    "{name} is not limited any more: the pin of its link was removed; a restart \
+                     of the daemon attaches it again"
                 ),
                 LinkChange::Refused(name, error) => {
                     let error = error.to_string();

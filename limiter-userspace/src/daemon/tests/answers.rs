@@ -1,5 +1,5 @@
-//! Answers that are worked out in slices, as whole documents; and what becomes of one when something changes between
-//! two slices.
+//! Answers that are worked out in slices, as whole documents; and what becomes of one when
+//! something changes between two slices.
 
 use std::fmt::Write as _;
 

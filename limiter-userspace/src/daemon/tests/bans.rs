@@ -159,7 +159,8 @@ fn packets_without_room_are_told() {
         .collect();
     let line = |phase: &str, packets| {
         format!(
-            "{{\"event\":\"table-full\",\"phase\":\"{phase}\",\"table\":\"IPv6 sources\",\"packets\":{packets}}}\n"
+            "{{\"event\":\"table-full\",\"phase\":\"{phase}\",\"table\":\"IPv6 \
+             sources\",\"packets\":{packets}}}\n"
         )
     };
     assert_eq!(told, [line("start", 1), line("end", 3)]);

@@ -50,7 +50,8 @@ fn a_source_over_its_limit_is_told_when_to_come_again() {
     let mut daemon = Daemon::start(&[]);
     reload(
         &mut daemon,
-        "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, burst: 3}}]\n",
+        "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, \
+         burst: 3}}]\n",
     );
     at(&daemon, 1_000);
     assert_eq!(numbers(&check(&mut daemon)), [Some(3), Some(3), Some(0), None]);
@@ -154,27 +155,40 @@ fn what_was_not_looked_at_is_said() {
     let rate = "{unit: second, requests_per_unit: 5}";
     for (rules, reason, missing) in [
         (
-            format!("descriptors: [{{key: remote_address, rate_limit: {rate}}}, {{key: destination_port, value: '22', rate_limit: {rate}}}]"),
+            format!(
+                "descriptors: [{{key: remote_address, rate_limit: {rate}}}, {{key: \
+                 destination_port, value: '22', rate_limit: {rate}}}]"
+            ),
             "conforming",
             vec!["rule for destination_port=22"],
         ),
         (
-            format!("descriptors: [{{key: remote_address, rate_limits: [{rate}, {{unit: hour, requests_per_unit: 9}}]}}]"),
+            format!(
+                "descriptors: [{{key: remote_address, rate_limits: [{rate}, {{unit: hour, \
+                 requests_per_unit: 9}}]}}]"
+            ),
             "conforming",
             vec![],
         ),
         (
-            "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, algorithm: fixed_window}}]".to_owned(),
+            "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, \
+             algorithm: fixed_window}}]"
+                .to_owned(),
             "conforming",
             vec![],
         ),
         (
-            format!("descriptors: [{{key: remote_address, budget: b}}]\nbudgets: [{{name: b, rate_limit: {rate}}}]"),
+            format!(
+                "descriptors: [{{key: remote_address, budget: b}}]\nbudgets: [{{name: b, \
+                 rate_limit: {rate}}}]"
+            ),
             "conforming",
             vec![],
         ),
         (
-            "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, count: syns}}]".to_owned(),
+            "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, \
+             count: syns}}]"
+                .to_owned(),
             "conforming",
             vec!["limits on SYNs"],
         ),

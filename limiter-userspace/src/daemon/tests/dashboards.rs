@@ -1,5 +1,5 @@
-//! The dashboard and the alerts of `dist` against the metrics of a daemon: names, labels and values.
-//! `tests/tests/dashboards.rs` asks Prometheus itself whether the queries can be read.
+//! The dashboard and the alerts of `dist` against the metrics of a daemon: names, labels and
+//! values. `tests/tests/dashboards.rs` asks Prometheus itself whether the queries can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

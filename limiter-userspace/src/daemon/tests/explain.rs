@@ -11,7 +11,8 @@ const PORTS: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}
   - key: destination_port
     value: 22
-    descriptors: [{key: remote_address, rate_limit: {name: ssh, unit: hour, requests_per_unit: 2, burst: 2, count: syns}}]
+    descriptors: [{key: remote_address, rate_limit: {name: ssh, unit: hour, requests_per_unit: 2, \
+                     burst: 2, count: syns}}]
   - {key: destination_port, value: 53, budget: dns}
 budgets: [{name: dns, rate_limit: {unit: hour, requests_per_unit: 9, burst: 9}}]
 ";
@@ -166,7 +167,8 @@ fn a_check_of_a_packet_is_exact() {
     assert!(!check(None, None).exact);
 }
 
-/// The program takes the rules back by itself. Nobody is told of those that it does not use any more.
+/// The program takes the rules back by itself. Nobody is told of those that it does not use any
+/// more.
 #[test]
 fn at_the_end_of_a_trial_the_rules_before_are_told_at_once() {
     let mut daemon = with_ports();

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use super::*;
 use crate::daemon::api::rules::{ApplyRules, Document};
 
-/// The disk fills up between the two steps of storing: the second one, onto a directory, fails for root as well.
+/// The disk fills up between the two steps of storing: the second one, onto a directory, fails for
+/// root as well.
 #[test]
 fn confirmed_rules_that_cannot_be_stored_are_taken_back() {
     let mut daemon = Daemon::start(&[]);

@@ -9,7 +9,8 @@ use crate::daemon::rule_files;
 
 fn limit(value: &str) -> String {
     format!(
-        "descriptors: [{{key: remote_address, value: {value}, rate_limit: {{unit: second, requests_per_unit: 5}}}}]\n"
+        "descriptors: [{{key: remote_address, value: {value}, rate_limit: {{unit: second, \
+         requests_per_unit: 5}}}}]\n"
     )
 }
 

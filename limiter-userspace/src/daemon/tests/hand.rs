@@ -90,13 +90,16 @@ fn who_types_is_not_locked_out() {
         (
             &[],
             Set(PEER, "1/week"),
-            "the rule for 203.0.113.7 would limit your own SSH session from 203.0.113.7: run `limiter allow 203.0.113.7` before",
+            "the rule for 203.0.113.7 would limit your own SSH session from 203.0.113.7: run \
+             `limiter allow 203.0.113.7` before",
         ),
         (&[], Set("0.0.0.0/0", "5/s"), "the rule for 0.0.0.0/0 would limit"),
         (
             &[],
             List(Deny, &["0.0.0.0/0"], None),
-            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from 203.0.113.7: run `limiter allow 203.0.113.7` before, start the daemon with --management 203.0.113.7, or use --force",
+            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from \
+             203.0.113.7: run `limiter allow 203.0.113.7` before, start the daemon with \
+             --management 203.0.113.7, or use --force",
         ),
         (
             &[],
@@ -106,7 +109,8 @@ fn who_types_is_not_locked_out() {
         (
             &[],
             List(Deny, &[PEER], None),
-            "203.0.113.7 is where your own SSH session comes from, and all of it would be dropped: log in from elsewhere",
+            "203.0.113.7 is where your own SSH session comes from, and all of it would be \
+             dropped: log in from elsewhere",
         ),
         // The entry that keeps the session free until then ends.
         (
@@ -123,13 +127,16 @@ fn who_types_is_not_locked_out() {
         (
             &[List(Allow, &[PEER], None)],
             List(Allow, &[PEER], Some(60)),
-            "the rule for every source would limit your own SSH session from 203.0.113.7, which would not be allowed any more: start the daemon",
+            "the rule for every source would limit your own SSH session from 203.0.113.7, which \
+             would not be allowed any more: start the daemon",
         ),
         (&[List(Allow, &[PEER], None)], Unlist(PEER), "the rule for every source would limit"),
         (
             &[List(Allow, &[PEER], None), List(Deny, &["0.0.0.0/0"], None)],
             Unlist(PEER),
-            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from 203.0.113.7, which would not be allowed any more: run `limiter unlist 0.0.0.0/0` before",
+            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from \
+             203.0.113.7, which would not be allowed any more: run `limiter unlist 0.0.0.0/0` \
+             before",
         ),
         (&[Set(PEER, "unlimited")], Unset(PEER), "the rule for every source would limit"),
     ];

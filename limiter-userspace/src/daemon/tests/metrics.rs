@@ -63,10 +63,10 @@ fn same(left: f64, right: f64) {
 fn the_metrics_are_the_statistics() {
     let mut daemon = Daemon::start(&[]);
     daemon.write(
-        "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 10, burst: 5}}\n  \
-         - {key: remote_address, value: 192.0.2.0/24, rate_limit: {unit: second, requests_per_unit: 4, burst: 4}}\n  \
-         - {key: interface, value: fake0, budget: b}\n\
-         budgets: [{name: b, rate_limit: {unit: minute, requests_per_unit: 30, burst: 7}}]\n",
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: \
+         10, burst: 5}}\n  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {unit: \
+         second, requests_per_unit: 4, burst: 4}}\n  - {key: interface, value: fake0, budget: \
+         b}\nbudgets: [{name: b, rate_limit: {unit: minute, requests_per_unit: 30, burst: 7}}]\n",
     );
     daemon.service.reload().unwrap();
     daemon.write("nonsense");
@@ -165,7 +165,8 @@ fn labels_are_bounded_however_many_rules_there_are() {
         let (high, low) = (number / 256, number % 256);
         writeln!(
             rules,
-            "  - {{key: remote_address, value: 198.18.{high}.{low}, rate_limit: {{unit: second, requests_per_unit: 5}}}}"
+            "  - {{key: remote_address, value: 198.18.{high}.{low}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}"
         )
         .unwrap();
     }

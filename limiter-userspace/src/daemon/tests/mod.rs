@@ -155,7 +155,8 @@ fn unset_says_why_it_cannot() {
     assert_eq!(
         daemon.unset("192.0.2.0/24"),
         Err(Refusal::Conflict(format!(
-            "the rule for 192.0.2.0/24 comes from the rule file {path}:4:5: remove it there and run `limiter reload`"
+            "the rule for 192.0.2.0/24 comes from the rule file {path}:4:5: remove it there and \
+             run `limiter reload`"
         )))
     );
     assert_eq!(
@@ -175,15 +176,16 @@ fn management_wins_over_longer_prefixes() {
     let status = daemon.service.status().unwrap();
     assert_eq!(
         status.warnings,
-        [
-            "the rule for 192.0.2.0/24 (file) is not in force: it is inside the management prefix 192.0.0.0/16"
-        ]
+        ["the rule for 192.0.2.0/24 (file) is not in force: it is inside the management prefix \
+          192.0.0.0/16"]
     );
     assert_eq!(status.management, ["192.0.0.0/16"]);
     assert_eq!(
         daemon.set("192.0.2.7", "1/s", None),
         Err(Refusal::Conflict(
-            "192.0.2.7 is inside the management prefix 192.0.0.0/16, which is never limited: start the daemon without that prefix to limit it".into()
+            "192.0.2.7 is inside the management prefix 192.0.0.0/16, which is never limited: \
+             start the daemon without that prefix to limit it"
+                .into()
         ))
     );
     // A wider rule is fine: the management prefix is the longer one.
@@ -270,7 +272,8 @@ fn reload_is_all_or_nothing() {
     assert_eq!(
         refusal.to_string(),
         format!(
-            "{path}:4:5: rule for 192.0.2.0/24: 999999999999/s is faster than can be held to 1 %: the fastest is 320M/s"
+            "{path}:4:5: rule for 192.0.2.0/24: 999999999999/s is faster than can be held to 1 %: \
+             the fastest is 320M/s"
         )
     );
     let status = daemon.service.status().unwrap();

@@ -1,5 +1,6 @@
-//! The description in docs/openapi.json against the routes and what they answer: requests are made from
-//! it, right ones and wrong ones, for the real router, the real service and the data path in memory.
+//! The description in docs/openapi.json against the routes and what they answer: requests are made
+//! from it, right ones and wrong ones, for the real router, the real service and the data path in
+//! memory.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -48,7 +49,8 @@ fn every_route_is_described_and_every_description_is_a_route() {
     assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
 
-/// Choices out of bytes: fewer and smaller bytes are simpler choices, so that proptest can shrink them.
+/// Choices out of bytes: fewer and smaller bytes are simpler choices, so that proptest can shrink
+/// them.
 struct Choices {
     bytes: std::vec::IntoIter<u8>,
 }

@@ -267,29 +267,81 @@ fn whoever_applies_is_not_limited_by_it() {
         (&keyed("[443, 80]"), "192.0.2.7", None),
         (&keyed("22"), "203.0.113.9", None),
         (&OTHER.replace("burst: 20}", "burst: 20}\n    shadow_mode: true"), "192.0.2.7", None),
-        ("descriptors: [{key: protocol, value: udp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", None),
-        ("descriptors: [{key: protocol, value: tcp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for protocol=tcp")),
-        ("descriptors: [{key: generic_key, value: all, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for every packet")),
+        (
+            "descriptors: [{key: protocol, value: udp, rate_limit: {unit: second, \
+             requests_per_unit: 5}}]",
+            "192.0.2.7",
+            None,
+        ),
+        (
+            "descriptors: [{key: protocol, value: tcp, rate_limit: {unit: second, \
+             requests_per_unit: 5}}]",
+            "192.0.2.7",
+            Some("rule for protocol=tcp"),
+        ),
+        (
+            "descriptors: [{key: generic_key, value: all, rate_limit: {unit: second, \
+             requests_per_unit: 5}}]",
+            "192.0.2.7",
+            Some("rule for every packet"),
+        ),
         // The session is TCP, and what finds the peer's or the router's link address is exempt.
-        ("descriptors: [{key: icmp_type, rate_limit: {unit: second, requests_per_unit: 5}}]", "2001:db8::9", None),
-        ("descriptors: [{key: icmp_type, value: neighbour-solicitation, rate_limit: {unit: week, requests_per_unit: 1}}]", "2001:db8::9", None),
-        ("descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for vlan")),
+        (
+            "descriptors: [{key: icmp_type, rate_limit: {unit: second, requests_per_unit: 5}}]",
+            "2001:db8::9",
+            None,
+        ),
+        (
+            "descriptors: [{key: icmp_type, value: neighbour-solicitation, rate_limit: {unit: \
+             week, requests_per_unit: 1}}]",
+            "2001:db8::9",
+            None,
+        ),
+        (
+            "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]",
+            "192.0.2.7",
+            Some("rule for vlan"),
+        ),
         // A more specific rule that holds for all of the session's packets decides.
-        ("descriptors:
-  - {key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: {unit: second, requests_per_unit: 5}}
-  - {key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/24, rate_limit: {unlimited: true}}
-", "192.0.2.7", None),
-        ("descriptors: [{key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: {unit: second, requests_per_unit: 5}}]", "2001:db8::9", None),
-        ("descriptors: [{key: destination_port, value: 22, budget: b}]
-budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for destination_port=22")),
-        ("descriptors: [{key: destination_port, value: 22, budget: b}]
-budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}, shadow_mode: true}]", "192.0.2.7", None),
+        (
+            "descriptors:
+  - {key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: {unit: second, \
+             requests_per_unit: 5}}
+  - {key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/24, rate_limit: \
+             {unlimited: true}}
+",
+            "192.0.2.7",
+            None,
+        ),
+        (
+            "descriptors: [{key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: \
+             {unit: second, requests_per_unit: 5}}]",
+            "2001:db8::9",
+            None,
+        ),
+        (
+            "descriptors: [{key: destination_port, value: 22, budget: b}]
+budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]",
+            "192.0.2.7",
+            Some("rule for destination_port=22"),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: 22, budget: b}]
+budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}, shadow_mode: true}]",
+            "192.0.2.7",
+            None,
+        ),
     ] {
         let answer = daemon.apply_from(&[text], false, Some(ssh(peer)));
         match (rule, answer) {
             (None, Ok(_)) => {}
             (Some(rule), Err(Refusal::Conflict(refusal))) => {
-                assert!(refusal.starts_with(&format!("not applied: the {rule} would limit your own SSH session from ")), "{refusal}");
+                assert!(
+                    refusal.starts_with(&format!(
+                        "not applied: the {rule} would limit your own SSH session from "
+                    )),
+                    "{refusal}"
+                );
                 daemon.apply_from(&[text], true, Some(ssh(peer))).unwrap();
             }
             (_, answer) => panic!("{text}\n{peer}: {answer:?}"),
@@ -319,7 +371,10 @@ fn rules_inside_a_management_prefix_are_not_applied_unasked() {
     let mut daemon = Daemon::start(&["198.51.0.0/16"]);
     let refusal = daemon.apply(&[OTHER]).unwrap_err().to_string();
     assert!(
-        refusal.starts_with("not applied: the rule for 198.51.100.0/24 is inside the management prefix 198.51.0.0/16"),
+        refusal.starts_with(
+            "not applied: the rule for 198.51.100.0/24 is inside the management prefix \
+             198.51.0.0/16"
+        ),
         "{refusal}"
     );
     let changed = daemon.apply_from(&[OTHER], true, None).unwrap();

@@ -1,4 +1,5 @@
-//! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and what is answered.
+//! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and what is
+//! answered.
 
 use super::*;
 use crate::daemon::limit_ends;
@@ -129,6 +130,7 @@ fn words_that_mean_nothing_are_refused() {
     let none = UnsetLimit { to: Some("23/tcp".into()), ..UnsetLimit::default() };
     assert_eq!(
         daemon.service.unset(&none).unwrap_err().to_string(),
-        "there is no rule for protocol=tcp destination_port=23 remote_address: `limiter list` shows all"
+        "there is no rule for protocol=tcp destination_port=23 remote_address: `limiter list` \
+         shows all"
     );
 }

@@ -266,7 +266,8 @@ fn sources_of_rules_with_several_limits_are_told_too() {
     rate_limits:
       - {unit: minute, requests_per_unit: 60, burst: 20}
       - {unit: second, requests_per_unit: 5, count: syns}
-  - {key: remote_address, value: 10.0.1.0/24, rate_limit: {unit: second, requests_per_unit: 10, burst: 20}}
+  - {key: remote_address, value: 10.0.1.0/24, rate_limit: {unit: second, requests_per_unit: 10, \
+                 burst: 20}}
 ";
     // A rest of the time when its rule was a token bucket.
     let mut daemon = Daemon::start(&[]);

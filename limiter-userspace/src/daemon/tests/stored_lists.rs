@@ -190,7 +190,8 @@ fn a_journal_that_is_cut_anywhere_has_whole_changes() {
     }
 }
 
-/// The daemon was killed after all was written, and before the journal was removed; or an older version wrote in between.
+/// The daemon was killed after all was written, and before the journal was removed; or an older
+/// version wrote in between.
 #[test]
 fn a_journal_of_another_file_is_not_taken() {
     let mut daemon = Daemon::stored();
@@ -207,8 +208,8 @@ fn a_journal_of_another_file_is_not_taken() {
     let (warnings, _) = daemon.opened();
     assert_eq!(
         warnings[0],
-        "not all saved lists are in force: DIR/lists.journal: it continues another lists.json than the one beside it, so \
-         its changes were left out"
+        "not all saved lists are in force: DIR/lists.journal: it continues another lists.json \
+         than the one beside it, so its changes were left out"
     );
     assert_eq!(daemon.reboot().sources(), ["192.0.2.2"]);
 }
@@ -242,8 +243,8 @@ fn what_cannot_be_read_is_told_and_kept() {
     let journal = fs::read_to_string(daemon.at("lists.journal")).unwrap();
     let remedy = |name: &str| {
         format!(
-            "what was saved is kept as DIR/{name}.broken: `limiter lists` shows what is in force; list what is missing with \
-             `limiter deny` and `limiter allow`"
+            "what was saved is kept as DIR/{name}.broken: `limiter lists` shows what is in force; \
+             list what is missing with `limiter deny` and `limiter allow`"
         )
     };
     // A line in the middle.

@@ -32,7 +32,8 @@ descriptors:
     action: reject
   - {key: remote_address, value: 192.0.2.0/24, budget: customer}
   - key: vlan
-    rate_limit: {unit: second, requests_per_unit: 10, ceiling: {unit: second, requests_per_unit: 20}, mark: {dscp: af11}}
+    rate_limit: {unit: second, requests_per_unit: 10, ceiling: {unit: second, requests_per_unit: \
+                      20}, mark: {dscp: af11}}
 ";
 
 fn started(rules: &str, management: &[&str]) -> Daemon {
@@ -46,8 +47,8 @@ fn find<'a>(entries: &'a [LimitEntry], source: &str) -> &'a LimitEntry {
     entries.iter().find(|entry| entry.source == source).unwrap_or_else(|| panic!("no {source}"))
 }
 
-/// A tag that the card took off is not in the frame, so a rule for it is said to be without effect; as
-/// long as that is so, and only of rules that ask for tags.
+/// A tag that the card took off is not in the frame, so a rule for it is said to be without effect;
+/// as long as that is so, and only of rules that ask for tags.
 #[test]
 fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
     const BY_TAG: &str = "descriptors:
@@ -159,13 +160,16 @@ fn what_cannot_be_installed_names_its_line() {
     for (text, message) in [
         (
             "descriptors:\n  - {key: vlan, budget: nobody}\n".to_owned(),
-            "2:5: rule for vlan: there is no budget \"nobody\": add it under budgets, or name another",
+            "2:5: rule for vlan: there is no budget \"nobody\": add it under budgets, or name \
+             another",
         ),
         (
             format!(
-                "descriptors:\n  - {{key: vlan, {limit}}}\n  - {{key: interface, value: fake9, {limit}}}\n"
+                "descriptors:\n  - {{key: vlan, {limit}}}\n  - {{key: interface, value: fake9, \
+                 {limit}}}\n"
             ),
-            "3:5: rule for interface=fake9: there is no interface \"fake9\": `ip link` shows all; create it first",
+            "3:5: rule for interface=fake9: there is no interface \"fake9\": `ip link` shows all; \
+             create it first",
         ),
         (
             format!("descriptors:\n  - {{key: vlan, {limit}, action: {{cpu: 2}}}}\n"),
@@ -173,7 +177,8 @@ fn what_cannot_be_installed_names_its_line() {
         ),
         (
             format!(
-                "replies: {{unit: second, requests_per_unit: 400000000}}\ndescriptors:\n  - {{key: vlan, {limit}}}\n"
+                "replies: {{unit: second, requests_per_unit: 400000000}}\ndescriptors:\n  - \
+                 {{key: vlan, {limit}}}\n"
             ),
             "1:10: replies: 400000000/s is faster than can be held to 1 %: the fastest is 320M/s",
         ),

@@ -19,7 +19,8 @@ const NEVER: Duration = Duration::from_hours(1);
 
 fn rules(rate: u64) -> String {
     format!(
-        "descriptors: [{{key: remote_address, rate_limit: {{unit: second, requests_per_unit: {rate}}}}}]\n"
+        "descriptors: [{{key: remote_address, rate_limit: {{unit: second, requests_per_unit: \
+         {rate}}}}}]\n"
     )
 }
 

@@ -1,4 +1,5 @@
-//! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written first, rule by rule.
+//! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written
+//! first, rule by rule.
 
 use super::Result;
 use crate::control::parts::Parts;
@@ -64,8 +65,8 @@ impl RulesText {
         Ok(Self::new(generation, &service.layers, asked.edits)?)
     }
 
-    /// Goes on with it. If other rules came into force since the last slice, it begins again with them, and with larger
-    /// slices: so it comes to an end however often they change.
+    /// Goes on with it. If other rules came into force since the last slice, it begins again with
+    /// them, and with larger slices: so it comes to an end however often they change.
     fn go_on(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
         if self.ended {
             return Ok(Step::Done);

@@ -224,8 +224,8 @@ fn tables(
     for (table, _, counts) in &tables {
         evicted.add(table, counts.evicted);
     }
-    let help = "Packets that got no entry: more new ones than their budget, and the first of their source \
-         or key, or not come back often enough; or no other entry could leave.";
+    let help = "Packets that got no entry: more new ones than their budget, and the first of \
+                their source or key, or not come back often enough; or no other entry could leave.";
     let mut refused = page.metric("limiter_entries_refused_total", Kind::Counter, help);
     for ([table], _, counts) in &tables {
         refused.add(&[*table, ("why", "first-seen")], counts.first_seen);

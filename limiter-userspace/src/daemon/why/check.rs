@@ -49,8 +49,8 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// Adds the limit that decides: of a packet that is dropped the one that drops it, else the one of which
-    /// the least is left.
+    /// Adds the limit that decides: of a packet that is dropped the one that drops it, else the one
+    /// of which the least is left.
     fn with_limit(&self, checked: Checked) -> Checked {
         let reached = || self.steps.iter().filter(|step| step.told.reached);
         let source = reached().find(|step| step.told.step == BY_SOURCE);

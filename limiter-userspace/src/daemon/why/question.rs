@@ -132,8 +132,8 @@ const PROTOCOL: &str = "protocol";
 fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
     let help = || {
         let problem = format!(
-            "{text:?} is no destination: write PORT/PROTOCOL as in 22/tcp, a protocol as in icmp or \
-             {PROTOCOL}/47, or any"
+            "{text:?} is no destination: write PORT/PROTOCOL as in 22/tcp, a protocol as in icmp \
+             or {PROTOCOL}/47, or any"
         );
         wrong("to", problem)
     };
@@ -153,7 +153,8 @@ fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
             "to",
             match u8::try_from(number) {
                 Ok(number) => format!(
-                    "{number} may be a port or an IP protocol: {port}, {PROTOCOL}/{number} for the protocol"
+                    "{number} may be a port or an IP protocol: {port}, {PROTOCOL}/{number} for \
+                     the protocol"
                 ),
                 Err(_no_protocol) => format!("{number} is of no protocol: {port}"),
             },
@@ -241,7 +242,8 @@ mod tests {
     fn a_number_alone_is_no_destination() {
         assert_eq!(
             ask("22", None).unwrap_err(),
-            "to: 22 may be a port or an IP protocol: write 22/tcp or 22/udp for the port, protocol/22 for the protocol"
+            "to: 22 may be a port or an IP protocol: write 22/tcp or 22/udp for the port, \
+             protocol/22 for the protocol"
         );
         let large = "to: 8080 is of no protocol: write 8080/tcp or 8080/udp for the port";
         assert_eq!(ask("8080", None).unwrap_err(), large);

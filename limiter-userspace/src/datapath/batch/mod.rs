@@ -39,12 +39,13 @@ enum Elements<'a, K, V> {
     Update { keys: &'a [K], values: &'a [V] },
 }
 
-/// Calls the kernel for `count` elements of a hash map, an array or a trie. Says how many it read or wrote, also when
-/// it broke off.
+/// Calls the kernel for `count` elements of a hash map, an array or a trie. Says how many it read
+/// or wrote, also when it broke off.
 ///
 /// # Errors
 ///
-/// The kernel's, and `EINVAL` if keys and values are not as many bytes as so many elements of the map.
+/// The kernel's, and `EINVAL` if keys and values are not as many bytes as so many elements of the
+/// map.
 #[expect(unsafe_code, reason = "a system call that takes addresses")]
 fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, io::Result<()>) {
     let invalid = || (0, Err(io::Error::from_raw_os_error(libc::EINVAL)));
@@ -85,9 +86,10 @@ fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, 
         }
         Elements::LookUp { .. } | Elements::Update { .. } => return invalid(),
     };
-    // SAFETY: every address is of memory that is borrowed until the call is over. The tokens are words of 32 bits, as
-    // hash maps have them. Keys and values are `count` elements of the map's sizes, which was compared above; the
-    // kernel writes those of a look-up, which may be any bytes, and `count`.
+    // SAFETY: every address is of memory that is borrowed until the call is over. The tokens are
+    // words of 32 bits, as hash maps have them. Keys and values are `count` elements of the
+    // map's sizes, which was compared above; the kernel writes those of a look-up, which may be
+    // any bytes, and `count`.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -100,8 +102,8 @@ fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, 
     (attributes.count.min(count), done)
 }
 
-/// Bytes of a key and of a value, as the kernel reads and writes them: a map by CPU has a value for each, rounded up
-/// to eight bytes.
+/// Bytes of a key and of a value, as the kernel reads and writes them: a map by CPU has a value for
+/// each, rounded up to eight bytes.
 fn sizes(map: &MapData) -> Option<(usize, usize)> {
     let info = map.info().ok()?;
     let key = usize::try_from(info.key_size()).ok()?;

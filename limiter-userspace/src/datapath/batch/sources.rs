@@ -1,8 +1,8 @@
 //! The source maps, read many entries at a time.
 //!
-//! A batch is whole hash buckets. The kernel's token is the number of the next one, so entries that come
-//! and go meanwhile move no others: what stays in a map from the beginning of a sweep to its end is read
-//! exactly once.
+//! A batch is whole hash buckets. The kernel's token is the number of the next one, so entries that
+//! come and go meanwhile move no others: what stays in a map from the beginning of a sweep to its
+//! end is read exactly once.
 
 use std::io;
 
@@ -16,8 +16,8 @@ use limiter_common::wire::{Bucket, EntryKind, KeyedBucket, TableKey, map};
 use super::super::{DatapathError, Keys, PinDir};
 use super::{Elements, call};
 
-/// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any has, as
-/// there are at least as many buckets as entries.
+/// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any
+/// has, as there are at least as many buckets as entries.
 const MOST_IN_A_BUCKET: usize = 1 << 20;
 
 /// How far a reading of all sources has come: first IPv4, then IPv6, then those of a keyed table.
@@ -102,8 +102,8 @@ impl SourceMaps {
         Ok(Self { v4: open(map::SOURCES_V4)?, v6: open(map::SOURCES_V6)? })
     }
 
-    /// Reads on: about `most` entries, of one map. Those that are leaving are left out, so there may be
-    /// none although the sweep goes on.
+    /// Reads on: about `most` entries, of one map. Those that are leaving are left out, so there
+    /// may be none although the sweep goes on.
     pub(in crate::datapath) fn read(
         &self,
         sweep: &mut Sweep,

@@ -24,7 +24,8 @@ use crate::datapath::reading::{KEY_BITS, SOURCE_BITS};
 use crate::datapath::{DatapathError, Framing, Reading, Way};
 use crate::rules::model::TriePrefix;
 
-/// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it has for one.
+/// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it
+/// has for one.
 const FRAMES: u32 = 16;
 
 /// The packet that is asked about.

@@ -1,4 +1,5 @@
-//! Captures that are not as most are: other blocks, other links, the other byte order, and what ends too early.
+//! Captures that are not as most are: other blocks, other links, the other byte order, and what
+//! ends too early.
 
 use super::*;
 
@@ -7,7 +8,8 @@ const DAY: u64 = 86_400_000_000_000;
 #[test]
 fn weeks_begin_on_monday_as_the_daemon_s_do() {
     let rules = "descriptors:
-  - {key: destination_port, rate_limit: {unit: week, requests_per_unit: 1, algorithm: fixed_window}}\n";
+  - {key: destination_port, rate_limit: {unit: week, requests_per_unit: 1, algorithm: \
+                 fixed_window}}\n";
     // 1970-01-01 was a Thursday: so is the eighth, and the twelfth is a Monday.
     let (thursday, monday) = (7 * DAY, 11 * DAY);
     for first in [thursday - 1, thursday, monday - 1] {

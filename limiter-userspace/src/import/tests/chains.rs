@@ -1,9 +1,9 @@
 //! Random rule sets of iptables, walked packet by packet, beside the rules that are made of them.
 //!
-//! The walk here knows nothing of the one under test. For each packet it tells which limits the packet
-//! meets, as long as all of them hold, and in which bucket of each it is. The rules are looked up as
-//! docs/rules.md says: of each table the most specific. What is translated must meet the same packets
-//! and put the same of them into one bucket.
+//! The walk here knows nothing of the one under test. For each packet it tells which limits the
+//! packet meets, as long as all of them hold, and in which bucket of each it is. The rules are
+//! looked up as docs/rules.md says: of each table the most specific. What is translated must meet
+//! the same packets and put the same of them into one bucket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -154,7 +154,8 @@ fn text(lines: &[Line], drops: bool) -> String {
                 put(
                     &mut text,
                     &format!(
-                        " -m hashlimit --hashlimit-above {}/s --hashlimit-mode {mode} --hashlimit-name n{index}",
+                        " -m hashlimit --hashlimit-above {}/s --hashlimit-mode {mode} \
+                         --hashlimit-name n{index}",
                         index + 1
                     ),
                 );

@@ -38,7 +38,8 @@ const LINES: [&str; 16] = [
     "-A A -j DROP",
     "-A INPUT -m recent --set",
     "-A INPUT -m recent --update --seconds 9 --hitcount 9 -j DROP",
-    "-A INPUT -i a/b -p udp -m comment --comment \"limiter:\u{1b}[2J\" -m limit --limit 5/s -j ACCEPT",
+    "-A INPUT -i a/b -p udp -m comment --comment \"limiter:\u{1b}[2J\" -m limit --limit 5/s -j \
+     ACCEPT",
     "-A INPUT -p icmp -m comment --comment \"limiter:\u{1b}[2J\" -m limit --limit 5/s -j ACCEPT",
     "-A INPUT -m comment --comment \"a\u{1b}[31m\u{202e}\\\"b\" -s 192.0.2.1 -j DROP",
     "COMMIT",

@@ -158,7 +158,8 @@ fn hashlimit_passes_what_its_rule_here_passes_but_for_the_ticks() {
             let slack = 1 + ticks + passed_here / 500;
             assert!(
                 passed_here.abs_diff(kernel_passed) <= slack,
-                "{rate}/{unit} burst {burst}, {load} times: {passed_here} here, {kernel_passed} there"
+                "{rate}/{unit} burst {burst}, {load} times: {passed_here} here, {kernel_passed} \
+                 there"
             );
             assert!(passed_here > burst, "{passed_here}");
         }

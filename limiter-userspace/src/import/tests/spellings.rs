@@ -1,5 +1,5 @@
-//! Spellings of rules, and the shortest of what is made of them: keys with values and the limit, or a
-//! part of the reason.
+//! Spellings of rules, and the shortest of what is made of them: keys with values and the limit, or
+//! a part of the reason.
 
 use super::*;
 
@@ -59,9 +59,8 @@ const KEYS: &[(&str, Result<&str, &str>)] = &[
     ),
     (
         "-p tcp -m multiport --dports 22,80 --hashlimit-mode dstport,srcip",
-        Ok(
-            "protocol=tcp destination_port=22 remote_address=0.0.0.0/0: 10/s burst 9|protocol=tcp destination_port=80 remote_address=0.0.0.0/0: 10/s burst 9",
-        ),
+        Ok("protocol=tcp destination_port=22 remote_address=0.0.0.0/0: 10/s burst 9|protocol=tcp \
+            destination_port=80 remote_address=0.0.0.0/0: 10/s burst 9"),
     ),
     (
         "--hashlimit-mode srcip,dstip",
@@ -257,10 +256,11 @@ fn limits_that_accept_need_a_rule_that_drops() {
     let text = format!("*filter\n:INPUT DROP [0:0]\n{limit}\nCOMMIT\n");
     assert_eq!(rules(&imported(Format::Iptables, &text)), made);
     // A chain that returns what is within, and drops the rest; one that stands for DROP.
-    let text = "*filter\n:INPUT ACCEPT [0:0]\n:SYN - [0:0]\n:LOGDROP - [0:0]\n-A INPUT -p tcp --syn -j SYN\n\
-        -A INPUT -p udp -m hashlimit --hashlimit-above 9/s --hashlimit-mode srcip --hashlimit-name u -j LOGDROP\n\
-        -A SYN -m limit --limit 25/s --limit-burst 50 -j RETURN\n-A SYN -j DROP\n\
-        -A LOGDROP -m limit --limit 3/min -j LOG\n-A LOGDROP -j DROP\nCOMMIT\n";
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n:SYN - [0:0]\n:LOGDROP - [0:0]\n-A INPUT -p tcp \
+                --syn -j SYN\n-A INPUT -p udp -m hashlimit --hashlimit-above 9/s --hashlimit-mode \
+                srcip --hashlimit-name u -j LOGDROP\n-A SYN -m limit --limit 25/s --limit-burst \
+                50 -j RETURN\n-A SYN -j DROP\n-A LOGDROP -m limit --limit 3/min -j LOG\n-A \
+                LOGDROP -j DROP\nCOMMIT\n";
     let made = imported(Format::Iptables, text);
     assert_eq!(
         rules(&made),
@@ -313,8 +313,8 @@ fn what_comes_before_a_limit_matters() {
 fn limits_for_the_same_packets_stand_in_one_rule() {
     let limit = |conditions: &str, name: &str, rate: u32| {
         format!(
-            "-A INPUT {conditions} -m hashlimit --hashlimit-above {rate}/s --hashlimit-burst {rate} \
-             --hashlimit-mode srcip --hashlimit-name {name} -j DROP"
+            "-A INPUT {conditions} -m hashlimit --hashlimit-above {rate}/s --hashlimit-burst \
+             {rate} --hashlimit-mode srcip --hashlimit-name {name} -j DROP"
         )
     };
     let both = iptables(&format!("{}\n{}", limit("", "a", 100), limit("-s 10.0.0.0/8", "b", 7)));
@@ -363,7 +363,8 @@ fn recent_is_a_log_where_its_rules_are_a_pair() {
         ("SSH --set\nSSH --update --seconds 60 --hitcount 4 -j DROP", Ok(log(3))),
         ("SSH --rcheck --seconds 60 --hitcount 4 -j DROP\nSSH --set -j ACCEPT", Ok(log(4))),
         (
-            "SSH --set --name x --rsource\nSSH --rcheck --seconds 60 --hitcount 4 --name x --rsource -j DROP",
+            "SSH --set --name x --rsource\nSSH --rcheck --seconds 60 --hitcount 4 --name x \
+             --rsource -j DROP",
             Ok(log(3)),
         ),
         (

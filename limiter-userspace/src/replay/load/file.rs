@@ -279,7 +279,8 @@ fn pattern(spanned: &Spanned<RawSender>) -> Result<(Pattern, f64), Refused> {
         },
         other => {
             let what = format!(
-                "pattern: {other:?} is not known: write steady, poisson, onoff, ramp, flood or stall"
+                "pattern: {other:?} is not known: write steady, poisson, onoff, ramp, flood or \
+                 stall"
             );
             return Err(at(&raw.pattern, what));
         }

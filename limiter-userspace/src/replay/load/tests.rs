@@ -53,9 +53,9 @@ fn random_loads_are_the_same_each_time_and_have_their_rate() {
 
 #[test]
 fn senders_have_addresses_of_their_own() {
-    let text = "duration: 1s\nsenders:\n  - {pattern: steady, rate: 1/s, sources: 3}\n  \
-                - {pattern: steady, rate: 1/s, sources: 2}\n  \
-                - {pattern: steady, rate: 1/s, sources: 2, address: \"2001:db8::/48\", port: 22/syn, size: 74}\n";
+    let text = "duration: 1s\nsenders:\n  - {pattern: steady, rate: 1/s, sources: 3}\n  - \
+                {pattern: steady, rate: 1/s, sources: 2}\n  - {pattern: steady, rate: 1/s, \
+                sources: 2, address: \"2001:db8::/48\", port: 22/syn, size: 74}\n";
     let load = parse("l.yaml", text).unwrap();
     let sources: std::collections::BTreeSet<_> =
         load.packets().map(|packet| packet.source().unwrap()).collect();

@@ -77,7 +77,8 @@ pub fn figure(report: &Report, title: &str) -> String {
         put(
             &mut svg,
             format_args!(
-                "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" {stroke}/>\n<text x=\"{}\" y=\"{}\">{}</text>\n",
+                "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" {stroke}/>\n<text x=\"{}\" \
+                 y=\"{}\">{}</text>\n",
                 x + 34.0,
                 x + 42.0,
                 y + 4.0,
@@ -137,11 +138,12 @@ impl Axes {
         put(
             svg,
             format_args!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" font-family=\"sans-serif\" font-size=\"13\" fill=\"{INK}\">\n\
-             <title>{title}</title>\n\
-             <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-             <clipPath id=\"a\"><rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{}\" height=\"{}\"/></clipPath>\n\
-             <text x=\"{LEFT}\" y=\"26\" font-size=\"17\">{title}</text>\n",
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+                 role=\"img\" font-family=\"sans-serif\" font-size=\"13\" \
+                 fill=\"{INK}\">\n<title>{title}</title>\n<rect width=\"{WIDTH}\" \
+                 height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n<clipPath id=\"a\"><rect x=\"{LEFT}\" \
+                 y=\"{TOP}\" width=\"{}\" height=\"{}\"/></clipPath>\n<text x=\"{LEFT}\" y=\"26\" \
+                 font-size=\"17\">{title}</text>\n",
                 right - LEFT,
                 bottom - TOP
             ),
@@ -151,7 +153,9 @@ impl Axes {
             put(
                 svg,
                 format_args!(
-                    "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{GRID}\"/>\n<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{packets}</text>\n",
+                    "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" \
+                     stroke=\"{GRID}\"/>\n<text x=\"{}\" y=\"{:.1}\" \
+                     text-anchor=\"end\">{packets}</text>\n",
                     LEFT - 8.0,
                     y + 4.0
                 ),
@@ -162,7 +166,9 @@ impl Axes {
             put(
                 svg,
                 format_args!(
-                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\" stroke=\"{GRID}\"/>\n<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{seconds}</text>\n",
+                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\" \
+                     stroke=\"{GRID}\"/>\n<text x=\"{x:.1}\" y=\"{}\" \
+                     text-anchor=\"middle\">{seconds}</text>\n",
                     bottom + 18.0
                 ),
             );
@@ -170,9 +176,10 @@ impl Axes {
         put(
             svg,
             format_args!(
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">time, seconds</text>\n\
-             <text transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">packets since the start</text>\n\
-             <path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"{INK}\"/>\n",
+                "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">time, seconds</text>\n<text \
+                 transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">packets since \
+                 the start</text>\n<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" \
+                 stroke=\"{INK}\"/>\n",
                 f64::midpoint(LEFT, right),
                 HEIGHT - 12.0,
                 f64::midpoint(TOP, bottom)

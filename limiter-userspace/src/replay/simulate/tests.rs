@@ -65,7 +65,8 @@ fn a_stall_is_known() {
 fn a_source_over_its_limit_passes_what_the_limit_says() {
     let row = one(
         every("unit: second, requests_per_unit: 50, burst: 20"),
-        "duration: 10s\nsenders:\n  - {pattern: steady, rate: 100/s}\n  - {pattern: steady, rate: 40/s, sources: 3}\n",
+        "duration: 10s\nsenders:\n  - {pattern: steady, rate: 100/s}\n  - {pattern: steady, rate: \
+         40/s, sources: 3}\n",
     );
     assert_eq!((row.sources, row.sources_hit, row.packets_of_hit), (4, 1, 1000));
     // 20 at once and 50 in each second, to the last packet at 9.99 s.

@@ -100,12 +100,12 @@ pub fn rule_file(
     rule.name = Some("tuned".into());
     let blocks = blocks(&RuleSet::of([rule]))?;
     let mut text = format!(
-        "# Proposed by `limiter tune`: {rate}, {burst} at once. It only counts (shadow_mode): look at\n\
-         # `limiter stats` for a day, and remove that line when it hits only those whom it should.\n\
-         # From {packets} packets of {sources} sources in {seconds:.1} s: {origin}.\n\
-         # There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} % of the packets;\n\
-         # of others like them at most {bound:.3} %, with a confidence of 95 %.\n\
-         descriptors:\n",
+        "# Proposed by `limiter tune`: {rate}, {burst} at once. It only counts (shadow_mode): \
+         look at\n# `limiter stats` for a day, and remove that line when it hits only those whom \
+         it should.\n# From {packets} packets of {sources} sources in {seconds:.1} s: \
+         {origin}.\n# There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} \
+         % of the packets;\n# of others like them at most {bound:.3} %, with a confidence of 95 \
+         %.\ndescriptors:\n",
         rate = proposal.rate,
         burst = proposal.burst,
         packets = report.packets,

@@ -89,10 +89,10 @@ fn tuned(load: &str, settings: Settings) -> (Tuner, Vec<explain::Captured>) {
 /// The proposal put in force hits exactly the sources that it said, and their packets.
 #[test]
 fn a_proposal_in_force_hits_whom_it_promised() {
-    let load = "duration: 30s\nseed: 5\nsenders:\n  - {pattern: poisson, rate: 3/s, sources: 60}\n  \
-                - {pattern: onoff, rate: 40/s, on_for: 1s, off_for: 9s, sources: 20, size: 900}\n  \
-                - {pattern: poisson, rate: 200/s, sources: 2}\n  \
-                - {pattern: ramp, rate: 1/s, rate_at_end: 30/s, sources: 3}\n";
+    let load = "duration: 30s\nseed: 5\nsenders:\n  - {pattern: poisson, rate: 3/s, sources: \
+                60}\n  - {pattern: onoff, rate: 40/s, on_for: 1s, off_for: 9s, sources: 20, size: \
+                900}\n  - {pattern: poisson, rate: 200/s, sources: 2}\n  - {pattern: ramp, rate: \
+                1/s, rate_at_end: 30/s, sources: 3}\n";
     for (count, spare) in [
         (Count::Packets, 0.5),
         (Count::Packets, 0.9),
@@ -147,8 +147,9 @@ fn a_mix_is_tuned_to_its_users() {
 #[test]
 fn buckets_may_be_prefixes() {
     let masks = SourceMasks { v4: Some(24), v6: Some(48) };
-    let load = "duration: 4s\nsenders:\n  - {pattern: steady, rate: 5/s, sources: 200, address: 198.51.100.0/24}\n  \
-                - {pattern: steady, rate: 5/s, sources: 9, address: \"2001:db8::/48\"}\n";
+    let load = "duration: 4s\nsenders:\n  - {pattern: steady, rate: 5/s, sources: 200, address: \
+                198.51.100.0/24}\n  - {pattern: steady, rate: 5/s, sources: 9, address: \
+                \"2001:db8::/48\"}\n";
     let (tuner, _) = tuned(load, Settings { masks, ..Settings::default() });
     let report = tuner.report();
     let names: Vec<_> = report.top.iter().map(|top| top.source.as_str()).collect();

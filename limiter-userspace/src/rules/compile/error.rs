@@ -153,9 +153,9 @@ pub enum LimitError {
     /// A bucket by key that is open without contact: a key that no node has promoted yet is
     /// judged by what a node holds without a lease.
     #[error(
-        "{0} by key cannot be `on_partition: open`: each node would give every key the whole limit, \
-         also while all is well. Leave it out, for the share of a node; `open` is for budgets, for \
-         rules without keys, and for windows"
+        "{0} by key cannot be `on_partition: open`: each node would give every key the whole \
+         limit, also while all is well. Leave it out, for the share of a node; `open` is for \
+         budgets, for rules without keys, and for windows"
     )]
     SharedOpenKeys(String),
     /// A rate that the store cannot calculate with.

@@ -82,13 +82,13 @@ impl RuleError {
             }
             Self::Duplicate => format!("{subject} stands there twice: keep one"),
             Self::TooManyTables => format!(
-                "{subject} has another list of keys than the {MAX_TABLES} tables before it: use the \
-                 keys of one of those, and mind that rules with several limits on remote_address take \
-                 a table"
+                "{subject} has another list of keys than the {MAX_TABLES} tables before it: use \
+                 the keys of one of those, and mind that rules with several limits on \
+                 remote_address take a table"
             ),
             Self::TooManyShapes => format!(
-                "{subject} has values for other keys, or another length of destination prefix, than \
-                 the {MAX_SHAPES} combinations before it in its table: use one of those"
+                "{subject} has values for other keys, or another length of destination prefix, \
+                 than the {MAX_SHAPES} combinations before it in its table: use one of those"
             ),
             Self::Range(error) => error.text(subject),
             Self::KeyOrder(first) => {
@@ -98,7 +98,8 @@ impl RuleError {
                 "{subject}: there is no budget {name:?}: add it under budgets, or name another"
             ),
             Self::ClassOfClass(name) => format!(
-                "{subject}: the class {name} has a class of its own: give that budget another action"
+                "{subject}: the class {name} has a class of its own: give that budget another \
+                 action"
             ),
             Self::NoInterface(name) => format!(
                 "{subject}: there is no interface {name:?}: `ip link` shows all; create it first"
@@ -152,21 +153,21 @@ impl RangeError {
     fn text(&self, subject: &Subject) -> String {
         match self {
             Self::TooMany => format!(
-                "{subject}: its table has more than {MAX_RANGES} ranges, and one that others cut counts \
-                 for each of its pieces: join some, or write the values one by one"
+                "{subject}: its table has more than {MAX_RANGES} ranges, and one that others cut \
+                 counts for each of its pieces: join some, or write the values one by one"
             ),
             Self::Begins { key, values, inner } => format!(
-                "{subject}: another rule has {key} {inner}, and both begin alike: write {key} {values} \
-                 without {inner}"
+                "{subject}: another rule has {key} {inner}, and both begin alike: write {key} \
+                 {values} without {inner}"
             ),
             Self::Overlap { key, values, other } => format!(
-                "{subject}: {key} {values} is partly in the {other} of another rule: write ranges of \
-                 which one is in the other, or that have nothing in common"
+                "{subject}: {key} {values} is partly in the {other} of another rule: write ranges \
+                 of which one is in the other, or that have nothing in common"
             ),
             Self::Cut { key, inner, outer } => format!(
-                "{subject}: packets of {key} {inner} are also those of the {outer}, which is for more \
-                 of them: add a rule for {key} {inner} with its other keys, or write that one without \
-                 {inner}"
+                "{subject}: packets of {key} {inner} are also those of the {outer}, which is for \
+                 more of them: add a rule for {key} {inner} with its other keys, or write that \
+                 one without {inner}"
             ),
         }
     }

@@ -42,8 +42,8 @@ struct Among {
 }
 
 /// Makes a record of limits this node's part of what nodes share; gives the numbers of each limit.
-/// Without a cluster the record stays the whole of them, and there are none. `always` says that they
-/// have leases all the time, as those of a budget do.
+/// Without a cluster the record stays the whole of them, and there are none. `always` says that
+/// they have leases all the time, as those of a budget do.
 ///
 /// # Errors
 ///

@@ -80,7 +80,8 @@ pub enum Problem {
     TooLong,
     /// Over [`super::MAX_BYTES`] with the files before it.
     #[error(
-        "with this file the rule files are larger than 16 MiB: use prefixes instead of single addresses"
+        "with this file the rule files are larger than 16 MiB: use prefixes instead of single \
+         addresses"
     )]
     TooLongTogether,
     /// Another encoding.
@@ -168,7 +169,8 @@ pub enum Problem {
     },
     /// Neither a number nor a range of numbers.
     #[error(
-        "{field}: {text:?} does not fit: give a whole number from 0 to {high}, or a range as in 80-90"
+        "{field}: {text:?} does not fit: give a whole number from 0 to {high}, or a range as in \
+         80-90"
     )]
     NoRange {
         /// The field.

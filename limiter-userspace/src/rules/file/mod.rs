@@ -40,8 +40,8 @@ pub struct RuleFile {
 }
 
 impl RuleFile {
-    /// Reads the bytes of a rule file. `file` names it in errors; `max_frame` in bytes is what a byte
-    /// burst that is not given must hold at least.
+    /// Reads the bytes of a rule file. `file` names it in errors; `max_frame` in bytes is what a
+    /// byte burst that is not given must hold at least.
     ///
     /// A file with nothing in it is refused: one that is to limit nobody says `descriptors: []`.
     ///

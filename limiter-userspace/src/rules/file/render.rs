@@ -23,7 +23,8 @@ pub fn render(domain: &str, set: &RuleSet, max_frame: u64) -> Result<String, ser
     write(Some(domain), set, Writer { max_frame: Some(max_frame) })
 }
 
-/// A rule file that is written rule by rule, with every burst, so that it means the same beside any interface.
+/// A rule file that is written rule by rule, with every burst, so that it means the same beside any
+/// interface.
 #[derive(Debug, Default)]
 pub struct ExactFile {
     text: String,
@@ -73,7 +74,8 @@ pub struct Blocks {
     pub rules: Vec<String>,
 }
 
-/// Writes a rule set in parts, for somebody who puts words between them. It means the same beside any interface.
+/// Writes a rule set in parts, for somebody who puts words between them. It means the same beside
+/// any interface.
 ///
 /// # Errors
 ///

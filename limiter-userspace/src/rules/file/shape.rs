@@ -224,7 +224,8 @@ pub(super) struct Cluster {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::share")]
     pub(super) share_of_burst: Option<Scalar>,
-    /// Part of the burst, or of a window's quota, that a node holds at most: 25% if nothing is said.
+    /// Part of the burst, or of a window's quota, that a node holds at most: 25% if nothing is
+    /// said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::share")]
     pub(super) lease_cap: Option<Scalar>,

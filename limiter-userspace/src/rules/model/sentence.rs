@@ -14,8 +14,8 @@ use super::text::{limit_text, over_text};
 use super::{Budget, Rule};
 use crate::rules::compile::display_rate;
 
-/// What a rule says, as `each source, of packets to port 22 by tcp: at most 10/min, 5 at once; more
-/// is dropped`.
+/// The sentence of a rule, as `each source, of packets to port 22 by tcp: at most 10/min, 5 at
+/// once; more is dropped`.
 pub fn rule_sentence(rule: &Rule) -> String {
     let subject = subject(&rule.path);
     match &rule.terms {
@@ -25,7 +25,7 @@ pub fn rule_sentence(rule: &Rule) -> String {
     }
 }
 
-/// What a budget says.
+/// The sentence of a budget.
 pub fn budget_sentence(budget: &Budget) -> String {
     format!("budget {}, all that is charged to it together: {}", budget.name, terms(&budget.limits))
 }
@@ -185,11 +185,12 @@ descriptors:
             [
                 "each source: at most 1000/s, 200 at once; more is dropped",
                 "the source 192.0.2.7: no limit",
-                "each source in 198.51.100.0/24: at most 2mbit/s, 60000 bytes at once; more is dropped \
-                 (shadow mode: only counted, nothing happens)",
-                "each /24 of IPv4 and each /48 of IPv6: at most 5000/s, 100 at once; more is dropped",
-                "each source, of packets to port 22 by tcp: at most 10 syns/min, 5 at once; more is \
-                 dropped, and the sender is told",
+                "each source in 198.51.100.0/24: at most 2mbit/s, 60000 bytes at once; more is \
+                 dropped (shadow mode: only counted, nothing happens)",
+                "each /24 of IPv4 and each /48 of IPv6: at most 5000/s, 100 at once; more is \
+                 dropped",
+                "each source, of packets to port 22 by tcp: at most 10 syns/min, 5 at once; more \
+                 is dropped, and the sender is told",
                 "all packets to port 19 together: all dropped",
                 "all packets with source port 6000-6010 together: charged to the budget uplink",
                 "all packets together: at most 9/s, 3 at once; more is dropped",

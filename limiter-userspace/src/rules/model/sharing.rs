@@ -50,8 +50,8 @@ pub struct Sharing {
     pub share: Share,
     /// Part of the burst that nodes have without asking, all together.
     pub share_of_burst: Share,
-    /// Part of the burst, or of a window's quota, that a node holds at most; at least what arrives in
-    /// a sync period at the whole rate.
+    /// Part of the burst, or of a window's quota, that a node holds at most; at least what arrives
+    /// in a sync period at the whole rate.
     pub lease_cap: Share,
     /// Behaviour of a node without contact to the store.
     pub on_partition: OnPartition,

@@ -32,7 +32,8 @@ impl PlanError {
 pub enum PlaceError {
     /// The maps are too small.
     #[error(
-        "{rules} rules do not fit beside the {installed} in force: start the daemon with --max-rules {needed}"
+        "{rules} rules do not fit beside the {installed} in force: start the daemon with \
+         --max-rules {needed}"
     )]
     TooMany {
         /// Rules wanted.

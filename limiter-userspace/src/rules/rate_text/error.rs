@@ -18,7 +18,8 @@ pub enum RateTextError {
     },
     /// An unknown suffix of the number.
     #[error(
-        "{text:?}: {suffix:?} is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, MB, GB, KiB, MiB or GiB"
+        "{text:?}: {suffix:?} is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, \
+         MB, GB, KiB, MiB or GiB"
     )]
     Suffix {
         /// The whole text.

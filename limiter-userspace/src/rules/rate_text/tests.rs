@@ -53,7 +53,8 @@ fn rates_are_read() {
 fn what_is_no_rate_is_refused_with_its_remedy() {
     let syntax =
         "is not a rate: write one like 100/s, 10k/s, 5/day, 10mbit/s, 500kB/s or unlimited";
-    let size = "is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, MB, GB, KiB, MiB or GiB";
+    let size = "is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, MB, GB, KiB, \
+                MiB or GiB";
     for (text, message) in [
         ("", format!("\"\" {syntax}")),
         ("/s", format!("\"/s\" {syntax}")),
@@ -65,26 +66,19 @@ fn what_is_no_rate_is_refused_with_its_remedy() {
             "\"10/fortnight\": \"fortnight\" is not a unit of time: use s, min, hour, day or week"
                 .to_owned(),
         ),
-        (
-            "10/5",
-            "\"10/5\": \"5\" is not a unit of time: use s, min, hour, day or week".to_owned(),
-        ),
-        (
-            "10/0min",
-            "\"10/0min\": \"0\" does not fit: give 1 to 527040 times a minute".to_owned(),
-        ),
-        (
-            "10/53week",
-            "\"10/53week\": \"53\" does not fit: give 1 to 52 times a week".to_owned(),
-        ),
+        ("10/5", "\"10/5\": \"5\" is not a unit of time: use s, min, hour, day or week".to_owned()),
+        ("10/0min", "\"10/0min\": \"0\" does not fit: give 1 to 527040 times a minute".to_owned()),
+        ("10/53week", "\"10/53week\": \"53\" does not fit: give 1 to 52 times a week".to_owned()),
         (
             "1bit/30s",
-            "\"1bit/30s\" is not a whole number of bytes per 30s: a byte is 8 bits, so round it or use a longer unit of time"
+            "\"1bit/30s\" is not a whole number of bytes per 30s: a byte is 8 bits, so round it \
+             or use a longer unit of time"
                 .to_owned(),
         ),
         (
             "1bit/s",
-            "\"1bit/s\" is not a whole number of bytes per second: a byte is 8 bits, so round it or use a longer unit of time"
+            "\"1bit/s\" is not a whole number of bytes per second: a byte is 8 bits, so round it \
+             or use a longer unit of time"
                 .to_owned(),
         ),
         (

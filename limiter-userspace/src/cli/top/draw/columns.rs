@@ -8,8 +8,8 @@ use ratatui::widgets::{Cell, Row, Table, TableState};
 
 use super::theme::Theme;
 
-/// A column: its name, its width, how early it is left out where there is little room, and whether it
-/// stands right. A width of 0 takes what is left.
+/// A column: its name, its width, how early it is left out where there is little room, and whether
+/// it stands right. A width of 0 takes what is left.
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) width: u16,
@@ -37,7 +37,8 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     kept
 }
 
-/// A table of which the row `chosen` can be seen. A row makes its cells by the index of their column.
+/// A table of which the row `chosen` can be seen. A row makes its cells by the index of their
+/// column.
 pub(super) fn table<'a, T>(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -1,4 +1,5 @@
-//! The view of a [`State`]. Texts of the daemon are cleaned here: nothing that steers a terminal gets there.
+//! The view of a [`State`]. Texts of the daemon are cleaned here: nothing that steers a terminal
+//! gets there.
 
 mod columns;
 mod dialogs;

@@ -66,7 +66,8 @@ fn drops_by_other_rules_are_told_above_the_sources() {
     *fake.top.borrow_mut() = top.clone();
     state.refresh(&fake);
     let shown = text(&drawn(&state, 130, 12, false));
-    let said = "dropped: 0/s by rules on sources, 1,395/s by other rules and budgets; see 2 rules, `limiter list`";
+    let said = "dropped: 0/s by rules on sources, 1,395/s by other rules and budgets; see 2 \
+                rules, `limiter list`";
     assert!(shown.lines().nth(4).unwrap().starts_with(said), "{shown}");
     // The counts of other rules are no rates of these.
     (top.clock_ns, top.generation) = (9_000_000_000, 5);

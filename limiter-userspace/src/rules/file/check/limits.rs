@@ -167,7 +167,8 @@ struct RateFields<'a> {
     unit_multiplier: Option<&'a Scalar>,
 }
 
-/// The rate that the fields say; none for `unlimited`. `count` is the unit, if another field says it.
+/// The rate that the fields say; none for `unlimited`. `count` is the unit, if another field says
+/// it.
 fn quota(
     place: At,
     fields: RateFields<'_>,

@@ -20,7 +20,8 @@ const LIMIT: &str = "rate_limit: {unit: second, requests_per_unit: 5}";
 #[test]
 fn items_are_put_together_in_their_order() {
     let rule = |n: u32| format!("  - {{key: remote_address, value: 10.0.0.{n}, {LIMIT}}}\n");
-    let keyed = "  - key: destination_port # all\n    value: [22, 23]\n    rate_limit: {unit: minute, requests_per_unit: 1}\n";
+    let keyed = "  - key: destination_port # all\n    value: [22, 23]\n    rate_limit: {unit: \
+                 minute, requests_per_unit: 1}\n";
     let head = "domain: x\nreplies: {unit: second, requests_per_unit: 1}\ndescriptors:\n";
     let text = format!("{head}{}{}{keyed}{}\n", rule(1), rule(2), rule(3));
     for (threads, batch) in (1..5).flat_map(|threads| (1..5).map(move |batch| (threads, batch))) {
@@ -58,7 +59,8 @@ fn what_is_wrong_in_a_later_item_is_said_with_its_place() {
 /// Lines that begin and end what goes over several lines, and such as are rules.
 const LINES: [&str; 32] = [
     "  - {key: remote_address, value: 10.0.0.1, rate_limit: *r}",
-    "  - {key: remote_address, value: 10.0.0.2, rate_limit: &r {unit: second, requests_per_unit: 5}}",
+    "  - {key: remote_address, value: 10.0.0.2, rate_limit: &r {unit: second, requests_per_unit: \
+     5}}",
     "  - {key: remote_address, value: 10.0.0.3, rate_limit: {unit: day, requests_per_unit: 5}}",
     "  - {key: remote_address, value: 10.0.0.4, rate_limit: {unit: day,",
     "  - requests_per_unit: 5}}",

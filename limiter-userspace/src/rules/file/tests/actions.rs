@@ -12,15 +12,18 @@ fn actions_refuse_what_they_cannot_be() {
         (acting("rejct"), "2:75: action: \"rejct\" is not known: did you mean \"reject\"?"),
         (
             acting("ban"),
-            "2:75: \"ban\" is not supported: it needs more than its name: write it as `action: {NAME: ...}`",
+            "2:75: \"ban\" is not supported: it needs more than its name: write it as `action: \
+             {NAME: ...}`",
         ),
         (
             acting(""),
-            "2:73: action has no value: write drop, reject, or one of mark, class, interface, cpu and ban in braces",
+            "2:73: action has no value: write drop, reject, or one of mark, class, interface, cpu \
+             and ban in braces",
         ),
         (
             acting("{}"),
-            "2:75: action has no value: write drop, reject, or one of mark, class, interface, cpu and ban in braces",
+            "2:75: action has no value: write drop, reject, or one of mark, class, interface, cpu \
+             and ban in braces",
         ),
         (acting("{class: a, cpu: 1}"), "2:91: cpu beside class: remove one of the two"),
         (acting("{clas: a}"), "2:76: unknown field \"clas\": did you mean \"class\"?"),
@@ -31,19 +34,23 @@ fn actions_refuse_what_they_cannot_be() {
         ),
         (
             acting("{mark: {dscp: fast}}"),
-            "2:89: dscp: \"fast\" is not known: use cs0, le, cs1, af11, af12, af13, cs2, af21, af22, af23, cs3, af31, af32, af33, cs4, af41, af42, af43, cs5, va, ef, cs6, cs7",
+            "2:89: dscp: \"fast\" is not known: use cs0, le, cs1, af11, af12, af13, cs2, af21, \
+             af22, af23, cs3, af31, af32, af33, cs4, af41, af42, af43, cs5, va, ef, cs6, cs7",
         ),
         (
             acting("{ban: {first: 10ms}}"),
-            "2:89: first: \"10ms\" is too short: it is at least 1s: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:89: first: \"10ms\" is too short: it is at least 1s: write one like 10ms, 30s, \
+             1min, 2h or 1day",
         ),
         (
             acting("{ban: {first: 2h, longest: 1h}}"),
-            "2:102: longest: \"1h\" is shorter than the first ban: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:102: longest: \"1h\" is shorter than the first ban: write one like 10ms, 30s, \
+             1min, 2h or 1day",
         ),
         (
             acting("{ban: {first: 2days}}"),
-            "2:89: longest: \"1day\" is shorter than the first ban: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:89: longest: \"1day\" is shorter than the first ban: write one like 10ms, 30s, \
+             1min, 2h or 1day",
         ),
         (
             acting("{ban: {strikes: 0}}"),
@@ -82,7 +89,8 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "budgets: [{name: a, rate_limit: {unlimited: true}}]\n".into(),
-            "1:11: \"unlimited\" is not supported: a budget is there to limit: give it a rate, or remove it",
+            "1:11: \"unlimited\" is not supported: a budget is there to limit: give it a rate, or \
+             remove it",
         ),
         (
             "budgets: [{name: a, rate_limit: {name: b, unit: day, requests_per_unit: 1}}]\n".into(),
@@ -90,11 +98,13 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "replies: {unit: second, requests_per_unit: 0}\n".into(),
-            "1:44: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` does: give a whole number from 1 to 18446744073709551615",
+            "1:44: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` \
+             does: give a whole number from 1 to 18446744073709551615",
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),
-            "1:44: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, burst",
+            "1:44: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, \
+             burst",
         ),
         (
             "replies:\n".into(),
@@ -105,12 +115,12 @@ fn budgets_refuse_what_they_cannot_be() {
 
 #[test]
 fn blocks_refuse_what_they_cannot_be() {
-    let action = "action without rate_limit: add a limit; without one, drop and reject alone have a \
-                  meaning: they block";
-    let everything = "action without rate_limit: it would drop every packet: put a key around it, or \
-                      add a limit";
-    let gets = "without rate_limit: what is blocked gets no bucket, and nodes share nothing; remove \
-                the field";
+    let action = "action without rate_limit: add a limit; without one, drop and reject alone have \
+                  a meaning: they block";
+    let everything = "action without rate_limit: it would drop every packet: put a key around it, \
+                      or add a limit";
+    let gets = "without rate_limit: what is blocked gets no bucket, and nodes share nothing; \
+                remove the field";
     refused(&[
         (with("action: {mark: {ecn: true}}"), &format!("2:25: {action}")),
         (with("action: {ban: {}}"), &format!("2:25: {action}")),

@@ -1,6 +1,6 @@
-//! Files for envoyproxy/ratelimit: what means something for packets loads as it is, everything else is
-//! refused with the reason. The files are of our own making, after the forms in that project's README and
-//! tests; the comments say which.
+//! Files for envoyproxy/ratelimit: what means something for packets loads as it is, everything else
+//! is refused with the reason. The files are of our own making, after the forms in that project's
+//! README and tests; the comments say which.
 
 use super::*;
 use crate::rules::model::{Part, Path};
@@ -115,7 +115,8 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
     let of = |key: &str| format!("descriptors:\n  - {{key: {key}, {limit}}}\n");
     let with = |field: &str| {
         format!(
-            "descriptors:\n  - {{key: remote_address, rate_limit: {{unit: second, requests_per_unit: 5, {field}}}}}\n"
+            "descriptors:\n  - {{key: remote_address, rate_limit: {{unit: second, \
+             requests_per_unit: 5, {field}}}}}\n"
         )
     };
     let mut cases = Vec::new();
@@ -138,8 +139,11 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
     }
     // README, example 3.
     cases.push((
-        "descriptors:\n  - {key: remote_address, value: 203.0.113.5, rate_limit: {unit: second, requests_per_unit: 0}}\n".into(),
-        "2:93: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` does: ".into(),
+        "descriptors:\n  - {key: remote_address, value: 203.0.113.5, rate_limit: {unit: second, \
+         requests_per_unit: 0}}\n"
+            .into(),
+        "2:93: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` does: "
+            .into(),
     ));
     // README, examples 7, 8 and 9, and its other fields.
     cases.push((with("replaces: [{name: x}]"), "\"replaces\" is not supported: ".into()));
@@ -227,7 +231,8 @@ descriptors:
 fn units_are_read_in_letters_of_either_case() {
     for unit in ["SECOND", "Second", "second"] {
         let text = format!(
-            "descriptors:\n  - {{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: 5}}}}\n"
+            "descriptors:\n  - {{key: remote_address, rate_limit: {{unit: {unit}, \
+             requests_per_unit: 5}}}}\n"
         );
         assert_eq!(loaded(&text), ["rule for every source: 5/s burst 5"]);
     }
@@ -237,7 +242,8 @@ fn units_are_read_in_letters_of_either_case() {
 fn a_mask_is_all_that_is_missing_for_a_masked_address() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
     let text = format!(
-        "descriptors:\n  - {{key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/24, {limit}}}\n"
+        "descriptors:\n  - {{key: masked_remote_address, v4_prefix_mask_len: 24, value: \
+         192.0.2.0/24, {limit}}}\n"
     );
     let rules = parse(&text).unwrap().rules.rules;
     let Path(parts) = &rules[0].path;

@@ -35,7 +35,8 @@ fn keys_refuse_what_they_cannot_be() {
     refused(&[
         (
             keyed("key: vlan, v4_prefix_mask_len: 24"),
-            "2:37: v4_prefix_mask_len without masked_remote_address: write `key: masked_remote_address`, or remove the line",
+            "2:37: v4_prefix_mask_len without masked_remote_address: write `key: \
+             masked_remote_address`, or remove the line",
         ),
         (
             keyed("key: masked_remote_address"),
@@ -51,11 +52,13 @@ fn keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/25"),
-            "2:65: value: 192.0.2.0/25 is longer than /24, and a bucket is for a /24: write `v4_prefix_mask_len: 25`, or 192.0.2.0/24 if all of that is meant",
+            "2:65: value: 192.0.2.0/25 is longer than /24, and a bucket is for a /24: write \
+             `v4_prefix_mask_len: 25`, or 192.0.2.0/24 if all of that is meant",
         ),
         (
             keyed("key: masked_remote_address, v4_prefix_mask_len: 24, value: '2001:db8::/32'"),
-            "2:65: value: 2001:db8::/32 is IPv6, and v6_prefix_mask_len is missing: add it, or remove the value",
+            "2:65: value: 2001:db8::/32 is IPv6, and v6_prefix_mask_len is missing: add it, or \
+             remove the value",
         ),
         (
             keyed("key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.1/8"),
@@ -63,27 +66,33 @@ fn keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: destination_address, value: '::ffff:192.0.2.0/120'"),
-            "2:39: value: ::ffff:192.0.2.0/120 is an IPv4-mapped address, which no packet carries: write the IPv4 address",
+            "2:39: value: ::ffff:192.0.2.0/120 is an IPv4-mapped address, which no packet \
+             carries: write the IPv4 address",
         ),
         (
             keyed("key: destination_address, value: here"),
-            "2:39: value: \"here\" is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48",
+            "2:39: value: \"here\" is not an IP address or prefix: write one like 192.0.2.7, \
+             192.0.2.0/24 or 2001:db8::/48",
         ),
         (
             keyed("key: destination_port, value: 65536"),
-            "2:36: value: \"65536\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
+            "2:36: value: \"65536\" does not fit: give a whole number from 0 to 65535, or a range \
+             as in 80-90",
         ),
         (
             keyed("key: destination_port, value: -1"),
-            "2:36: value: \"-1\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
+            "2:36: value: \"-1\" does not fit: give a whole number from 0 to 65535, or a range as \
+             in 80-90",
         ),
         (
             keyed("key: destination_port, value: ssh"),
-            "2:36: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
+            "2:36: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range \
+             as in 80-90",
         ),
         (
             keyed("key: destination_port, value: [22, ssh]"),
-            "2:41: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in 80-90",
+            "2:41: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range \
+             as in 80-90",
         ),
         (
             keyed("key: destination_port, value: []"),
@@ -110,7 +119,12 @@ fn an_icmp_type_is_one_message() {
         // Of two messages, after the family.
         (
             keyed("key: icmp_type, value: 3"),
-            "2:29: value: \"3\" is not known: use echo-request, echo-reply, destination-unreachable, packet-too-big, time-exceeded, parameter-problem, redirect, source-quench, timestamp-request, timestamp-reply, address-mask-request, address-mask-reply, multicast-listener-query, multicast-listener-report, multicast-listener-done, multicast-listener-report-v2, router-solicitation, router-advertisement, neighbour-solicitation, neighbour-advertisement",
+            "2:29: value: \"3\" is not known: use echo-request, echo-reply, \
+             destination-unreachable, packet-too-big, time-exceeded, parameter-problem, redirect, \
+             source-quench, timestamp-request, timestamp-reply, address-mask-request, \
+             address-mask-reply, multicast-listener-query, multicast-listener-report, \
+             multicast-listener-done, multicast-listener-report-v2, router-solicitation, \
+             router-advertisement, neighbour-solicitation, neighbour-advertisement",
         ),
         (
             keyed("key: icmp_type, value: 256"),
@@ -118,7 +132,8 @@ fn an_icmp_type_is_one_message() {
         ),
         (
             format!(
-                "descriptors: [{{key: destination_port, descriptors: [{{key: icmp_type, {LIMIT}}}]}}]\n"
+                "descriptors: [{{key: destination_port, descriptors: [{{key: icmp_type, \
+                 {LIMIT}}}]}}]\n"
             ),
             "1:59: icmp_type beside destination_port: remove one of the two",
         ),
@@ -142,15 +157,18 @@ fn other_keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: interface, value: a-very-long-name"),
-            "2:29: value: \"a-very-long-name\" is no name of an interface: write one of at most 15 characters, like eth0",
+            "2:29: value: \"a-very-long-name\" is no name of an interface: write one of at most \
+             15 characters, like eth0",
         ),
         (
             keyed("key: vlan, value: 4096"),
-            "2:24: value: \"4096\" does not fit: give a whole number from 0 to 4095, or a range as in 80-90",
+            "2:24: value: \"4096\" does not fit: give a whole number from 0 to 4095, or a range \
+             as in 80-90",
         ),
         (
             keyed("key: dscp, value: 64"),
-            "2:24: value: \"64\" does not fit: give a whole number from 0 to 63, or a range as in 80-90",
+            "2:24: value: \"64\" does not fit: give a whole number from 0 to 63, or a range as in \
+             80-90",
         ),
         (
             keyed("key: dscp, value: af14"),
@@ -162,17 +180,20 @@ fn other_keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: inner_remote_address, value: 2001:db8::/65"),
-            "2:40: value: 2001:db8::/65 is longer than /64, and an IPv6 source is a /64: write 2001:db8::/64",
+            "2:40: value: 2001:db8::/65 is longer than /64, and an IPv6 source is a /64: write \
+             2001:db8::/64",
         ),
         (
             format!(
-                "descriptors: [{{key: inner_remote_address, descriptors: [{{key: remote_address, {LIMIT}}}]}}]\n"
+                "descriptors: [{{key: inner_remote_address, descriptors: [{{key: remote_address, \
+                 {LIMIT}}}]}}]\n"
             ),
             "1:63: inner_remote_address beside remote_address: remove one of the two",
         ),
         (
             format!(
-                "descriptors: [{{key: destination_address, descriptors: [{{key: inner_remote_address, {LIMIT}}}]}}]\n"
+                "descriptors: [{{key: destination_address, descriptors: [{{key: \
+                 inner_remote_address, {LIMIT}}}]}}]\n"
             ),
             "1:62: inner_remote_address beside destination_address: remove one of the two",
         ),
@@ -187,25 +208,29 @@ fn other_keys_refuse_what_they_cannot_be() {
         ),
         (
             format!(
-                "descriptors: [{{key: vlan, descriptors: [{{key: dscp, descriptors: [{{key: vlan, {LIMIT}}}]}}]}}]\n"
+                "descriptors: [{{key: vlan, descriptors: [{{key: dscp, descriptors: [{{key: vlan, \
+                 {LIMIT}}}]}}]}}]\n"
             ),
             "1:73: vlan stands in this path already: a path has each key once",
         ),
         (
             format!(
-                "descriptors: [{{key: remote_address, descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 8, {LIMIT}}}]}}]\n"
+                "descriptors: [{{key: remote_address, descriptors: [{{key: masked_remote_address, \
+                 v4_prefix_mask_len: 8, {LIMIT}}}]}}]\n"
             ),
             "1:57: masked_remote_address stands in this path already: a path has each key once",
         ),
         (
             format!(
-                "descriptors: [{{key: remote_address, value: 192.0.2.7, descriptors: [{{key: destination_address, value: '2001:db8::1', {LIMIT}}}]}}]\n"
+                "descriptors: [{{key: remote_address, value: 192.0.2.7, descriptors: [{{key: \
+                 destination_address, value: '2001:db8::1', {LIMIT}}}]}}]\n"
             ),
             "1:69: no source and destination of these are of one family: no packet could match",
         ),
         (
             format!(
-                "descriptors: [{{key: generic_key, value: a, {LIMIT}}}, {{key: generic_key, value: b, {LIMIT}}}]\n"
+                "descriptors: [{{key: generic_key, value: a, {LIMIT}}}, {{key: generic_key, \
+                 value: b, {LIMIT}}}]\n"
             ),
             "1:95: a second rule for every packet, the first is in line 1: keep one",
         ),
@@ -226,9 +251,11 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             with(
-                "rate_limits: [{unit: day, requests_per_unit: 1}, {name: b, unit: day, requests_per_unit: 1}]",
+                "rate_limits: [{unit: day, requests_per_unit: 1}, {name: b, unit: day, \
+                 requests_per_unit: 1}]",
             ),
-            "2:73: \"name\" is not supported: a rule has one name: give it to the first of its limits",
+            "2:73: \"name\" is not supported: a rule has one name: give it to the first of its \
+             limits",
         ),
         (
             with(&format!("{LIMIT}, budget: a")),
@@ -245,7 +272,8 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             with("action: reject, descriptors: []"),
-            "2:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`, or `rate_limit: {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does",
+            "2:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`, or `rate_limit: \
+             {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does",
         ),
         (
             with(&format!("shadow_mode: true, descriptors: [{{key: dscp, {LIMIT}}}]")),
@@ -269,15 +297,20 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             keyed(&format!(
-                "key: remote_address, value: 192.0.2.7, aggregates: [{{v4_prefix_mask_len: 8, {LIMIT}}}]"
+                "key: remote_address, value: 192.0.2.7, aggregates: [{{v4_prefix_mask_len: 8, \
+                 {LIMIT}}}]"
             )),
-            "2:58: value: 192.0.2.7/32 is only a part of the aggregate's /8: write `v4_prefix_mask_len: 32` for one limit on all of 192.0.2.7/32, or a descriptor of its own for 192.0.0.0/8 if all of that is meant",
+            "2:58: value: 192.0.2.7/32 is only a part of the aggregate's /8: write \
+             `v4_prefix_mask_len: 32` for one limit on all of 192.0.2.7/32, or a descriptor of \
+             its own for 192.0.0.0/8 if all of that is meant",
         ),
         (
             keyed(&format!(
-                "key: remote_address, value: 192.0.2.7, aggregates: [{{v6_prefix_mask_len: 8, {LIMIT}}}]"
+                "key: remote_address, value: 192.0.2.7, aggregates: [{{v6_prefix_mask_len: 8, \
+                 {LIMIT}}}]"
             )),
-            "2:58: value: 192.0.2.7/32 is IPv4, and v4_prefix_mask_len is missing: add it, or remove the value",
+            "2:58: value: 192.0.2.7/32 is IPv4, and v4_prefix_mask_len is missing: add it, or \
+             remove the value",
         ),
     ]);
 }
@@ -303,11 +336,13 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("algorithm: leaky_bucket, backlog: soon"),
-            "2:100: backlog: \"soon\" is no length of time: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:100: backlog: \"soon\" is no length of time: write one like 10ms, 30s, 1min, 2h or \
+             1day",
         ),
         (
             limited("algorithm: leaky_bucket, backlog: 3years"),
-            "2:100: backlog: \"3years\" is more than 2 years: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:100: backlog: \"3years\" is more than 2 years: write one like 10ms, 30s, 1min, 2h \
+             or 1day",
         ),
         (
             limited("slots: 4"),
@@ -323,13 +358,15 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited(
-                "ceiling: {unit: second, requests_per_unit: 2}, peak: {unit: second, requests_per_unit: 2}",
+                "ceiling: {unit: second, requests_per_unit: 2}, peak: {unit: second, \
+                 requests_per_unit: 2}",
             ),
             "2:119: peak beside ceiling: remove one of the two",
         ),
         (
             limited("ceiling: {unit: second, requests_per_unit: 2, count: bytes}"),
-            "2:112: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, burst",
+            "2:112: unknown field \"count\": use rate, unit, unit_multiplier, requests_per_unit, \
+             burst",
         ),
         (
             limited("ceiling: {unit: second}"),
@@ -337,7 +374,8 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("mark: {ecn: true}"),
-            "2:72: mark without ceiling, peak or excess: only what is between two limits is marked; add one of them, or write `action: {mark: ...}` beside the limit",
+            "2:72: mark without ceiling, peak or excess: only what is between two limits is \
+             marked; add one of them, or write `action: {mark: ...}` beside the limit",
         ),
         (
             limited("excess: {unit: second, requests_per_unit: 2}, mark: {}"),

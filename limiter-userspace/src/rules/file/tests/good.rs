@@ -66,7 +66,8 @@ descriptors:
       - {unit: second, requests_per_unit: 50, count: syns}
       - {unit: second, requests_per_unit: 100, count: flows}
     aggregates:
-      - {v4_prefix_mask_len: 24, v6_prefix_mask_len: 56, rate_limit: {unit: second, requests_per_unit: 7}}
+      - {v4_prefix_mask_len: 24, v6_prefix_mask_len: 56, rate_limit: {unit: second, \
+         requests_per_unit: 7}}
       - {v6_prefix_mask_len: 48, rate_limit: {unit: second, requests_per_unit: 8}}
   - key: masked_remote_address
     v4_prefix_mask_len: 24
@@ -206,8 +207,10 @@ replies: {unit: second, unit_multiplier: 10, requests_per_unit: 9}
 budgets:
   - {name: month, rate_limit: {unit: day, unit_multiplier: 30, requests_per_unit: 1000}}
 descriptors:
-  - {key: vlan, rate_limit: {unit: WEEK, unit_multiplier: '2', requests_per_unit: 8, algorithm: fixed_window}}
-  - {key: dscp, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 8, excess: {unit: hour, unit_multiplier: 7, requests_per_unit: 3}}}
+  - {key: vlan, rate_limit: {unit: WEEK, unit_multiplier: '2', requests_per_unit: 8, algorithm: \
+                fixed_window}}
+  - {key: dscp, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 8, excess: \
+                {unit: hour, unit_multiplier: 7, requests_per_unit: 3}}}
   - {key: protocol, rate_limit: {unit: minute, unit_multiplier: 1, requests_per_unit: 8}}
 ";
     let lines: Vec<_> = parse(text).unwrap().rules.lines().into_values().collect();
@@ -318,7 +321,8 @@ fn lists_of_values_are_one_rule_each() {
 fn the_default_masks_are_those_of_remote_address() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     let text = format!(
-        "descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: 64, {limit}}}]\n"
+        "descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: \
+         64, {limit}}}]\n"
     );
     let set = parse(&text).unwrap().rules;
     assert_eq!(set.rules.len(), 1);

@@ -98,21 +98,34 @@ fn numbers_and_names_may_stand_in_quotes() {
         "domain: 7\ndescriptors: []\n",
         "martians: drop\n",
         "descriptors: [{key: remote_address, value: 192.0.2.7}]\n",
-        "descriptors: [{key: vlan, rate_limit: {unit: SECOND, requests_per_unit: 5}}, {key: vlan, value: 7, rate_limit: {unit: Week, requests_per_unit: 5}}]\n",
-        "descriptors: [{key: vlan, value: 7, rate_limit: {unit: second, requests_per_unit: \"5\"}}]\n",
-        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: \"5\", requests_per_unit: 5}}]\n",
-        "descriptors: [{key: vlan, value: [\"7\", 8], rate_limit: {unit: \"second\", requests_per_unit: 5}}]\n",
-        "descriptors: [{key: dscp, value: af11, budget: b, descriptors: [{key: vlan, rate_limit: {unlimited: true, name: x}}]}]\n",
-        "descriptors: [{key: vlan, rate_limit: {unlimited: false, unit: day, requests_per_unit: 5}, action: {mark: {dscp: cs1}}}]\n",
-        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {mark: {ecn: true}}}]\n",
-        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {ban: {}}}]\n",
-        "descriptors: [{key: vlan, rate_limit: {rate: 5/30s, burst: 2}}, {key: vlan, value: 7, rate_limit: {rate: 2mbit/s, burst: 60kB, count: bytes}}]\n",
-        "descriptors: [{key: vlan, rate_limit: {rate: unlimited}}, {key: vlan, value: 7, rate_limit: {rate: 10 syns/min, burst: \"1.5k\", name: x}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: SECOND, requests_per_unit: 5}}, {key: vlan, \
+         value: 7, rate_limit: {unit: Week, requests_per_unit: 5}}]\n",
+        "descriptors: [{key: vlan, value: 7, rate_limit: {unit: second, requests_per_unit: \
+         \"5\"}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: \"5\", \
+         requests_per_unit: 5}}]\n",
+        "descriptors: [{key: vlan, value: [\"7\", 8], rate_limit: {unit: \"second\", \
+         requests_per_unit: 5}}]\n",
+        "descriptors: [{key: dscp, value: af11, budget: b, descriptors: [{key: vlan, rate_limit: \
+         {unlimited: true, name: x}}]}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unlimited: false, unit: day, requests_per_unit: \
+         5}, action: {mark: {dscp: cs1}}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {mark: \
+         {ecn: true}}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {ban: \
+         {}}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {rate: 5/30s, burst: 2}}, {key: vlan, value: 7, \
+         rate_limit: {rate: 2mbit/s, burst: 60kB, count: bytes}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {rate: unlimited}}, {key: vlan, value: 7, \
+         rate_limit: {rate: 10 syns/min, burst: \"1.5k\", name: x}}]\n",
         "replies: {rate: 100/s}\nbans: {rate: 5/s, burst: 10}\nmartians: drop\n",
         "budgets: [{name: b, scope: node, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
-        "budgets: [{name: b, scope: cluster, cluster: {share: 100%, share_of_burst: 0.1%}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
-        "descriptors: [{key: vlan, scope: cluster, cluster: {sync: 1s}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
-        "budgets: [{name: b, scope: cluster, cluster: {sync: 1s, strict: true}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
+        "budgets: [{name: b, scope: cluster, cluster: {share: 100%, share_of_burst: 0.1%}, \
+         rate_limit: {unit: day, requests_per_unit: 5}}]\n",
+        "descriptors: [{key: vlan, scope: cluster, cluster: {sync: 1s}, rate_limit: {unit: day, \
+         requests_per_unit: 5}}]\n",
+        "budgets: [{name: b, scope: cluster, cluster: {sync: 1s, strict: true}, rate_limit: \
+         {unit: day, requests_per_unit: 5}}]\n",
     ] {
         parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         accepts(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -149,7 +162,9 @@ fn what_the_schema_refuses_the_checks_refuse() {
         format!("budgets: [{{name: b, scope: node, cluster: {{}}, {limit}}}]\n"),
         format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 25}}, {limit}}}]\n"),
         format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 101%}}, {limit}}}]\n"),
-        format!("budgets: [{{name: b, scope: cluster, cluster: {{on_partition: pass}}, {limit}}}]\n"),
+        format!(
+            "budgets: [{{name: b, scope: cluster, cluster: {{on_partition: pass}}, {limit}}}]\n"
+        ),
         format!("descriptors: [{{key: vlan, cluster: {{}}, {limit}}}]\n"),
         "descriptors: [{key: vlan, rate_limit: {unit: minutes, requests_per_unit: 5}}]\n"
             .to_owned(),
@@ -161,7 +176,8 @@ fn what_the_schema_refuses_the_checks_refuse() {
         "descriptors: [{key: vlan, rate_limit: {rate: 5/s, burst: 0}}]\n".to_owned(),
         "replies: {rate: 5/s, requests_per_unit: 5}\n".to_owned(),
         "replies: {burst: 5}\n".to_owned(),
-        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: 0, requests_per_unit: 5}}]\n"
+        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: 0, requests_per_unit: \
+         5}}]\n"
             .to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 0}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 1.5}}]\n"

@@ -81,19 +81,23 @@ fn sharing_refuses_what_it_cannot_be() {
         (field("synk: 1s"), "2:91: unknown field \"synk\": did you mean \"sync\"?"),
         (
             field("sync: 49ms"),
-            "2:97: sync: \"49ms\" is not 50ms to 10s in whole microseconds: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:97: sync: \"49ms\" is not 50ms to 10s in whole microseconds: write one like 10ms, \
+             30s, 1min, 2h or 1day",
         ),
         (
             field("sync: 11s"),
-            "2:97: sync: \"11s\" is not 50ms to 10s in whole microseconds: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:97: sync: \"11s\" is not 50ms to 10s in whole microseconds: write one like 10ms, \
+             30s, 1min, 2h or 1day",
         ),
         (
             field("sync: 50ms 1ns"),
-            "2:97: sync: \"50ms 1ns\" is not 50ms to 10s in whole microseconds: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:97: sync: \"50ms 1ns\" is not 50ms to 10s in whole microseconds: write one like \
+             10ms, 30s, 1min, 2h or 1day",
         ),
         (
             field("sync: often"),
-            "2:97: sync: \"often\" is no length of time: write one like 10ms, 30s, 1min, 2h or 1day",
+            "2:97: sync: \"often\" is no length of time: write one like 10ms, 30s, 1min, 2h or \
+             1day",
         ),
         (
             field("share: 25"),
@@ -140,8 +144,11 @@ fn a_rule_s_own_limits_are_shared_where_it_says_so() {
     assert_eq!(file.rules.rules[0].terms.limits().unwrap().plain(), None);
     refused(&[
         (
-            "descriptors:\n  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 1, scope: cluster}}\n".into(),
-            "2:66: \"scope\" is not supported: it is of all limits of a rule: write it beside `rate_limit`",
+            "descriptors:\n  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 1, \
+             scope: cluster}}\n"
+                .into(),
+            "2:66: \"scope\" is not supported: it is of all limits of a rule: write it beside \
+             `rate_limit`",
         ),
         (
             format!("descriptors:\n  - {{key: vlan, cluster: {{}}, {LIMIT}}}\n"),

@@ -29,7 +29,8 @@ fn the_union_has_all_rules_and_their_places() {
 #[test]
 fn one_file_is_what_it_was_alone() {
     let text = format!(
-        "replies: {{unit: second, requests_per_unit: 9}}\nbudgets: [{{name: a, {LIMIT}}}]\ndescriptors:\n  - {{key: remote_address, budget: a}}\n"
+        "replies: {{unit: second, requests_per_unit: 9}}\nbudgets: [{{name: a, \
+         {LIMIT}}}]\ndescriptors:\n  - {{key: remote_address, budget: a}}\n"
     );
     let alone = parse(&text).unwrap();
     let union = unite(&[("r.yaml", &text)]).unwrap();
@@ -108,7 +109,8 @@ fn files_without_a_rule_in_any_say_so() {
         let named: Vec<_> = bad.iter().map(|text| ("r", *text)).collect();
         assert_eq!(
             refused(&named),
-            "r:1:1: no rules are in the file, and so nobody would be limited: write them, or `descriptors: []` if none are meant"
+            "r:1:1: no rules are in the file, and so nobody would be limited: write them, or \
+             `descriptors: []` if none are meant"
         );
     }
     // One file of several that was emptied takes its rules with it.

@@ -16,7 +16,8 @@ fn file(chosen: &[(usize, u8)]) -> String {
 budgets:
   - {name: slow, rate_limit: {unit: second, requests_per_unit: 7}}
   - {name: a, rate_limit: {unit: second, requests_per_unit: 7}, action: {class: slow}}
-  - {name: b, rate_limits: [{unit: second, requests_per_unit: 7}, {unit: second, requests_per_unit: 3, count: syns}]}
+  - {name: b, rate_limits: [{unit: second, requests_per_unit: 7}, {unit: second, \
+                    requests_per_unit: 3, count: syns}]}
 descriptors:
 "
     .to_owned();
@@ -37,15 +38,18 @@ descriptors:
             5 => format!("{{key: vlan, value: 7, {syns}, action: {{class: slow}}}}"),
             6 => "{key: vlan, value: 8, budget: b}".to_owned(),
             7 => format!(
-                "{{key: destination_port, value: 22, descriptors: [{{key: remote_address, {syns}, action: {{ban: {{}}}}}}]}}"
+                "{{key: destination_port, value: 22, descriptors: [{{key: remote_address, {syns}, \
+                 action: {{ban: {{}}}}}}]}}"
             ),
             8 => format!(
-                "{{key: destination_port, descriptors: [{{key: remote_address, value: 192.0.2.0/24, {limit}}}]}}"
+                "{{key: destination_port, descriptors: [{{key: remote_address, value: \
+                 192.0.2.0/24, {limit}}}]}}"
             ),
             9 => format!("{{key: generic_key, value: all, {limit}}}"),
             10 => "{key: generic_key, value: all, budget: a}".to_owned(),
             11 => format!(
-                "{{key: masked_remote_address, v4_prefix_mask_len: 24, {limit}, action: {{interface: eth{}}}}}",
+                "{{key: masked_remote_address, v4_prefix_mask_len: 24, {limit}, action: \
+                 {{interface: eth{}}}}}",
                 rate % 4
             ),
             _ => format!("{{key: dscp, value: {}, {limit}, shadow_mode: true}}", index % 64),

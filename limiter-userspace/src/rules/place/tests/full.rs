@@ -39,14 +39,19 @@ fn the_ninth_table_is_named() {
     assert_eq!(
         refused(&text),
         "rule for dscp=7 protocol has another list of keys than the 8 tables before it: use the \
-         keys of one of those, and mind that rules with several limits on remote_address take a table"
+         keys of one of those, and mind that rules with several limits on remote_address take a \
+         table"
     );
     // Source rules of more than a token bucket are a table, too.
     let text = text.replace(
         "dscp, value: 7, descriptors: [{key: protocol",
         "remote_address, descriptors: [{key: dscp",
     );
-    let several = text.replace("descriptors:\n  -", "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 1, count: syns}}\n  -");
+    let several = text.replace(
+        "descriptors:\n  -",
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 1, \
+         count: syns}}\n  -",
+    );
     assert!(refused(&several).contains("than the 8 tables before it"));
 }
 
@@ -73,7 +78,8 @@ fn one_order_of_keys() {
     let text = format!("descriptors:\n{}{}", rule("vlan=1 dscp", LIMIT), rule("dscp vlan", LIMIT));
     assert_eq!(
         refused(&text),
-        "rule for dscp vlan has the keys of the rule for vlan=1 dscp in another order: use one order"
+        "rule for dscp vlan has the keys of the rule for vlan=1 dscp in another order: use one \
+         order"
     );
 }
 
@@ -127,15 +133,53 @@ fn bad_limits_are_named_by_number() {
     let one = "{unit: second, requests_per_unit: 1}";
     let log = "{unit: second, requests_per_unit: 20, algorithm: sliding_log}";
     for (text, message) in [
-        (format!("{one}, {{unit: second, requests_per_unit: 400000000}}"), "rule for vlan, limit 2: 400000000/s is faster than can be held to 1 %: the fastest is 320M/s"),
-        (format!("{one}, {log}, {log}"), "rule for vlan, limit 3: needs 21 of the 32 words of a key, and the limits before it leave 10: use sliding slots, a smaller log, or fewer limits"),
-        (log.replace("20", "32"), "rule for vlan: 32/s needs more than the 31 stamps of a log: use sliding slots or a token bucket"),
-        (log.replace("20,", "20, count: bytes,"), "rule for vlan: 20B/s: a log keeps packets, not bytes"),
-        ([one; 5].join(", "), "rule for vlan, limit 5: 5 limits: a rule has at most 4, and a ceiling, peak or excess counts as one"),
-        ("{unit: second, requests_per_unit: 9, ceiling: {unit: second, requests_per_unit: 8}}".into(), "rule for vlan: the upper rate 8/s is below the lower one, 9/s"),
-        ("{unit: second, requests_per_unit: 1, algorithm: fixed_window, peak: {unit: second, requests_per_unit: 8}}".into(), "rule for vlan: peak needs a token bucket below it: use ceiling, or remove the algorithm"),
-        (format!("{{unit: second, requests_per_unit: 1, ceiling: {one}}}, {{unit: second, requests_per_unit: 1, ceiling: {one}, mark: {{ecn: true}}}}"), "rule for vlan, limit 2: marks another way than the limit before it"),
-        ("{unit: second, requests_per_unit: 5, algorithm: fixed_window, count: bytes}".into(), "rule for vlan: 5B/s lets no frame pass in its window: give at least 1522"),
+        (
+            format!("{one}, {{unit: second, requests_per_unit: 400000000}}"),
+            "rule for vlan, limit 2: 400000000/s is faster than can be held to 1 %: the fastest \
+             is 320M/s",
+        ),
+        (
+            format!("{one}, {log}, {log}"),
+            "rule for vlan, limit 3: needs 21 of the 32 words of a key, and the limits before it \
+             leave 10: use sliding slots, a smaller log, or fewer limits",
+        ),
+        (
+            log.replace("20", "32"),
+            "rule for vlan: 32/s needs more than the 31 stamps of a log: use sliding slots or a \
+             token bucket",
+        ),
+        (
+            log.replace("20,", "20, count: bytes,"),
+            "rule for vlan: 20B/s: a log keeps packets, not bytes",
+        ),
+        (
+            [one; 5].join(", "),
+            "rule for vlan, limit 5: 5 limits: a rule has at most 4, and a ceiling, peak or \
+             excess counts as one",
+        ),
+        (
+            "{unit: second, requests_per_unit: 9, ceiling: {unit: second, requests_per_unit: 8}}"
+                .into(),
+            "rule for vlan: the upper rate 8/s is below the lower one, 9/s",
+        ),
+        (
+            "{unit: second, requests_per_unit: 1, algorithm: fixed_window, peak: {unit: second, \
+             requests_per_unit: 8}}"
+                .into(),
+            "rule for vlan: peak needs a token bucket below it: use ceiling, or remove the \
+             algorithm",
+        ),
+        (
+            format!(
+                "{{unit: second, requests_per_unit: 1, ceiling: {one}}}, {{unit: second, \
+                 requests_per_unit: 1, ceiling: {one}, mark: {{ecn: true}}}}"
+            ),
+            "rule for vlan, limit 2: marks another way than the limit before it",
+        ),
+        (
+            "{unit: second, requests_per_unit: 5, algorithm: fixed_window, count: bytes}".into(),
+            "rule for vlan: 5B/s lets no frame pass in its window: give at least 1522",
+        ),
     ] {
         let error = limits(&text);
         assert!(error.starts_with(message), "{error}\n{message}");
@@ -172,6 +216,7 @@ fn too_many_budgets_and_actions_are_told() {
     }
     assert_eq!(
         refused(&rules),
-        "rule for vlan=256: there is room for 255 different actions, with those being replaced: use fewer"
+        "rule for vlan=256: there is room for 255 different actions, with those being replaced: \
+         use fewer"
     );
 }

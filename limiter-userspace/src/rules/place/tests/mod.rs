@@ -272,7 +272,8 @@ fn a_hole_for_a_whole_family_is_for_that_one() {
     maps.apply_text(
         "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
-  - {key: remote_address, value: \"::/0\", rate_limit: {unit: second, requests_per_unit: 5, count: syns}}
+  - {key: remote_address, value: \"::/0\", rate_limit: {unit: second, requests_per_unit: 5, count: \
+         syns}}
 ",
     );
     assert_eq!((maps.trie_slot("::/0"), maps.trie.len()), (None, 2));
@@ -390,8 +391,10 @@ fn markers_have_their_roles() {
     let mut maps = Maps::default();
     let set = parse(
         "descriptors:
-  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 8, peak: {unit: second, requests_per_unit: 9}, mark: {dscp: af11}}}
-  - {key: dscp, rate_limit: {unit: second, requests_per_unit: 8, excess: {unit: second, requests_per_unit: 1}, mark: {ecn: true}}}
+  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 8, peak: {unit: second, \
+         requests_per_unit: 9}, mark: {dscp: af11}}}
+  - {key: dscp, rate_limit: {unit: second, requests_per_unit: 8, excess: {unit: second, \
+         requests_per_unit: 1}, mark: {ecn: true}}}
 ",
     );
     maps.apply(&set);

@@ -155,10 +155,11 @@ fn a_key_without_leases_has_a_share_of_a_rate_and_none_of_a_window() {
 #[test]
 fn every_algorithm_that_nodes_share_has_its_numbers() {
     let mut maps = Maps::among(2);
-    let limits = "{unit: second, requests_per_unit: 1000000, count: bytes, burst: 500000}, \
-                  {unit: second, requests_per_unit: 100, count: syns, algorithm: leaky_bucket, backlog: 1s}, \
-                  {unit: minute, requests_per_unit: 20, count: flows, algorithm: sliding_log}, \
-                  {unit: hour, unit_multiplier: 2, requests_per_unit: 100, algorithm: sliding_counter}";
+    let limits = "{unit: second, requests_per_unit: 1000000, count: bytes, burst: 500000}, {unit: \
+                  second, requests_per_unit: 100, count: syns, algorithm: leaky_bucket, backlog: \
+                  1s}, {unit: minute, requests_per_unit: 20, count: flows, algorithm: \
+                  sliding_log}, {unit: hour, unit_multiplier: 2, requests_per_unit: 100, \
+                  algorithm: sliding_counter}";
     let plan = maps.apply(&shared(limits, "sync: 100ms, share: 50%, share_of_burst: 50%"));
     assert_eq!(
         names(&plan),
@@ -234,23 +235,31 @@ fn limits_that_nodes_cannot_share_are_refused_with_a_remedy() {
         (
             of("burst: 399"),
             "",
-            "budget b: a burst of 399 packets is too small for nodes to share: it has to hold two sync periods of the rate and the largest packet, and where strict the shares, too: give at least 400, or a shorter sync",
+            "budget b: a burst of 399 packets is too small for nodes to share: it has to hold two \
+             sync periods of the rate and the largest packet, and where strict the shares, too: \
+             give at least 400, or a shorter sync",
         ),
         (
             of("burst: 1000"),
             "sync: 1s",
-            "budget b: a burst of 1000 packets is too small for nodes to share: it has to hold two sync periods of the rate and the largest packet, and where strict the shares, too: give at least 2000, or a shorter sync",
+            "budget b: a burst of 1000 packets is too small for nodes to share: it has to hold \
+             two sync periods of the rate and the largest packet, and where strict the shares, \
+             too: give at least 2000, or a shorter sync",
         ),
         (of("burst: 400"), "share: 0%, share_of_burst: 20%, strict: true", ""),
         (
             of("burst: 400"),
             "share: 1%, share_of_burst: 20%, strict: true",
-            "budget b: a burst of 400 packets is too small for nodes to share: it has to hold two sync periods of the rate and the largest packet, and where strict the shares, too: give at least 494, or a shorter sync",
+            "budget b: a burst of 400 packets is too small for nodes to share: it has to hold two \
+             sync periods of the rate and the largest packet, and where strict the shares, too: \
+             give at least 494, or a shorter sync",
         ),
         (
             of("algorithm: leaky_bucket, backlog: 300ms"),
             "",
-            "budget b: the backlog of 1000/s is too short for nodes to share: it has to hold two sync periods, and where strict the shares, too: give at least 399ms, or a shorter sync",
+            "budget b: the backlog of 1000/s is too short for nodes to share: it has to hold two \
+             sync periods, and where strict the shares, too: give at least 399ms, or a shorter \
+             sync",
         ),
         (
             of("burst: 3000"),
@@ -260,39 +269,46 @@ fn limits_that_nodes_cannot_share_are_refused_with_a_remedy() {
         (
             of("algorithm: fixed_window"),
             "",
-            "budget b: 1000/s is shorter than the minute that a window of nodes has: use a token bucket",
+            "budget b: 1000/s is shorter than the minute that a window of nodes has: use a token \
+             bucket",
         ),
         (
             "{unit: second, unit_multiplier: 59, requests_per_unit: 9, algorithm: sliding_log}"
                 .into(),
             "",
-            "budget b: 9/59s is shorter than the minute that a window of nodes has: use a token bucket",
+            "budget b: 9/59s is shorter than the minute that a window of nodes has: use a token \
+             bucket",
         ),
         (
             "{unit: day, unit_multiplier: 51, requests_per_unit: 9, algorithm: fixed_window}"
                 .into(),
             "",
-            "budget b: 9/51day is longer than the 50 days that a window of nodes has at most: use a shorter one",
+            "budget b: 9/51day is longer than the 50 days that a window of nodes has at most: use \
+             a shorter one",
         ),
         (
             "{unit: hour, requests_per_unit: 9, algorithm: fixed_window}".into(),
             "strict: true",
-            "budget b: 9/hour is a window, which has no share to keep back, so a partition adds to it: write `on_partition: closed` beside strict, or remove strict",
+            "budget b: 9/hour is a window, which has no share to keep back, so a partition adds \
+             to it: write `on_partition: closed` beside strict, or remove strict",
         ),
         (
             of("algorithm: sliding_slots"),
             "",
-            "budget b: sliding_slots cannot be shared by nodes: use token_bucket, or sliding_counter of a minute or longer, or remove `scope: cluster`",
+            "budget b: sliding_slots cannot be shared by nodes: use token_bucket, or \
+             sliding_counter of a minute or longer, or remove `scope: cluster`",
         ),
         (
             of("excess: {unit: second, requests_per_unit: 5}"),
             "",
-            "budget b: excess makes a limit soft, which nodes cannot share: remove it, or `scope: cluster`",
+            "budget b: excess makes a limit soft, which nodes cannot share: remove it, or `scope: \
+             cluster`",
         ),
         (
             "{unit: day, unit_multiplier: 51, requests_per_unit: 1}".into(),
             "",
-            "budget b: 1/51day cannot be shared by nodes: give at least one in 50 days, and less than 2^42",
+            "budget b: 1/51day cannot be shared by nodes: give at least one in 50 days, and less \
+             than 2^42",
         ),
     ];
     for (limits, cluster, error) in table {
