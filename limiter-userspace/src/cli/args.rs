@@ -64,10 +64,10 @@ const SIMULATE: &str = "Every packet is judged in its own time by the code of th
     beside duration.";
 
 /// Words below the help of `tune`.
-const TUNE: &str = "Without traffic the daemon is asked: of each rule in force, how near its sources come to \
-    it, and whether it is too tight, fitting or loose, with the numbers that say so.\n\
-    With --pcap, --load or --for, for each source and each of 32 rates: the least burst with which \
-    a token bucket drops nothing, exactly. The \
+const TUNE: &str = "Without traffic the daemon is asked: of each rule in force, how near its \
+    sources come to it, and whether it is too tight, fitting or loose, with the numbers that say \
+    so.\nWith --pcap, --load or --for, for each source and each of 32 rates: the least burst with \
+    which a token bucket drops nothing, exactly. The \
     rate is proposed with which a source can pass least in 10 s, of those that spare the share \
     that is asked for; its burst \
     is 20 % more than needed, rounded up. Nothing is applied: the rule only counts \

@@ -137,8 +137,9 @@ pub(super) fn counted(
     }
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     read.notes.push(format!(
-        "counters were read up to {} apart: what came between two readings counts as if it came at once, \
-         so the burst may be larger than is needed, and bursts within that time are not told apart",
+        "counters were read up to {} apart: what came between two readings counts as if it came at \
+         once, so the burst may be larger than is needed, and bursts within that time are not \
+         told apart",
         duration(nanos)
     ));
     Ok(read)

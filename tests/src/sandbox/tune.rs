@@ -131,7 +131,7 @@ struct Report {
     failures: Vec<String>,
     /// Rate of the proposal.
     rate: String,
-    /// Its burst.
+    /// Burst of the proposal.
     burst: u64,
     /// Sources that it was to hit, of those that were observed.
     promised: u64,
@@ -180,7 +180,7 @@ fn tuned(
     let (rate, burst) = rate.zip(burst).with_context(|| format!("no proposal: {proposed}"))?;
     eprintln!("Proposed: {rate}, {burst} at once.");
 
-    // What an operator does after a while of looking.
+    // As an operator does after a while of looking.
     let text = fs::read_to_string(&file)?;
     ensure!(text.contains("shadow_mode: true"), "the proposal does more than count: {text}");
     fs::write(&file, text.replace("shadow_mode: true", "shadow_mode: false"))?;
@@ -245,7 +245,8 @@ fn observe(
     eprintln!("$ limiter {}", words.join(" "));
     let words = words.into_iter().chain(["--output", "json"]).map(str::to_owned);
     let output: Output = limiter.cli(words.collect::<Vec<_>>())?;
-    generator.finish()?;
+    // Ends the traffic.
+    drop(generator);
     if interrupt.is_set() {
         return Ok(None);
     }
@@ -393,7 +394,7 @@ impl Report {
         lines.extend(self.failures.iter().map(|failure| format!("FAIL: {failure}")));
         if self.pass {
             lines.push(format!(
-                "PASS: {} with {} at once spares the users and holds the heavy senders, as promised",
+                "PASS: {}, {} at once spares the users and holds the heavy senders, as promised",
                 self.rate, self.burst
             ));
         }

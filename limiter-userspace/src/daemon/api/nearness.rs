@@ -57,7 +57,7 @@ pub struct RuleNearness {
     pub sent: u64,
     /// Of these, how many were seen above half of their limit, or lost a packet.
     pub above_50: u64,
-    /// The same of 80 %.
+    /// Of these, how many were seen above 80 %, or lost a packet.
     pub above_80: u64,
     /// Of these, how many lost a packet.
     pub lost: u64,
@@ -107,7 +107,7 @@ impl Of {
     }
 }
 
-/// Whether a limit fits the traffic, as far as counters tell.
+/// Answer to the question if a limit fits the traffic, as far as counters tell.
 #[derive(
     Clone,
     Copy,

@@ -102,7 +102,7 @@ impl Followed {
             sent: few(passed.saturating_add(dropped)),
             lost: few(dropped),
             seen: read.near,
-            // Whoever was refused had used the limit up.
+            // A source that was refused had used the limit up.
             at_most: if dropped > 0 { 1.0 } else { (before.near + charged).min(1.0) },
         });
         (self.last, self.at) = (read, at);

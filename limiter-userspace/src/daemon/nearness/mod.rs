@@ -127,7 +127,7 @@ pub(super) struct Watch {
     hash: RandomState,
     /// Beginning of the window; of its present half, and of the one before.
     halves: Option<[Ticks; 2]>,
-    /// Time before which all buckets of the rules in force had been read; a bucket that is not known
+    /// State after a round of all buckets of the rules in force; a bucket that is not known
     /// and is found later is new.
     all_known: Option<Known>,
     /// The longest time between the beginnings of two rounds in each half.
@@ -147,6 +147,12 @@ struct Known {
 }
 
 impl Watch {
+    /// A watch that follows so many buckets at most.
+    #[cfg(test)]
+    pub(super) fn with_room(room: usize) -> Self {
+        Self { room: Some(room), ..Self::default() }
+    }
+
     /// Reads on without being asked: a round every now and then.
     pub(super) fn look(&mut self, datapath: &dyn Observed) -> Result<(), ServiceError> {
         let now = datapath.now();
@@ -254,7 +260,7 @@ impl Watch {
         };
         for index in budgets {
             if let Some(bucket) = datapath.budget(index)? {
-                // It has as many zeros as any level may ask for.
+                // So many zeros that every level takes it.
                 let id = u64::from(index + 1) << 32;
                 self.keyed(datapath, round, id, &bucket, (now, offset));
             }
@@ -426,7 +432,7 @@ impl Watch {
             self.level += 1;
             let level = self.level;
             self.followed.retain(|id, _| id.trailing_zeros() >= level);
-            // Those that stay are the same as before: nobody who is found later was left out.
+            // Buckets that stay are the same as before: none that is found later was left out.
             self.all_known = self.all_known.map(|known| Known { level, ..known });
         }
     }
@@ -457,7 +463,7 @@ impl Watch {
         let [apart, _] = self.apart;
         self.apart = [Ticks::ZERO, apart];
         if self.level > 0 && self.followed.len() < self.room.unwrap_or(FOLLOWED) / 4 {
-            // Those that are followed from now on are told of from their first reading on.
+            // Buckets that are followed from now on are told of from their first reading on.
             self.level -= 1;
             self.all_known = None;
         }

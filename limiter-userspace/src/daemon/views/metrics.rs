@@ -358,8 +358,8 @@ fn nearness(page: &mut Exposition, subjects: &[Subject], of: &Nearness) {
             (labels, by_rule.get(name.as_str()).copied())
         })
         .collect();
-    let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and came above \
-         this per cent of their limit; 100: lost a packet.";
+    let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and \
+         came above this per cent of their limit; 100: lost a packet.";
     let mut near = page.metric("limiter_rule_near", Kind::Gauge, help);
     for ([path, name], known) in &rules {
         let counts =
