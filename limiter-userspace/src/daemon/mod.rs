@@ -16,6 +16,7 @@ mod limit_ends;
 mod links;
 mod lists;
 mod memory;
+mod nearness;
 mod not_ip;
 mod notify;
 mod readable;
@@ -34,6 +35,7 @@ pub use error::StartError;
 pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
+pub(crate) use views::key as source_of;
 
 #[cfg(test)]
 mod tests;
