@@ -49,6 +49,7 @@ use crate::daemon::api;
         api::cluster::cluster,
         api::openapi::openapi,
         api::metrics::metrics,
+        api::page::page,
     ),
     components(schemas(
         ErrorBody,
