@@ -87,6 +87,5 @@ pub(super) fn page(service: Shared, port: u16) -> Router {
         .and(stats::routes())
         .and(source::routes())
         .and(events::routes())
-        .and(cluster::routes())
         .to_browsers(service, port)
 }

@@ -19,6 +19,7 @@ mod lists;
 mod manager;
 mod metrics;
 mod openapi;
+mod page;
 mod rule_sets;
 mod set;
 mod shared;

@@ -49,7 +49,7 @@ class Chart {
     };
     this.path.setAttribute("d", most > 0 ? history.points.map(bar).join("") : "");
     tell(this.now, `${perSecond(rateNow)}/s`);
-    const words = `at most ${perSecond(most)}/s in ${span(SHOWN)}`;
+    const words = `highest seen: ${perSecond(most)}/s`;
     tell(this.most, history.points.length > 0 ? words : "");
     this.svg.setAttribute("aria-label", `${this.label}: ${perSecond(rateNow)} a second, ${words}`);
   }

@@ -82,7 +82,7 @@ class Table {
 
   row(key, data) {
     const cells = this.columns.map((column, index) => {
-      const kind = [column.number && "number", index === 0 && "first", column.kind];
+      const kind = [column.number && "number", index === 0 && "first"];
       const cell = make("td", { "data-head": column.head, class: kind.filter(Boolean).join(" ") });
       if (column.make) cell.append(...[column.make(data)].filter(Boolean));
       return cell;

@@ -37,7 +37,7 @@ class Events {
       { head: "Now", text: (row) => (row.ended ? "ended" : "goes on") },
       { head: "Last packet", text: (row) => packetOf(row.last) },
       {
-        head: "Command", kind: "commands",
+        head: "Command",
         make: (row) => copyButton(explaining(row), "Copy explain"),
       },
     ]);

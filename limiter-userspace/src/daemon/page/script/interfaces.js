@@ -13,7 +13,7 @@ class Interfaces {
       { head: "Dropped", number: true, text: count("dropped", "packets") },
       { head: "Dropped bytes", number: true, text: count("dropped", "bytes") },
       {
-        head: "Command", kind: "commands",
+        head: "Command",
         make: () => copyButton(command("doctor"), "Copy doctor"),
       },
     ]);

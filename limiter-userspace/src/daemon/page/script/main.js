@@ -20,7 +20,6 @@ class Page {
     this.tune = new Tune();
     this.stats = new Seldom(EVERY, () => ask("/v1/stats"));
     this.nearness = new Seldom(10_000, () => askIfThere("/v1/nearness"));
-    this.cluster = new Seldom(10_000, () => askIfThere("/v1/cluster"));
     this.failures = 0;
     this.listen();
   }
@@ -40,7 +39,7 @@ class Page {
       });
     });
     byId("order").addEventListener("change", () => this.soon());
-    byId("within").addEventListener("input", () => this.soon());
+    byId("within").addEventListener("change", () => this.soon());
     document.addEventListener("visibilitychange", () => this.soon());
     this.turn(this.tab);
   }
@@ -94,10 +93,9 @@ class Page {
     const top = await this.top(query);
     const at = Date.now();
     const status = await ask("/v1/status");
-    const cluster = await this.cluster.now();
     this.restarted(top, status);
     this.take(top, at);
-    drawStates(top, status, cluster);
+    drawStates(top, status);
     this.head(top, status);
     if (tab === "sources") this.sources.draw(top);
     if (tab === "events") this.events.draw(await ask("/v1/events"));
@@ -145,7 +143,7 @@ class Page {
     const other = before.version === status.version ? ""
       : " It is another version: reload this page.";
     this.news = `The daemon was started again, seen at ${when}.${other}`;
-    for (const seldom of [this.stats, this.nearness, this.cluster]) seldom.again();
+    for (const seldom of [this.stats, this.nearness]) seldom.again();
     say(this.news);
   }
 

@@ -22,7 +22,7 @@ class Rules {
       { head: "Nearness", make: () => make("div"), set: setNearness },
       { head: "Does it fit?", make: () => make("div"), set: setFit },
       {
-        head: "Command", kind: "commands",
+        head: "Command",
         make: (row) => copyButton(recording(row), "Copy capture"),
       },
     ]);

@@ -22,7 +22,7 @@ class Sources {
       { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
       { head: "State", text: stateOf },
       {
-        head: "Command", kind: "commands",
+        head: "Command",
         make: (row) => copyButton(command("show", place(row.source)), "Copy show"),
       },
     ]);

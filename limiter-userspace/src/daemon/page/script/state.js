@@ -1,14 +1,15 @@
-// States that whoever looks has to know: brake, trial, reload, alarms, interfaces, cluster.
+// States that whoever looks has to know: brake, trial, reload, alarms, interfaces. The warnings of
+// the status tell of a cluster as well.
 
 // The states as lines: [kind, text, commands].
-function states(top, status, cluster) {
+function states(top, status) {
   const lines = [];
   const add = (kind, text, ...commands) => lines.push([kind, clean(text), commands]);
   const off = status.interfaces.filter((at) => !at.attached);
   if (top.brake) {
     add("bad", "Limits are off: every packet passes.", command("on"));
   } else if (off.length < status.interfaces.length) {
-    add("good", "Limits are on.", command("off"));
+    add("good", "Limits are on.");
   }
   for (const at of off) add("bad", `${at.name}: ${OFF[at.state] ?? at.state}.`);
   if (status.trial) {
@@ -33,10 +34,6 @@ function states(top, status, cluster) {
   }
   for (const rule of status.over_soft_limit) add("near", `Over its soft limit: ${rule}.`);
   for (const warning of status.warnings) add("near", warning);
-  if (cluster?.contact === "cut_off") {
-    const time = span(cluster.contact_seconds);
-    add("bad", `Cut off from the store of shared limits for ${time}.`, command("cluster"));
-  }
   if (status.management.length > 0) {
     add("quiet", `Guarded, and never limited: ${status.management.join(", ")}.`);
   }
@@ -51,15 +48,15 @@ const OFF = {
   gone: "there is no such interface",
 };
 
-function drawStates(top, status, cluster) {
-  const lines = states(top, status, cluster);
+function drawStates(top, status) {
+  const lines = states(top, status);
   const list = byId("states");
   // The time that a trial has left changes each second: the element stays.
   lines.forEach(([kind, text, commands], index) => {
     const wanted = JSON.stringify([kind, commands]);
     let item = list.children[index];
     if (item?.dataset.of !== wanted) {
-      const buttons = commands.map((text) => copyButton(text, text));
+      const buttons = commands.map((text) => copyButton(text, `Copy ${text}`));
       const made = make("li", { class: kind, "data-of": wanted }, make("span"), ...buttons);
       if (item) item.replaceWith(made);
       else list.append(made);
@@ -87,7 +84,7 @@ function elsewhere(before, now) {
   if (rates.slice(1).every(([, each]) => each === 0)) return "";
   const words = rates.map(([name, each]) =>
     each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. Of a source, the table has the first alone; its own view`
-    + " and the rules have the rest.";
+  return `Dropped: ${words.join(", ")}. The table of sources counts the first alone; the view of a`
+    + " source and the table of rules have the rest.";
 }
 

@@ -22,6 +22,7 @@ function perSecond(rate) {
 function percent(share) {
   if (!Number.isFinite(share)) return "-";
   const percents = share * 100;
+  if (percents > 0 && percents < 0.1) return "<0.1 %";
   return `${percents > 0 && percents < 10 ? percents.toFixed(1) : percents.toFixed(0)} %`;
 }
 
