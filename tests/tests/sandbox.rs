@@ -70,6 +70,53 @@ fn a_good_limiter_passes() -> Result<()> {
     Ok(())
 }
 
+/// `cargo xtask run --tune`: what is proposed from live traffic hits those whom it promised, spares
+/// the users, and of others like them hits no more than it said.
+#[test]
+fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
+    require_root();
+    let mut command = Command::new(PROGRAM);
+    command.arg("--limiter").arg(binary()?).args(["--tune", "--duration", "3", "--json"]);
+    let output = run(command.stdin(Stdio::null()))?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    ensure!(said.contains("limiter tune --for 3s") && said.contains("limiter apply"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == true && report["promised"] == 6, "{report}");
+    ensure!(report["promised_at_most"].as_f64().is_some_and(|most| most < 0.25), "{report}");
+    ensure!(report["rows"].as_array().context("no rows")?.len() == 6, "{report}");
+    Ok(())
+}
+
+/// A limit that comes into force other than as proposed is found.
+#[test]
+fn a_proposal_that_is_not_kept_fails() -> Result<()> {
+    require_root();
+    // A limiter that puts a tenth of the proposed burst in force.
+    let dir = WorkDir::create("unkept")?;
+    let script = dir.write(
+        "limiter",
+        format!(
+            "#!/bin/sh\ncase \"$*\" in\n*' apply '*) for file; do :; done\n \
+             sed 's/burst: .*/burst: 2/' \"$file\" > '{0}'\n \
+             set -- \"${{1}}\" \"${{2}}\" apply '{0}';;\nesac\nexec '{1}' \"$@\"\n",
+            dir.path().join("other.yaml").display(),
+            binary()?.display()
+        ),
+    )?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let mut command = Command::new(PROGRAM);
+    command.arg("--limiter").arg(&script).args(["--tune", "--duration", "2", "--json"]);
+    let output = run(command.stdin(Stdio::null()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1), "exit code {:?}: {said}", output.status.code());
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == false, "{report}");
+    let failures = report["failures"].to_string();
+    ensure!(failures.contains("27 of 27 bursting sources lost packets"), "{report}");
+    Ok(())
+}
+
 /// `limiter demo`, with the programs where packages have them.
 #[test]
 fn the_demo_is_the_sandbox_where_packages_have_it() -> Result<()> {

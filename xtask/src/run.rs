@@ -18,7 +18,7 @@ use crate::{process, supervise, workspace};
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
     #[arg(long, value_name = "IFACE", requires = "rules")]
-    #[arg(conflicts_with_all = ["duration", "json", "cluster"])]
+    #[arg(conflicts_with_all = ["duration", "json", "cluster", "tune"])]
     iface: Option<String>,
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
@@ -27,7 +27,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NODES", num_args = 0..=1, default_missing_value = "3")]
     #[arg(value_parser = clap::value_parser!(u8).range(2..=16))]
     cluster: Option<u8>,
-    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more
+    /// Observe the senders of the sandbox, put the limit in force that `limiter tune` proposes, and
+    /// send again
+    #[arg(long, conflicts_with = "cluster")]
+    tune: bool,
+    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more; with
+    /// --tune 5, twice
     #[arg(long, value_name = "SECS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: Option<u32>,
@@ -82,6 +87,7 @@ fn sandbox(
     command.arg("--limiter").arg(limiter);
     match arguments.cluster {
         Some(nodes) => command.args(["--cluster", &nodes.to_string()]),
+        None if arguments.tune => command.arg("--tune"),
         None => command.arg("--rules").arg(workspace::root()?.join("examples/sandbox.yaml")),
     };
     if let Some(seconds) = arguments.duration {

@@ -289,7 +289,11 @@ pub(super) enum Command {
                             was not.")]
     Import(AskImport),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
-    Schema,
+    Schema {
+        /// The schema of load files, as `simulate` and `tune` read them
+        #[arg(long)]
+        load: bool,
+    },
     /// Print the completions of a shell. Needs no daemon and no privilege
     #[command(after_help = "bash: limiter completions bash > \
         /usr/share/bash-completion/completions/limiter\n\
@@ -327,8 +331,8 @@ pub(super) enum Command {
     /// side. Needs no daemon and no privilege
     #[command(after_help = SIMULATE)]
     Simulate(AskSimulate),
-    /// Find the limit that spares the sources of a capture, and say who would be hit. Needs no
-    /// daemon and no privilege
+    /// Say how near sources come to the limits in force, and whether these fit; or find the limit
+    /// that spares the sources of a capture, and say who would be hit
     #[command(after_help = TUNE)]
     Tune(AskTune),
     /// Show the nodes that share limits with this one, and the leases of those limits

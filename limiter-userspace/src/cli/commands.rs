@@ -26,6 +26,7 @@ use crate::daemon::api::status::Status;
 use crate::daemon::{self, RunOptions, StartError, from_maps, ssh};
 use crate::datapath::Backend;
 use crate::render::{self, Render};
+use crate::replay::load::load_schema;
 use crate::rules::file::schema;
 use crate::rules::source_text;
 use crate::stderr::Log;
@@ -96,7 +97,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Reload { force } => {
             print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
         }
-        Command::Schema => schema_in(args.output),
+        Command::Schema { load } => {
+            schema_in(&if *load { load_schema() } else { schema() }, args.output)
+        }
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
@@ -122,7 +125,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
-        Command::Tune(ask) => tune::tune(ask, args.output),
+        Command::Tune(ask) => tune::tune(&client, backend, ask, args.output),
         Command::Simulate(ask) => simulate::simulate(ask, args.output),
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
@@ -150,12 +153,10 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<(), Failure
     })
 }
 
-fn schema_in(output: Output) -> Result<Answer, Failure> {
+fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {
     match output {
-        Output::Yaml => Ok(output.document(&schema())?.unwrap_or_default().into()),
-        Output::Table | Output::Json => {
-            Ok((serde_json::to_string_pretty(&schema())? + "\n").into())
-        }
+        Output::Yaml => Ok(output.document(schema)?.unwrap_or_default().into()),
+        Output::Table | Output::Json => Ok((serde_json::to_string_pretty(schema)? + "\n").into()),
     }
 }
 

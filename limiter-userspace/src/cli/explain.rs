@@ -185,9 +185,9 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
     let rules = explainer
         .rules()
         .into_iter()
-        .map(|(rule, counters)| RuleCounts {
-            rule: rule.to_owned(),
-            rule_name: None,
+        .map(|(number, counters)| RuleCounts {
+            rule: explainer.rule_name(number).unwrap_or_default().to_owned(),
+            rule_name: explainer.called(number).map(str::to_owned),
             passed: counters.passed.into(),
             dropped: counters.dropped.into(),
             shadowed: counters.shadowed.into(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::explain::verdict;
 use crate::daemon::api::Counts;
 use crate::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
-use crate::render::{line, number, push, table};
+use crate::render::{line, number, push, table, titled};
 use crate::rules::model::TriePrefix;
 
 /// Sums by source, the sources that lost most first.
@@ -40,6 +40,8 @@ struct CauseLine {
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule_name: Option<String>,
     packets: u64,
     bytes: u64,
 }
@@ -133,6 +135,7 @@ impl SourceLine {
             verdict: verdict(*reason),
             reason: reason.name(),
             rule: explainer.rule_name(*rule).map(str::to_owned),
+            rule_name: explainer.called(*rule).map(str::to_owned),
             packets: tally.packets,
             bytes: tally.bytes,
         });
@@ -148,8 +151,9 @@ impl SourceLine {
 
 impl CauseLine {
     fn text(&self) -> String {
-        let Self { reason, rule, packets, .. } = self;
-        let by = rule.as_ref().map_or_else(String::new, |rule| format!("{rule}, "));
+        let Self { reason, rule, rule_name, packets, .. } = self;
+        let titled = |rule| format!("{}, ", titled(Some(rule), rule_name.as_deref()));
+        let by = rule.as_deref().map_or_else(String::new, titled);
         format!("{by}{reason} {}", number(*packets))
     }
 }

@@ -19,6 +19,7 @@ mod hangup;
 mod import;
 mod limits;
 mod lists;
+mod live;
 mod living;
 mod observe;
 mod output;

@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
 use pcap_parser::Block;
 use pcap_parser::pcapng::{OptionCode, parse_block_le};
@@ -19,7 +20,9 @@ use super::capture::{budget, create, read, seconds, unwritten};
 use super::failure::Failure;
 use crate::control::Client;
 use crate::daemon::api::capture::AskCapture;
+use crate::daemon::source_of;
 use crate::render::{Render, line, number};
+use crate::rules::source_text;
 
 /// Bytes that a file is read by.
 const READ: usize = 1 << 20;
@@ -51,7 +54,7 @@ pub(super) struct Ask {
 }
 
 /// `1/N`, or `1` for all.
-fn share(text: &str) -> Result<u32, String> {
+pub(super) fn share(text: &str) -> Result<u32, String> {
     let parts =
         if text == "1" { Some(1) } else { text.strip_prefix("1/").and_then(|n| n.parse().ok()) };
     let fits = |parts: &u32| parts.is_power_of_two() && parts.trailing_zeros() < LEVELS;
@@ -86,12 +89,7 @@ pub(super) struct Observed {
 
 /// Observes until the time is over, or it is ended.
 pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
-    let asked = AskCapture {
-        seconds: Some(seconds(ask.time)),
-        per_second: Some(ask.rate_budget.get()),
-        share: Some(ask.share),
-        ..AskCapture::default()
-    };
+    let asked = asked(ask.time, ask.share, ask.rate_budget);
     let mut blocks = Blocks::default();
     let mut seen = Seen::default();
     let mut partial: Option<(PathBuf, File)> = None;
@@ -132,6 +130,16 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     })
 }
 
+/// The request for an observation.
+pub(super) fn asked(time: Duration, share: u32, budget: NonZeroU32) -> AskCapture {
+    AskCapture {
+        seconds: Some(seconds(time)),
+        per_second: Some(budget.get()),
+        share: Some(share),
+        ..AskCapture::default()
+    }
+}
+
 /// The file that is written until it is known what stays.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -156,7 +164,7 @@ fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
         let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
         let mut kept = Vec::with_capacity(read);
         blocks.add(bytes, |block| {
-            if told(block).is_none_or(|(_, level)| level >= whole) {
+            if told(block).is_none_or(|told| told.level >= whole) {
                 kept.extend_from_slice(block);
             }
             Ok(())
@@ -170,10 +178,11 @@ fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
 
 /// Blocks of pcapng in little-endian order, as they come in parts.
 #[derive(Debug, Default)]
-struct Blocks(Vec<u8>);
+pub(super) struct Blocks(Vec<u8>);
 
 impl Blocks {
-    fn add(
+    /// Takes a part, and gives on the blocks that are whole by then.
+    pub(super) fn add(
         &mut self,
         part: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
@@ -196,24 +205,42 @@ impl Blocks {
     }
 }
 
-/// The source of a packet block and its level, as the comment says them.
-fn told(block: &[u8]) -> Option<(String, u32)> {
+/// A packet that an observation tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// The source of the packet.
+    pub(super) source: Source,
+    /// Level of the source: it belongs to one in 2^level of all.
+    pub(super) level: u32,
+    /// Time in nanoseconds since 1970.
+    pub(super) nanos: u64,
+    /// Length on the wire.
+    pub(super) bytes: u64,
+}
+
+/// The packet of a block, with the source and its level as the comment says them.
+pub(super) fn told(block: &[u8]) -> Option<Told> {
     let (_, Block::EnhancedPacket(packet)) = parse_block_le(block).ok()? else { return None };
     let comment = packet.options.iter().find(|option| option.code == OptionCode::Comment)?;
     let comment = comment.as_str().ok()?;
     // The name of a rule may have the same words in it; what the daemon adds comes last.
     let (_, told) = comment.rsplit_once("; source ")?;
     let (source, level) = told.split_once(" level ")?;
-    Some((source.to_owned(), level.parse().ok()?))
+    Some(Told {
+        source: source_of(source_text::parse_one(source).ok()?),
+        level: level.parse().ok()?,
+        nanos: u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
+        bytes: packet.origlen.into(),
+    })
 }
 
 /// Packets by source, and the level of each.
 #[derive(Debug, Default)]
-struct Seen(HashMap<String, (u32, u64)>);
+struct Seen(HashMap<Source, (u32, u64)>);
 
 impl Seen {
     fn note(&mut self, block: &[u8]) {
-        if let Some((source, level)) = told(block) {
+        if let Some(Told { source, level, .. }) = told(block) {
             self.0.entry(source).or_insert((level, 0)).1 += 1;
         }
     }

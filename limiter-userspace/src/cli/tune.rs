@@ -1,16 +1,24 @@
 //! `limiter tune`.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
 use serde::Serialize;
 
-use super::args::{LEAST_FRAME, Output};
+use super::args::{LEAST_FRAME, Output, interval};
+use super::capture::budget;
 use super::explain::BEHIND_XDP;
 use super::failure::Failure;
-use super::{Answer, export, reading};
+use super::observe::share as share_of;
+use super::reading::Read;
+use super::{Answer, export, live, reading};
+use crate::control::Client;
+use crate::daemon::api::nearness::Nearness;
+use crate::datapath::Backend;
 use crate::explain::Captured;
 use crate::render::{self, Render, duration, line, number, push, table};
 use crate::replay::tune::{
@@ -24,35 +32,62 @@ use crate::rules::{Selector, source_text};
 /// Fewer sources than this say little about a share of 99.9 %.
 const FEW: u64 = 3000;
 
+/// Group of the arguments that name traffic. Without any, the rules in force are looked at.
+const TRAFFIC: &str = "traffic";
+
 /// Arguments of `tune`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Ask {
     /// A capture, or a directory of captures; may be repeated; `-` for standard input
-    #[arg(long, value_name = "FILE|DIR", required_unless_present = "load")]
+    #[arg(long, value_name = "FILE|DIR", group = TRAFFIC)]
     pcap: Vec<PathBuf>,
     /// A load in place of captures, as for `simulate`: to see what is made of known traffic
-    #[arg(long, value_name = "FILE", conflicts_with = "pcap")]
+    #[arg(long, value_name = "FILE", group = TRAFFIC)]
     load: Option<PathBuf>,
+    /// Observe the traffic for a time, as in 10m, and propose from that: needs the daemon, and its
+    /// rights. Ctrl-C ends it before its time, and what came so far is proposed from
+    #[arg(long = "for", value_name = "TIME", value_parser = interval, group = TRAFFIC)]
+    time: Option<Duration>,
+    /// With --for: read the counters of all sources each second, in the place of their packets.
+    /// Bursts within a second are not seen; needs a rule on sources in force
+    #[arg(long, requires = "time", conflicts_with_all = ["share", "rate_budget"])]
+    counters: bool,
+    /// With --for: share of the sources to begin with, as in `observe`
+    #[arg(long, value_name = "1/N", default_value = "1", value_parser = share_of, requires = "time")]
+    share: u32,
+    /// With --for: packets that each CPU may tell a second, as in `observe`
+    #[arg(
+        long, value_name = "N/s", default_value = "10000/s", value_parser = budget,
+        requires = "time",
+    )]
+    rate_budget: NonZeroU32,
     /// Bucket of the limit: `source`, or prefixes as /24 of IPv4, or /24,/48 of both families
-    #[arg(long, value_name = "source|/N[,/N]", default_value = "source", value_parser = masks)]
+    #[arg(
+        long, value_name = "source|/N[,/N]", default_value = "source", value_parser = masks,
+        requires = TRAFFIC,
+    )]
     by: SourceMasks,
     /// Unit that the limit counts
-    #[arg(long, value_enum, default_value_t = Unit::Packets)]
+    #[arg(long, value_enum, default_value_t = Unit::Packets, requires = TRAFFIC)]
     count: Unit,
     /// Share of the sources that the limit is to spare
-    #[arg(long, value_name = "SHARE", default_value = "99.9%", value_parser = share)]
+    #[arg(
+        long, value_name = "SHARE", default_value = "99.9%", value_parser = share,
+        requires = TRAFFIC,
+    )]
     spare: f64,
     /// Sources to leave out: an address, a prefix, or a file with one a line; may be repeated
-    #[arg(long, value_name = "ADDRESS|PREFIX|FILE")]
+    #[arg(long, value_name = "ADDRESS|PREFIX|FILE", requires = TRAFFIC)]
     exclude: Vec<String>,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+        requires = TRAFFIC,
     )]
     max_frame: u64,
     /// Write the rule file there, as a whole or not at all
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = TRAFFIC)]
     to: Option<PathBuf>,
     /// Same as --output json
     #[arg(long)]
@@ -112,54 +147,43 @@ struct Tuned {
     spare: f64,
 }
 
-/// Proposes a limit. Nothing is applied.
-pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
+/// Proposes a limit, or says whether those in force fit. Nothing is applied.
+pub(super) fn tune(
+    client: &Client,
+    backend: &dyn Backend,
+    ask: &Ask,
+    output: Output,
+) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
-    let count = match ask.count {
-        Unit::Packets => Count::Packets,
-        Unit::Bytes => Count::Bytes,
-    };
+    if ask.load.is_none() && ask.pcap.is_empty() && ask.time.is_none() {
+        let nearness = client.get::<Nearness>("/v1/nearness")?;
+        let text = output.document(&nearness)?.unwrap_or_else(|| render::text(&nearness));
+        return Ok(text.into());
+    }
     let settings = Settings {
-        count,
+        count: ask.counted()?,
         masks: ask.by,
         excluded: excluded(&ask.exclude)?,
         spare: ask.spare,
         max_frame: ask.max_frame,
     };
     let mut tuner = Tuner::new(settings).map_err(|error| Failure::Replay(error.to_string()))?;
-    let mut exempt = 0u64;
-    let packet = |captured: &Captured| {
-        match captured.source() {
-            Some(source) => {
-                let (nanos, bytes) = (captured.nanos, captured.length);
-                tuner.observe(&Observation { nanos, source, bytes });
-            }
-            None => exempt += 1,
-        }
-        Ok(())
-    };
-    let read = match &ask.load {
-        Some(file) => reading::load(file, packet)?,
-        None => reading::captures(&ask.pcap, packet)?,
-    };
-    let report = tuner.report();
+    let (read, one_of) = ask.read(client, backend, &mut tuner)?;
+    let mut report = tuner.report();
     if read.packets == 0
         && let Some(stopped) = read.stopped
     {
         return Err(Failure::Replay(stopped));
     }
     let mut notes = cautions(&report, ask.spare);
+    if one_of > 1 {
+        notes.push(format!(
+            "one of {one_of} sources was observed, chosen by a secret hash, and all shares are of those"
+        ));
+        report.one_of *= u64::from(one_of);
+    }
     notes.extend(read.notes);
-    if exempt > 0 {
-        let exempt = number(exempt);
-        notes.push(format!("{exempt} packets have no source (ARP, not IP), and were left out"));
-    }
-    if ask.load.is_none() {
-        notes.push(BEHIND_XDP.to_owned());
-    }
-    let origin: Vec<String> =
-        ask.pcap.iter().chain(&ask.load).map(|file| file.display().to_string()).collect();
-    let rule_file = rule_file(&report, ask.by, &clean(&origin.join(", ")))?;
+    let rule_file = rule_file(&report, ask.by, &clean(&ask.origin()))?;
     let mut errors = Vec::new();
     if let Some(to) = &ask.to {
         match &rule_file {
@@ -174,6 +198,77 @@ pub(super) fn tune(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     let text = output.document(&answer)?.unwrap_or_else(|| render::text(&answer));
     errors.extend(answer.stopped);
     Ok(Answer { text, errors, code })
+}
+
+impl Ask {
+    /// The unit that the limit counts.
+    fn counted(&self) -> Result<Count, Failure> {
+        match self.count {
+            Unit::Packets => Ok(Count::Packets),
+            Unit::Bytes if self.counters => Err(Failure::Replay(
+                "--counters: the counters of sources are of packets: leave it out to count bytes"
+                    .to_owned(),
+            )),
+            Unit::Bytes => Ok(Count::Bytes),
+        }
+    }
+
+    /// Gives the traffic to the tuner; says one in how many sources that is.
+    fn read(
+        &self,
+        client: &Client,
+        backend: &dyn Backend,
+        tuner: &mut Tuner,
+    ) -> Result<(Read, u32), Failure> {
+        if let Some(time) = self.time {
+            if self.counters {
+                return Ok((live::counted(client, backend, time, tuner)?, 1));
+            }
+            let (read, one_of) =
+                live::observed(client, (time, self.share, self.rate_budget), tuner)?;
+            if one_of > 1 && self.by != SOURCE_MASKS {
+                return Err(Failure::Replay(format!(
+                    "of each prefix one of {one_of} sources was observed: --by takes all of them; give \
+                     --share 1 and a larger --rate-budget"
+                )));
+            }
+            return Ok((read, one_of));
+        }
+        let mut exempt = 0u64;
+        let packet = |captured: &Captured| {
+            match captured.source() {
+                Some(source) => {
+                    let (nanos, bytes) = (captured.nanos, captured.length);
+                    tuner.observe(&Observation { nanos, source, bytes });
+                }
+                None => exempt += 1,
+            }
+            Ok(())
+        };
+        let mut read = match &self.load {
+            Some(file) => reading::load(file, packet)?,
+            None => reading::captures(&self.pcap, packet)?,
+        };
+        if exempt > 0 {
+            let exempt = number(exempt);
+            read.notes
+                .push(format!("{exempt} packets have no source (ARP, not IP), and were left out"));
+        }
+        if self.load.is_none() {
+            read.notes.push(BEHIND_XDP.to_owned());
+        }
+        Ok((read, 1))
+    }
+
+    /// The traffic in a few words.
+    fn origin(&self) -> String {
+        if self.time.is_some() {
+            let how = if self.counters { "counters of all sources" } else { "observed" };
+            return format!("live traffic, {how}");
+        }
+        let files = self.pcap.iter().chain(&self.load);
+        files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The prefixes to leave out.

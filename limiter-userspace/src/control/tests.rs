@@ -26,6 +26,7 @@ use crate::daemon::api::events::{AskEvents, Events};
 use crate::daemon::api::explain::{AskExplain, ExplainedNow};
 use crate::daemon::api::limits::{Limits, SetLimit, UnsetLimit};
 use crate::daemon::api::lists::{ListsChanged, SetList, UnsetList};
+use crate::daemon::api::nearness::Nearness;
 use crate::daemon::api::rules::{
     ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
 };

@@ -17,6 +17,7 @@ mod links;
 mod listeners;
 mod lists;
 mod memory;
+mod nearness;
 mod not_ip;
 mod notify;
 mod page;
@@ -36,6 +37,7 @@ pub use error::StartError;
 pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
+pub(crate) use views::key as source_of;
 
 #[cfg(test)]
 mod tests;

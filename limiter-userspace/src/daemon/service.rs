@@ -1,6 +1,7 @@
 //! The daemon's work on request. Every change is planned whole, put in force whole, and undone when
 //! it cannot be kept.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use super::layers::{EffectiveSet, Layers};
 use super::limit_ends;
 use super::lists::{Book, Changes};
 use super::memory::Leftovers;
+use super::nearness;
 use super::not_ip::NotIp;
 use super::notify::Notifier;
 use super::rule_files::Digest;
@@ -65,6 +67,8 @@ pub(super) struct Service {
     pub(super) captures: Captures,
     /// Sources that `limiter top` watches.
     pub(super) views: Views,
+    /// How near sources come to their limits. Behind a cell: an answer reads on while it is told.
+    pub(super) nearness: RefCell<nearness::Watch>,
     pub(super) began: Instant,
     pub(super) paths: Vec<PathBuf>,
     /// Directory of the pinned maps and links, for `limiter status`.
@@ -128,6 +132,7 @@ impl Service {
             events: Events::new(&EventOptions::default()),
             captures: Captures::default(),
             views: Views::default(),
+            nearness: RefCell::default(),
             began: Instant::now(),
             paths,
             pin_dir: None,

@@ -11,7 +11,7 @@ mod metrics;
 mod others;
 mod stats;
 
-pub(super) use counted::{Title, names as rule_names};
+pub(super) use counted::{Title, names as rule_names, numbered};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
 }
 
 /// The source that packets from an address are charged to.
-pub(super) fn key(address: IpAddr) -> Source {
+pub(crate) fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
         IpAddr::V4(v4) => Source::V4(v4.octets()),
         IpAddr::V6(v6) => {

@@ -46,6 +46,7 @@ use trail::Steps;
 
 pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
+pub use keyed::used_share;
 pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use trail::{Step, Trail};

@@ -230,10 +230,15 @@ impl Explainer {
         self.model.reasons()
     }
 
-    /// Counters of every rule and every budget, by name.
-    pub fn rules(&self) -> Vec<(&str, RuleCounters)> {
+    /// Counters of every rule and every budget, by number.
+    pub fn rules(&self) -> Vec<(u32, RuleCounters)> {
         let counted = self.book.numbers().filter(|(number, _)| *number != RULE_NONE);
-        counted.map(|(number, name)| (name, self.model.rule_counters(number))).collect()
+        counted.map(|(number, _)| (number, self.model.rule_counters(number))).collect()
+    }
+
+    /// The name that the author of a rule gave it, by its number.
+    pub fn called(&self, number: u32) -> Option<&str> {
+        self.book.called(number)
     }
 
     /// The limits of a rule or budget by its number; none where everything passes.
@@ -241,7 +246,7 @@ impl Explainer {
         self.book.limits(number)
     }
 
-    /// The name of a rule by its number.
+    /// Sources or keys that a rule is for, or a budget with its name, by number.
     pub fn rule_name(&self, number: u32) -> Option<&str> {
         self.book.name(number)
     }

@@ -64,6 +64,8 @@ pub(super) struct Rulebook {
     forms: BTreeMap<u32, TableForm>,
     keyed: Vec<Keyed>,
     numbers: BTreeMap<u32, String>,
+    /// The names that their authors gave the rules, by number; none of budgets.
+    called: BTreeMap<u32, String>,
     by_slot: BTreeMap<u32, u32>,
     /// Slots of the rules that are charged to a budget.
     shared: BTreeSet<u32>,
@@ -83,6 +85,7 @@ impl Rulebook {
             forms: tables.ids.iter().map(|(form, id)| (*id, *form)).collect(),
             keyed: Vec::new(),
             numbers: BTreeMap::new(),
+            called: BTreeMap::new(),
             by_slot: tables.records.iter().map(|(slot, record)| (*slot, record.rule)).collect(),
             shared: BTreeSet::new(),
             limits: BTreeMap::new(),
@@ -96,6 +99,7 @@ impl Rulebook {
             {
                 let number = in_force.limit.rule;
                 book.numbers.insert(number, selector.to_string());
+                book.call(number, rule);
                 let name = name.map(str::to_owned);
                 book.sources.insert(in_force.slot, (selector, name, number));
                 book.limit(number, rule.terms.limits());
@@ -127,9 +131,18 @@ impl Rulebook {
         if let Some(number) = self.by_slot.get(&slot).copied() {
             self.numbers.entry(number).or_insert_with(|| text.clone());
             self.limit(number, rule.terms.limits());
+            if !self.shared.contains(&slot) {
+                self.call(number, rule);
+            }
         }
         let rank = id.rank_of(&rule.path);
         self.keyed.push(Keyed { id, slot, rank, text, name });
+    }
+
+    fn call(&mut self, number: u32, rule: &Rule) {
+        if let Some(name) = rule.called() {
+            self.called.insert(number, name);
+        }
     }
 
     fn limit(&mut self, number: u32, limits: Option<&Limits>) {
@@ -190,6 +203,11 @@ impl Rulebook {
     /// The name of a rule or budget by its number.
     pub(super) fn name(&self, number: u32) -> Option<&str> {
         self.numbers.get(&number).map(String::as_str)
+    }
+
+    /// The name that the author of a rule gave it, by its number.
+    pub(super) fn called(&self, number: u32) -> Option<&str> {
+        self.called.get(&number).map(String::as_str)
     }
 
     /// All rules and budgets.

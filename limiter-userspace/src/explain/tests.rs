@@ -235,8 +235,9 @@ fn limits_go_by_the_time_of_the_capture() {
     );
     assert_eq!(explainer.rule_name(told.rule), Some("192.0.2.0/24"));
     assert_eq!(explainer.seen().packets, 7);
-    let [(name, counters)] = explainer.rules()[..] else { panic!() };
-    assert_eq!((name, counters.passed.packets, counters.dropped.packets), ("192.0.2.0/24", 3, 4));
+    let [(rule, counters)] = explainer.rules()[..] else { panic!() };
+    assert_eq!((rule, counters.passed.packets, counters.dropped.packets), (told.rule, 3, 4));
+    assert_eq!(explainer.called(rule), Some("net"));
 }
 
 #[test]

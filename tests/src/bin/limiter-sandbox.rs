@@ -1,5 +1,5 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
-//! share a limit; or compares the rules of another program with their translation. Exit codes: 0
+//! share a limit; observes its senders and limits them as is proposed; or compares the rules of another program with their translation. Exit codes: 0
 //! every source was held to its limit, or nothing differs that was not named; 1 otherwise, or the
 //! run broke off; 2 it could not run; 130 interrupted.
 
@@ -11,7 +11,7 @@ use clap::Parser;
 use limiter_tests::cluster;
 use limiter_tests::cluster::nodes::MOST;
 use limiter_tests::compare;
-use limiter_tests::sandbox::{self, Failure, LONGEST, Options, Outcome};
+use limiter_tests::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
 #[derive(Debug, Parser)]
@@ -27,7 +27,10 @@ struct Args {
     #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
           value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
     cluster: Option<u8>,
-    /// How long to send: 10, or 20 with --cluster, which takes 8 or more.
+    /// Observe senders, put the limit in force that `limiter tune` proposes, and send again.
+    #[arg(long, conflicts_with_all = ["rules", "cluster", "keep_going"])]
+    tune: bool,
+    /// How long to send: 10, or 20 with --cluster, which takes 8 or more; with --tune 5, twice.
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     duration: Option<u64>,
@@ -35,7 +38,7 @@ struct Args {
     #[arg(long)]
     json: bool,
     /// Compare the rules of another program in this file with their translation.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rules", "cluster", "duration", "keep_going"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rules", "cluster", "tune", "duration", "keep_going"])]
     compare: Option<PathBuf>,
     /// The format of that file, as `limiter import` names it; without it, it is looked for.
     #[arg(long, requires = "compare")]
@@ -51,6 +54,12 @@ fn main() -> ExitCode {
     if let Some(file) = args.compare {
         let Args { limiter, format, json, .. } = args;
         return ended(compare::run(&compare::Options { limiter, file, format, json }));
+    }
+    if args.tune {
+        let Args { limiter, json, .. } = args;
+        let duration = seconds(5);
+        let (rules, keep_going) = (None, false);
+        return ended(tune::run(&Options { duration, limiter, rules, json, keep_going }));
     }
     let outcome = match args.cluster {
         Some(nodes) => cluster::run(&cluster::Options {

@@ -8,9 +8,10 @@ pub mod live;
 pub mod plan;
 pub mod report;
 pub mod rules;
+pub mod tune;
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,15 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
 
 /// Checks what it takes, before anything is made.
 fn prepare(options: &Options) -> Result<Rules> {
+    could_run(&options.limiter)?;
+    match &options.rules {
+        Some(file) => Rules::read(file),
+        None => Rules::parse(EXAMPLE),
+    }
+}
+
+/// Checks what it takes of the machine.
+fn could_run(limiter: &Path) -> Result<()> {
     ensure!(
         root::is_root(),
         "the sandbox makes network namespaces and loads an XDP program: run it as root, or with \
@@ -122,14 +132,11 @@ fn prepare(options: &Options) -> Result<Rules> {
     );
     command::run("ip", ["-Version"])?;
     ensure!(
-        options.limiter.is_file(),
+        limiter.is_file(),
         "no limiter binary at {}: build it with `cargo xtask build`",
-        options.limiter.display()
+        limiter.display()
     );
-    match &options.rules {
-        Some(file) => Rules::read(file),
-        None => Rules::parse(EXAMPLE),
-    }
+    Ok(())
 }
 
 /// How to look inside while it runs.

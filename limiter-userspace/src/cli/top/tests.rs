@@ -73,6 +73,7 @@ impl Link for Fake {
             warnings: Vec::new(),
             over_soft_limit: Vec::new(),
             no_room_for: Vec::new(),
+            too_tight: Vec::new(),
             last_reload: Reload { ok: true, error: None },
             applied: false,
             reloads: Reloads::default(),

@@ -262,6 +262,12 @@ pub(super) fn routes() -> Routes<Echo> {
             }),
         )
         .at(
+            "/v1/nearness",
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Nearness::default()))).await
+            }),
+        )
+        .at(
             "/v1/check",
             get(|echo: To, peer: Who, Asked(asked): Asked<CheckSource>| async move {
                 respond(&echo, &peer, |_| Ok(check::response(Echo::check(&asked)))).await

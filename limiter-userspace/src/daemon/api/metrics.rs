@@ -67,6 +67,7 @@ impl Service {
             trial_seconds_left: self.trial().map(|trial| trial.seconds_left),
             trials: self.trials,
             no_room_for: self.floods.raised(),
+            nearness: self.nearness.borrow().told(self.datapath()?, &self.effective)?,
             cluster: self.cluster_status(),
         };
         views::metrics(self.datapath()?, census, &facts)

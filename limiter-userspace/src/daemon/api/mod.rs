@@ -11,6 +11,7 @@ pub mod explain;
 pub mod limits;
 pub mod lists;
 pub(super) mod metrics;
+pub mod nearness;
 pub(super) mod openapi;
 pub(super) mod page;
 pub mod rules;
@@ -55,6 +56,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(sources::routes())
         .and(source::routes())
         .and(top::routes())
+        .and(nearness::routes())
         .and(check::routes())
         .and(explain::routes())
         .and(lists::routes())

@@ -46,6 +46,9 @@ pub struct Status {
     pub over_soft_limit: Vec<String>,
     /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `keys of tables`.
     pub no_room_for: Vec<String>,
+    /// Rules whose limits are too tight for their sources, and the evidence of it.
+    #[serde(default)]
+    pub too_tight: Vec<String>,
     /// The last reload; the start counts as one.
     pub last_reload: Reload,
     /// True if the rules of `limiter apply` take the place of the rule files.
@@ -188,6 +191,7 @@ impl Service {
             warnings,
             over_soft_limit: self.alarms.raised(),
             no_room_for: self.floods.raised(),
+            too_tight: self.nearness.borrow().too_tight(datapath, &self.effective)?,
             last_reload: self.last_reload.clone(),
             applied: layers.applied && trial.is_none(),
             reloads: self.reloads,
@@ -288,6 +292,9 @@ impl Render for Status {
         }
         for table in &self.no_room_for {
             row("no room for", format!("new {table}: a flood, or too small a table"));
+        }
+        for rule in &self.too_tight {
+            row("too tight", rule.clone());
         }
         let (v4, v6) = (u64::from(self.sources.max_v4), u64::from(self.sources.max_v6));
         row("room for", format!("{} IPv4 and {} IPv6 sources", number(v4), number(v6)));

@@ -38,8 +38,8 @@ impl Troubles {
 
 impl Service {
     /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
-    /// the program learns how the wall clock was set, and soft limits that packets pass over, full
-    /// tables and packets that nobody limits are told.
+    /// the program learns how the wall clock was set, soft limits that packets pass over, full
+    /// tables and packets that nobody limits are told, and a few buckets are read.
     ///
     /// # Errors
     ///
@@ -97,6 +97,11 @@ impl Service {
         Ok(self.lists.keep_stored(&self.state, datapath)?)
     }
 
+    fn look_at_nearness(&mut self) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        self.nearness.get_mut().look(datapath)
+    }
+
     fn look_for_alarms(&mut self) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
         let marked = views::marked(datapath, &self.effective)?;
@@ -116,7 +121,7 @@ const SAVE_LISTS: &str = "save the lists";
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
@@ -124,4 +129,5 @@ const STEPS: [(&str, Step); 7] = [
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
+    ("read how near sources come to their limits", Service::look_at_nearness),
 ];

@@ -26,6 +26,7 @@ use crate::daemon::api;
         api::sources::sources,
         api::source::source,
         api::top::top,
+        api::nearness::nearness,
         api::check::check,
         api::explain::explain,
         api::lists::all,

@@ -18,6 +18,7 @@ mod hand;
 mod lists;
 mod manager;
 mod metrics;
+mod nearness;
 mod openapi;
 mod page;
 mod rule_sets;

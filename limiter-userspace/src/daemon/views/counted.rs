@@ -119,6 +119,19 @@ pub(in crate::daemon) struct Title {
     pub(in crate::daemon) name: Option<String>,
 }
 
+/// The rules in force that packets can find, with their numbers: those of their budgets, where they
+/// are charged to one.
+pub(in crate::daemon) fn numbered<'a>(
+    datapath: &'a dyn Observed,
+    effective: &'a EffectiveSet,
+) -> impl Iterator<Item = (u32, &'a Effective)> {
+    let index = |name: &str| datapath.interface_index(name);
+    effective
+        .rules
+        .iter()
+        .filter_map(move |of| Some((datapath.installed().number(&of.rule.path, &index)?, of)))
+}
+
 /// The rules and budgets in force, by number.
 pub(in crate::daemon) fn names(
     datapath: &dyn Observed,
@@ -126,13 +139,10 @@ pub(in crate::daemon) fn names(
 ) -> BTreeMap<u32, Title> {
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
-    let index = |name: &str| datapath.interface_index(name);
-    for Effective { rule, .. } in &effective.rules {
-        if let Some(number) = installed.number(&rule.path, &index) {
-            names
-                .entry(number)
-                .or_insert_with(|| Title { rule: rule.path.to_string(), name: rule.called() });
-        }
+    for (number, Effective { rule, .. }) in numbered(datapath, effective) {
+        names
+            .entry(number)
+            .or_insert_with(|| Title { rule: rule.path.to_string(), name: rule.called() });
     }
     for budget in &effective.budgets {
         if let Some((_, record)) = installed.tables.budget(effective.tag(&budget.name)) {

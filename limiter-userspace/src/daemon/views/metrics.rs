@@ -15,6 +15,7 @@ use crate::control::exposition::{Exposition, Kind};
 use crate::daemon::api::Counts;
 use crate::daemon::api::limits::{LimitEntry, LimitView};
 use crate::daemon::api::lists::ListsChanged;
+use crate::daemon::api::nearness::{Fit, Nearness, RuleNearness};
 use crate::daemon::api::stats::{InterfaceCounts, Outcomes};
 use crate::daemon::api::status::Reloads;
 use crate::daemon::layers::EffectiveSet;
@@ -43,6 +44,8 @@ pub(in crate::daemon) struct Facts {
     pub(in crate::daemon) trials: Trials,
     /// Tables in which packets find no room now.
     pub(in crate::daemon) no_room_for: Vec<String>,
+    /// How near sources come to the limits.
+    pub(in crate::daemon) nearness: Nearness,
     /// State of the node, with a cluster.
     pub(in crate::daemon) cluster: Option<Arc<Status>>,
 }
@@ -75,6 +78,7 @@ pub(in crate::daemon) fn metrics(
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;
+    nearness(&mut page, &facts.nearness);
     Ok(page.into_text())
 }
 
@@ -333,6 +337,37 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
         shadow.add(&[("rule", &subject.name)], u8::from(subject.shadow));
     }
     Ok(())
+}
+
+/// How near sources come to the limits, of the rules with the most that sent anything.
+fn nearness(page: &mut Exposition, of: &Nearness) {
+    let mut rules: Vec<&RuleNearness> = of.rules.iter().collect();
+    rules.sort_by(|a, b| b.sent.cmp(&a.sent).then_with(|| a.rule.cmp(&b.rule)));
+    rules.truncate(MAX_RULES);
+    fn labels(rule: &RuleNearness) -> [(&str, &str); 2] {
+        [("rule", &rule.rule), ("rule_name", rule.rule_name.as_deref().unwrap_or_default())]
+    }
+    let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and came above \
+         this per cent of their limit; 100: lost a packet.";
+    let mut near = page.metric("limiter_rule_near", Kind::Gauge, help);
+    for rule in &rules {
+        let [path, name] = labels(rule);
+        let counts = [rule.sent, rule.above_50, rule.above_80, rule.lost];
+        for (above, count) in ["0", "50", "80", "100"].into_iter().zip(counts) {
+            near.add(&[path, name, ("above", above)], count);
+        }
+    }
+    let help = "1 while the limit is too tight: many sources lose a small part of their packets.";
+    let mut tight = page.metric("limiter_rule_too_tight", Kind::Gauge, help);
+    for rule in &rules {
+        tight.add(&labels(rule), u8::from(rule.answer == Fit::TooTight));
+    }
+    page.metric(
+        "limiter_nearness_followed_one_of",
+        Kind::Gauge,
+        "One source or key in so many is followed for limiter_rule_near.",
+    )
+    .add(&[], of.one_of);
 }
 
 /// The counts of a rule so that each packet is in one of them.

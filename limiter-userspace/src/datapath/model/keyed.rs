@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::algorithm::Words;
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::meter::{self, Share};
 use limiter_common::time::Ticks;
-use limiter_common::wire::{KeyedBucket, WORDS};
+use limiter_common::wire::{KeyedBucket, LimitSpec, WORDS};
 use limiter_common::world::Keyed;
 
 /// A bucket of a table, or a budget.
@@ -49,6 +51,11 @@ impl ModelKeyed {
             words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
         }
     }
+}
+
+/// Used share of a limit at `now`, of a bucket as it stands in the map.
+pub fn used_share(spec: &LimitSpec, bucket: &KeyedBucket, now: Ticks, offset: WallOffset) -> Share {
+    meter::used(spec, &ModelKeyed::of(bucket), now, offset)
 }
 
 /// Word of a shared bucket.

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_saphyr::{Spanned, options};
 
 use super::frame::{HEADERS, Port};
 use super::pattern::Pattern;
+use super::schema;
 use super::{Load, Sender};
 use crate::rules::RateText;
 use crate::rules::file::{Place, Problem};
@@ -40,34 +43,76 @@ pub struct LoadError {
 
 type Refused = (Option<Place>, String);
 
-#[derive(Deserialize)]
+/// A load for `limiter simulate` and `limiter tune`: docs/tuning.md says what the fields mean.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "A load of limiter")]
 struct File {
+    /// Number from which all that is random is drawn: 0 if nothing is said.
     #[serde(default)]
     seed: u64,
+    /// Length of the load, as in 10s, up to 31d.
+    #[schemars(with = "String")]
     duration: Spanned<String>,
+    /// Those who send: from one to 100.
+    #[schemars(with = "Vec<RawSender>", length(min = 1))]
     senders: Vec<Spanned<RawSender>>,
 }
 
-#[derive(Deserialize)]
+/// Sources that send in one way.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "sender", extend("allOf" = schema::of_sender()))]
 struct RawSender {
     /// A name for people. It changes nothing.
     #[serde(default, rename = "name")]
+    #[schemars(with = "Option<String>")]
     _name: Option<String>,
+    /// The way in which they send.
+    #[schemars(schema_with = "schema::pattern")]
     pattern: Spanned<String>,
+    /// Rate of each source, as in 50/s or 5/min; of a flood, of all.
+    #[schemars(with = "String")]
     rate: Spanned<String>,
+    /// Number of sources: 1 if nothing is said; not of a flood.
+    #[schemars(with = "Option<u64>", range(min = 1, max = 100_000))]
     sources: Option<Spanned<u64>>,
+    /// Address or prefix of the sources; others than those of the senders before if nothing is said.
+    #[schemars(with = "Option<String>")]
     address: Option<Spanned<String>>,
+    /// When they begin, as in 2s.
+    #[schemars(with = "Option<String>")]
     from: Option<Spanned<String>>,
+    /// When they end.
+    #[schemars(with = "Option<String>")]
     to: Option<Spanned<String>>,
+    /// Bytes of a frame: 100 if nothing is said.
+    #[schemars(with = "Option<u64>", range(min = HEADERS, max = 65_535))]
     size: Option<Spanned<u64>>,
+    /// Port and protocol: 53/udp, 443/tcp, or 22/syn for packets that open connections; 9/udp if
+    /// nothing is said.
+    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]+/(udp|tcp|syn)$"))]
     port: Option<Spanned<String>>,
+    /// With onoff: how long they send.
+    #[schemars(with = "Option<String>")]
     on_for: Option<Spanned<String>>,
+    /// With onoff: how long they are quiet then.
+    #[schemars(with = "Option<String>")]
     off_for: Option<Spanned<String>>,
+    /// With ramp: rate of each source at the end.
+    #[schemars(with = "Option<String>")]
     rate_at_end: Option<Spanned<String>>,
+    /// With stall: when it begins, counted from the sender's beginning.
+    #[schemars(with = "Option<String>")]
     stall_from: Option<Spanned<String>>,
+    /// With stall: how long it lasts; what is sent meanwhile comes at once at its end.
+    #[schemars(with = "Option<String>")]
     stall_for: Option<Spanned<String>>,
+}
+
+/// The JSON schema of load files, of the draft 2020-12.
+pub fn schema() -> Value {
+    schemars::schema_for!(File).to_value()
 }
 
 fn at<T>(of: &Spanned<T>, what: impl Into<String>) -> Refused {

@@ -5,6 +5,7 @@
 mod file;
 mod frame;
 mod pattern;
+mod schema;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +13,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-pub use file::{LoadError, parse};
+pub use file::{LoadError, parse, schema as load_schema};
 use frame::Port;
 use pattern::{Draw, Pattern};
 

@@ -1,8 +1,13 @@
 //! Loads send what their files say, and wrong files say where they are wrong.
 
+use std::fs;
+use std::path::Path;
+
 use limiter_common::source::Source;
+use serde_json::Value;
 
 use super::*;
+use crate::json_schema::valid;
 
 /// The times of a load's packets in milliseconds, and their sources.
 fn sent(senders: &str) -> Vec<(u64, Option<Source>)> {
@@ -102,5 +107,44 @@ fn mistakes_have_their_line() {
     ] {
         let error = parse("l.yaml", text).unwrap_err().to_string();
         assert!(error.starts_with(told), "{error}");
+    }
+}
+
+/// The committed schema takes the loads of the pages, and refuses what the reader refuses.
+#[test]
+fn the_schema_of_loads_is_what_is_read() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let schema = load_schema();
+    let committed = fs::read_to_string(docs.join("loads.schema.json")).unwrap();
+    let committed: Value = serde_json::from_str(&committed).unwrap();
+    assert!(committed == schema, "run `limiter schema --load > docs/loads.schema.json`");
+    let check = |text: &str| {
+        let document: Value = serde_saphyr::from_str(text).unwrap();
+        valid(&schema, &schema, &document)
+    };
+    let mut loads = 0;
+    for entry in fs::read_dir(docs.join("loads")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        if parse("l.yaml", &text).is_ok() {
+            check(&text).unwrap();
+            loads += 1;
+        }
+    }
+    assert!(loads >= 5, "{loads} loads");
+    for wrong in [
+        "duration: 1s",
+        "duration: 1s\nsenders: []",
+        "duration: 1s\nsenders: [{rate: 1/s}]",
+        "duration: 1s\nsenders: [{pattern: steady}]",
+        "duration: 1s\nsenders: [{pattern: odd, rate: 1/s}]",
+        "duration: 1s\nsenders: [{pattern: ramp, rate: 1/s}]",
+        "duration: 1s\nsenders: [{pattern: steady, rate: 1/s, stall_for: 1s}]",
+        "duration: 1s\nsenders: [{pattern: steady, rate: 1/s, sources: 0}]",
+        "duration: 1s\nsenders: [{pattern: steady, rate: 1/s, port: 53}]",
+        "duration: 1s\nsenders: [{pattern: steady, rate: 1/s}]\nend: 1s",
+    ] {
+        assert!(check(wrong).is_err(), "{wrong}");
+        assert!(parse("l.yaml", wrong).is_err(), "{wrong}");
     }
 }

@@ -137,9 +137,35 @@ impl Tuner {
     /// Adds a packet.
     pub fn observe(&mut self, observation: &Observation) {
         let Observation { nanos, source, bytes } = *observation;
+        self.add(nanos, source, (1, bytes));
+    }
+
+    /// Adds packets of a source that came at once, of no length: for limits that count packets.
+    pub fn observe_many(&mut self, nanos: u64, source: Source, packets: u64) {
+        self.add(nanos, source, (packets, 0));
+    }
+
+    /// Takes the sources out that do not stay, with all of their packets. Of prefixes that are one
+    /// bucket it is asked by their first address.
+    pub fn retain(&mut self, stays: impl Fn(&Source) -> bool) {
+        let (mut packets, mut bytes) = (0u64, 0u64);
+        self.kept.retain(|source, kept| {
+            let stays = stays(source);
+            if !stays {
+                packets = packets.saturating_add(kept.packets);
+                bytes = bytes.saturating_add(kept.bytes);
+            }
+            stays
+        });
+        self.packets = self.packets.saturating_sub(packets);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.count_curves();
+    }
+
+    fn add(&mut self, nanos: u64, source: Source, (packets, bytes): (u64, u64)) {
         let key = masked(source, self.settings.masks);
         if self.is_excluded(source) {
-            self.excluded += 1;
+            self.excluded = self.excluded.saturating_add(packets);
             return;
         }
         let began = *self.began.get_or_insert(nanos);
@@ -148,41 +174,43 @@ impl Tuner {
         }
         self.first = self.first.min(nanos);
         self.last = self.last.max(nanos);
-        self.packets += 1;
+        self.packets = self.packets.saturating_add(packets);
         self.bytes = self.bytes.saturating_add(bytes);
         if !self.is_chosen(&key) {
             return;
         }
         let now = Ticks::from_nanos(nanos.saturating_add(FIRST).saturating_sub(began));
         let count = self.settings.count;
-        let units = |bytes: u64| if count == Count::Bytes { bytes } else { 1 };
-        match self.kept.get_mut(&key) {
-            None => {
-                let state = State::One(now.get());
-                self.kept.insert(key, Kept { packets: 1, bytes, state });
+        let units = |packets: u64, bytes: u64| if count == Count::Bytes { bytes } else { packets };
+        let new = || Kept { packets: 0, bytes: 0, state: State::One(now.get()) };
+        let kept = self.kept.entry(key).or_insert_with(new);
+        if kept.packets.saturating_add(packets) > 1 {
+            if let State::One(first) = kept.state {
+                let mut curve = Box::<Curve>::default();
+                if kept.packets > 0 {
+                    curve.add(&self.rates, Ticks::new(first), units(1, kept.bytes));
+                }
+                kept.state = State::More(curve);
+                self.curves += 1;
             }
-            Some(kept) => {
-                if let State::One(first) = kept.state {
-                    let mut curve = Box::<Curve>::default();
-                    curve.add(&self.rates, Ticks::new(first), units(kept.bytes));
-                    kept.state = State::More(curve);
-                    self.curves += 1;
-                }
-                if let State::More(curve) = &mut kept.state {
-                    curve.add(&self.rates, now, units(bytes));
-                }
-                kept.packets += 1;
-                kept.bytes = kept.bytes.saturating_add(bytes);
+            if let State::More(curve) = &mut kept.state {
+                curve.add(&self.rates, now, units(packets, bytes));
             }
         }
+        kept.packets = kept.packets.saturating_add(packets);
+        kept.bytes = kept.bytes.saturating_add(bytes);
         let [curves, sources] = self.room;
         while self.curves > curves || self.kept.len() > sources {
             self.level += 1;
             let (hash, level) = (&self.hash, self.level);
             self.kept.retain(|key, _| chosen(hash, key, level));
-            let more = self.kept.values().filter(|kept| matches!(kept.state, State::More(_)));
-            self.curves = more.count();
+            self.count_curves();
         }
+    }
+
+    fn count_curves(&mut self) {
+        let more = self.kept.values().filter(|kept| matches!(kept.state, State::More(_)));
+        self.curves = more.count();
     }
 
     fn is_chosen(&self, key: &Source) -> bool {

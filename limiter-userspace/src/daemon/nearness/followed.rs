@@ -1,0 +1,173 @@
+//! A bucket that is followed over the window.
+
+use limiter_common::time::Ticks;
+
+/// A bucket as it is in a map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    /// Limits that it is charged to: [`super::Place::raw`].
+    pub(super) place: u32,
+    /// Number of the rule.
+    pub(super) rule: u32,
+    /// Packets that passed since the bucket was made.
+    pub(super) passed: u64,
+    /// Packets that were dropped since then.
+    pub(super) dropped: u64,
+    /// Used share of the limit now, 0 to 1.
+    pub(super) near: f32,
+    /// The most of the limit that one packet can use.
+    pub(super) per_packet: f32,
+}
+
+/// Findings about a bucket in one half of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Half {
+    /// Packets that came.
+    pub(super) sent: u32,
+    /// Packets of these that were dropped.
+    pub(super) lost: u32,
+    /// The highest used share that a reading saw, 0 to 1.
+    pub(super) seen: f32,
+    /// Bound of the used share, whatever went on between the readings, 0 to 1.
+    pub(super) at_most: f32,
+}
+
+impl Half {
+    /// Both halves as one.
+    fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_add(other.sent),
+            lost: self.lost.saturating_add(other.lost),
+            seen: self.seen.max(other.seen),
+            at_most: self.at_most.max(other.at_most),
+        }
+    }
+}
+
+/// A bucket over the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Followed {
+    last: Read,
+    /// Time of the last reading.
+    at: Ticks,
+    /// The present half, and the one before it.
+    halves: [Half; 2],
+}
+
+impl Followed {
+    /// A bucket that is read for the first time. `is_new` if it was made after the reading before:
+    /// then all of its packets are told of, else none.
+    pub(super) fn new(read: Read, at: Ticks, is_new: bool) -> Self {
+        let half = Half { seen: read.near, at_most: read.near, ..Half::default() };
+        let begun = Read { passed: 0, dropped: 0, near: 0.0, ..read };
+        let mut followed =
+            Self { last: if is_new { begun } else { read }, at, halves: [half, Half::default()] };
+        followed.read(read, at);
+        followed
+    }
+
+    /// Takes another reading. Under other limits than before, all begins anew with it.
+    pub(super) fn read(&mut self, read: Read, at: Ticks) {
+        if (read.place, read.rule) != (self.last.place, self.last.rule) {
+            *self = Self::new(read, at, false);
+            return;
+        }
+        // A bucket that left and came again has counted from nothing.
+        let before = if read.passed < self.last.passed || read.dropped < self.last.dropped {
+            Read { passed: 0, dropped: 0, ..self.last }
+        } else {
+            self.last
+        };
+        let passed = read.passed - before.passed;
+        let dropped = read.dropped - before.dropped;
+        let few = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
+        #[expect(clippy::cast_precision_loss, reason = "a bound of a share, which is at most 1")]
+        let charged = passed as f32 * read.per_packet;
+        let [half, _] = &mut self.halves;
+        *half = half.and(Half {
+            sent: few(passed.saturating_add(dropped)),
+            lost: few(dropped),
+            seen: read.near,
+            // Whoever was refused had used the limit up.
+            at_most: if dropped > 0 { 1.0 } else { (before.near + charged).min(1.0) },
+        });
+        (self.last, self.at) = (read, at);
+    }
+
+    /// Number of the rule.
+    pub(super) const fn rule(&self) -> u32 {
+        self.last.rule
+    }
+
+    /// Limits that the bucket is charged to.
+    pub(super) const fn place(&self) -> u32 {
+        self.last.place
+    }
+
+    /// Findings in the window.
+    pub(super) fn window(&self) -> Half {
+        let [half, before] = self.halves;
+        half.and(before)
+    }
+
+    /// Begins the next half; false for a bucket that was not read since `since`: it is gone.
+    pub(super) fn turn(&mut self, since: Ticks) -> bool {
+        let [half, before] = &mut self.halves;
+        *before = *half;
+        let near = self.last.near;
+        *half = Half { seen: near, at_most: near, ..Half::default() };
+        self.at >= since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: Ticks = Ticks::from_nanos(1_000_000_000);
+
+    fn read(passed: u64, dropped: u64, near: f32) -> Read {
+        Read { place: 3, rule: 2, passed, dropped, near, per_packet: 0.125 }
+    }
+
+    fn half(sent: u32, lost: u32, seen: f32, at_most: f32) -> Half {
+        Half { sent, lost, seen, at_most }
+    }
+
+    #[test]
+    fn only_what_came_meanwhile_counts() {
+        let mut old = Followed::new(read(100, 50, 0.25), LATER, false);
+        assert_eq!(old.window(), half(0, 0, 0.25, 0.25));
+        old.read(read(102, 50, 0.0), LATER);
+        assert_eq!(old.window(), half(2, 0, 0.25, 0.5), "a quarter, and two packets");
+        old.read(read(102, 51, 0.0), LATER);
+        assert_eq!(old.window(), half(3, 1, 0.25, 1.0));
+        let new = Followed::new(read(3, 0, 0.125), LATER, true);
+        assert_eq!(new.window(), half(3, 0, 0.125, 0.375));
+    }
+
+    #[test]
+    fn a_bucket_that_came_again_counts_from_nothing() {
+        let mut followed = Followed::new(read(100, 50, 0.0), LATER, false);
+        followed.read(read(2, 0, 0.25), LATER);
+        assert_eq!(followed.window(), half(2, 0, 0.25, 0.25));
+    }
+
+    #[test]
+    fn other_limits_begin_anew() {
+        let mut followed = Followed::new(read(4, 0, 0.5), LATER, true);
+        followed.read(Read { place: 4, ..read(9, 9, 0.25) }, LATER);
+        assert_eq!(followed.window(), half(0, 0, 0.25, 0.25));
+    }
+
+    #[test]
+    fn the_window_is_two_halves() {
+        let mut followed = Followed::new(read(4, 1, 0.5), LATER, true);
+        assert!(followed.turn(LATER));
+        followed.read(read(5, 1, 0.0), LATER);
+        assert_eq!(followed.window(), half(6, 1, 0.5, 1.0));
+        assert!(followed.turn(LATER));
+        assert_eq!(followed.window(), half(1, 0, 0.5, 0.625));
+        assert!(!followed.turn(LATER.plus(LATER)), "not read for long");
+    }
+}

@@ -1,0 +1,205 @@
+//! Nearness over the data path in memory: what is counted of whom, and the answers.
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+
+use super::Daemon;
+use crate::control::{Sliced as _, Step};
+use crate::daemon::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn at(daemon: &Daemon, seconds: u64) {
+    daemon.fake.state().now = Ticks::from_nanos(seconds * SECOND);
+}
+
+fn source(number: u16) -> Source {
+    let [high, low] = number.to_be_bytes();
+    Source::V4([10, 0, high, low])
+}
+
+/// Works the answer out.
+fn told(daemon: &Daemon) -> Nearness {
+    let mut slices = NearnessText::begin(&daemon.service).unwrap();
+    for _ in 0..100 {
+        match slices.step(&daemon.service).unwrap() {
+            Step::Again | Step::After(_) => {}
+            Step::Part(text) => {
+                assert_eq!(slices.step(&daemon.service).unwrap(), Step::Done);
+                return serde_json::from_slice(&text).unwrap();
+            }
+            Step::Done => break,
+        }
+    }
+    panic!("no end");
+}
+
+/// The rule `every source`: 100/s, 20 at once.
+fn rule(told: &Nearness) -> &RuleNearness {
+    told.rules.iter().find(|rule| rule.rule == "every source").unwrap()
+}
+
+fn send(daemon: &Daemon, sources: std::ops::Range<u16>, packets: u64) {
+    for number in sources {
+        daemon.fake.send(source(number), packets, 60);
+    }
+}
+
+#[test]
+fn the_histogram_has_every_source() {
+    let daemon = Daemon::start(&[]);
+    assert_eq!(told(&daemon).rules, [], "nobody has sent anything");
+    at(&daemon, 10);
+    // 1 of 20, 10, 16, and 25, of which 5 are dropped.
+    send(&daemon, 0..50, 1);
+    send(&daemon, 50..60, 10);
+    send(&daemon, 60..63, 16);
+    send(&daemon, 63..64, 25);
+    let told = told(&daemon);
+    let rule = rule(&told);
+    assert_eq!((told.buckets, told.one_of, told.left_out), (64, 1, false));
+    assert_eq!((rule.tracked, rule.of, rule.limit.as_str()), (64, Of::Sources, "100/s"));
+    assert_eq!(rule.tenths, [50, 0, 0, 0, 0, 10, 0, 0, 3, 1]);
+    // They came after a reading of everything: all of their packets are of the window.
+    assert_eq!((rule.sent, rule.above_50, rule.above_80), (64, 14, 4));
+    assert_eq!((rule.lost, rule.lost_most, rule.at_most), (1, 0, Some(1.0)));
+    assert_eq!((rule.passed, rule.dropped), (50 + 100 + 48 + 20, 5));
+}
+
+#[test]
+fn what_came_before_the_first_reading_is_nobodys_news() {
+    let daemon = Daemon::start(&[]);
+    at(&daemon, 10);
+    send(&daemon, 0..64, 25);
+    let rule = rule(&told(&daemon)).clone();
+    assert_eq!((rule.tracked, rule.sent, rule.lost, rule.dropped), (64, 0, 0, 0));
+    assert_eq!(rule.answer, Fit::NotKnownYet);
+    let share = 5.0 / 25.0;
+    assert!(rule.dropped_share.is_some_and(|dropped| (dropped - share).abs() < 1e-9));
+}
+
+#[test]
+fn users_whose_bursts_do_not_fit_make_a_limit_too_tight() {
+    let daemon = Daemon::start(&[]);
+    told(&daemon);
+    at(&daemon, 10);
+    send(&daemon, 0..100, 5);
+    send(&daemon, 100..105, 25);
+    let told = told(&daemon);
+    assert_eq!(rule(&told).answer, Fit::TooTight);
+    assert_eq!(
+        daemon.service.status().unwrap().too_tight,
+        [
+            "every source: 5 of 105 sources lost packets in 10 s, but less than half of what they sent, as \
+          users do whose bursts do not fit"
+        ]
+    );
+}
+
+#[test]
+fn few_attackers_leave_a_limit_fitting() {
+    let daemon = Daemon::start(&[]);
+    told(&daemon);
+    for minute in 1..=6 {
+        at(&daemon, minute * 60);
+        send(&daemon, 0..100, 5);
+        send(&daemon, 100..102, 300);
+        told(&daemon);
+    }
+    let told = told(&daemon);
+    let rule = rule(&told);
+    assert_eq!((rule.sent, rule.lost, rule.lost_most), (102, 2, 2));
+    assert_eq!((rule.answer, told.apart_seconds), (Fit::Fitting, 60));
+}
+
+#[test]
+fn a_limit_is_loose_only_if_no_burst_can_have_come_near() {
+    let daemon = Daemon::start(&[]);
+    told(&daemon);
+    for minute in 1..=6 {
+        at(&daemon, minute * 60);
+        send(&daemon, 0..100, 9);
+        told(&daemon);
+    }
+    let first = rule(&told(&daemon)).clone();
+    assert_eq!(first.answer, Fit::Loose, "{}", first.evidence);
+    // 11 packets in a minute may have come at once: more than half of 20. The reading is late.
+    at(&daemon, 420);
+    send(&daemon, 0..1, 11);
+    at(&daemon, 425);
+    let second = rule(&told(&daemon)).clone();
+    assert_eq!((second.above_50, second.answer), (0, Fit::NotKnownYet), "{}", second.evidence);
+}
+
+#[test]
+fn other_limits_begin_anew() {
+    let mut daemon = Daemon::start(&[]);
+    told(&daemon);
+    at(&daemon, 10);
+    send(&daemon, 0..100, 25);
+    assert_eq!(rule(&told(&daemon)).answer, Fit::TooTight);
+    daemon.set("0.0.0.0/0", "1000/s", Some(500)).unwrap();
+    at(&daemon, 20);
+    send(&daemon, 0..100, 1);
+    at(&daemon, 30);
+    let told = told(&daemon);
+    let of_all = told.rules.iter().find(|rule| rule.rule == "0.0.0.0/0").unwrap();
+    assert_eq!((of_all.lost, of_all.answer), (0, Fit::NotKnownYet));
+    assert!(daemon.service.status().unwrap().too_tight.is_empty());
+}
+
+#[test]
+fn shadow_mode_does_not_say_whom_it_would_hit() {
+    let daemon = Daemon::start(&[]);
+    daemon.write(
+        "descriptors:\n  - key: remote_address\n    rate_limit: {unit: second, requests_per_unit: 10, \
+         burst: 5}\n    shadow_mode: true\n",
+    );
+    let mut daemon = daemon;
+    daemon.service.reload().unwrap();
+    told(&daemon);
+    at(&daemon, 10);
+    send(&daemon, 0..100, 8);
+    let told = told(&daemon);
+    let rule = rule(&told);
+    assert_eq!((rule.shadow, rule.shadowed, rule.lost), (true, 300, 0));
+    assert_eq!(rule.answer, Fit::NotKnownYet);
+    assert!(rule.evidence.contains("300 packets would have been dropped"), "{}", rule.evidence);
+}
+
+#[test]
+fn keys_and_budgets_are_told_apart() {
+    let daemon = Daemon::start(&[]);
+    daemon.write(
+        "budgets:\n  - name: all\n    rate_limit: {unit: second, requests_per_unit: 100, burst: 40}\n\
+         descriptors:\n  - key: remote_address\n    rate_limit: {algorithm: fixed_window, unit: minute, \
+         requests_per_unit: 20}\n  - key: masked_remote_address\n    value: 10.0.0.0/24\n    budget: all\n",
+    );
+    let mut daemon = daemon;
+    daemon.service.reload().unwrap();
+    told(&daemon);
+    at(&daemon, 10);
+    send(&daemon, 0..8, 5);
+    let told = told(&daemon);
+    let of = |of: Of| told.rules.iter().find(|rule| rule.of == of).unwrap();
+    let sources = of(Of::Sources);
+    assert_eq!((sources.tracked, sources.tenths[2]), (8, 8), "5 of 20 in the window");
+    let budget = of(Of::Budget);
+    assert_eq!((budget.rule.as_str(), budget.tracked, budget.at_most), ("budget all", 1, None));
+    assert_eq!(budget.tenths[9], 1, "40 of 40");
+    assert_eq!(budget.answer, Fit::NotKnownYet);
+}
+
+#[test]
+fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1);
+    send(&daemon, 0..5000, 1);
+    for second in 2..12 {
+        at(&daemon, second);
+        daemon.service.housekeep().unwrap();
+    }
+    let watch = daemon.service.nearness.borrow();
+    let told = watch.told(daemon.service.datapath().unwrap(), &daemon.service.effective).unwrap();
+    assert_eq!((told.buckets, rule(&told).tracked), (5000, 5000));
+}

@@ -1,0 +1,430 @@
+//! `cargo xtask run --tune`: the sandbox observes its own senders, proposes a limit, puts it in
+//! force, and sends again: those who are as most lose nothing, and the others are held.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::rules::Rules;
+use super::{BOUND, DISCARD, Failure, Options, Outcome, could_run};
+use crate::generator::{Generator, Pattern, Stream};
+use crate::interrupt::Interrupt;
+use crate::limiter::Limiter;
+use crate::oracle::Limit;
+use crate::packet::Frame;
+use crate::receiver::{Counts, Receiver};
+use crate::testbed::Testbed;
+use crate::veth::{RECEIVER, SENDER};
+
+/// Rules before the proposal: nobody is limited.
+const BEFORE: &str = "descriptors:\n  - {key: remote_address, rate_limit: {unlimited: true}}\n";
+
+/// Share of the sources that the proposal is to spare: the two kinds of users.
+const SPARED: &str = "90%";
+
+/// Bytes of a frame.
+const LENGTH: usize = 80;
+
+/// Sources of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Send evenly.
+    Steady,
+    /// Send much at once, and then nothing for a while.
+    Bursting,
+    /// Send as nobody should.
+    Heavy,
+}
+
+/// The kinds, and how many sources of each there are: nine in ten are users.
+const KINDS: [(Kind, u8); 3] = [(Kind::Steady, 27), (Kind::Bursting, 27), (Kind::Heavy, 6)];
+
+impl Kind {
+    /// Name in the report.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Steady => "steady",
+            Self::Bursting => "bursting",
+            Self::Heavy => "heavy",
+        }
+    }
+
+    /// When so many sources of the kind send.
+    fn pattern(self, sources: u32) -> Pattern {
+        let paced = |each: u32| Pattern::Paced { per_second: f64::from(each * sources) };
+        match self {
+            Self::Steady => paced(18),
+            Self::Bursting => {
+                Pattern::Burst { frames: 12 * sources, every: Duration::from_secs(1) }
+            }
+            Self::Heavy => paced(150),
+        }
+    }
+}
+
+/// A source of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    address: Ipv4Addr,
+    kind: Kind,
+    /// True if it is among those that are observed; the others are like these.
+    observed: bool,
+}
+
+/// The sources of a run, those of a kind together: their own, and with `others` as many like them.
+fn sources(others: bool) -> Vec<Vec<Source>> {
+    let nets = [(true, [203, 0, 113]), (false, [198, 51, 100])];
+    let mut first = 1;
+    let mut kinds = Vec::new();
+    for (kind, count) in KINDS {
+        let mut all = Vec::new();
+        for (observed, [a, b, c]) in nets.into_iter().filter(|(observed, _)| *observed || others) {
+            let of = (first..first + count).map(|last| Ipv4Addr::new(a, b, c, last));
+            all.extend(of.map(|address| Source { address, kind, observed }));
+        }
+        first += count;
+        kinds.push(all);
+    }
+    kinds
+}
+
+fn streams(kinds: &[Vec<Source>]) -> Result<Vec<Stream>> {
+    let of = |sources: &Vec<Source>| {
+        let kind = sources.first().context("a kind without sources")?.kind;
+        let frames = sources.iter().map(|source| {
+            let empty = Frame::ipv4(source.address.octets(), RECEIVER.ipv4.octets());
+            let payload = LENGTH.saturating_sub(empty.build().len());
+            empty.payload(&vec![0; payload]).build()
+        });
+        let pattern = kind.pattern(u32::try_from(sources.len())?);
+        Ok(Stream { frames: frames.collect(), pattern })
+    };
+    kinds.iter().map(of).collect()
+}
+
+/// Findings about the sources of one kind after the proposal came into force.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    kind: &'static str,
+    /// True if they had been observed.
+    observed: bool,
+    sources: usize,
+    offered: u64,
+    delivered: u64,
+    /// Frames that an exact limiter delivers of those that were sent.
+    expected: u64,
+    /// Sources that lost a frame.
+    hit: usize,
+}
+
+/// The whole document.
+#[derive(Debug, Serialize)]
+struct Report {
+    pass: bool,
+    failures: Vec<String>,
+    /// Rate of the proposal.
+    rate: String,
+    /// Its burst.
+    burst: u64,
+    /// Sources that it was to hit, of those that were observed.
+    promised: u64,
+    /// Share of others like these that it was to hit at most, with a confidence of 95 %.
+    promised_at_most: f64,
+    rows: Vec<Row>,
+}
+
+/// Observes, proposes, applies, and measures.
+///
+/// # Errors
+///
+/// When there is no result. The sandbox is taken down in any case.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    could_run(&options.limiter).map_err(Failure::CouldNotRun)?;
+    let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
+    let testbed = Testbed::create("tune").map_err(Failure::CouldNotRun)?;
+    let before = testbed.dir.write("before.yaml", BEFORE).map_err(Failure::CouldNotRun)?;
+    let mut limiter = Limiter::new(options.limiter.clone(), &before, RECEIVER.interface, &testbed);
+    let ready = limiter.start().map_err(Failure::CouldNotRun)?;
+    eprintln!("{ready}");
+    let outcome = tuned(options, &testbed, &limiter, &interrupt);
+    let closed = limiter.close().and(testbed.close());
+    let outcome = outcome.map_err(Failure::BrokeOff)?;
+    closed.context("cannot clean up").map_err(Failure::BrokeOff)?;
+    Ok(outcome)
+}
+
+fn tuned(
+    options: &Options,
+    testbed: &Testbed,
+    limiter: &Limiter,
+    interrupt: &Interrupt,
+) -> Result<Outcome> {
+    let _listener = testbed.receiver.enter(|| UdpSocket::bind((RECEIVER.ipv4, DISCARD)))??;
+    let seconds = options.duration.as_secs().max(2);
+    let file = testbed.dir.path().join("tuned.yaml");
+    let tuned = path(&file)?;
+    let Some(proposed) = observe(testbed, limiter, interrupt, (seconds, tuned))? else {
+        return Ok(Outcome::Interrupted);
+    };
+    let proposal = &proposed["proposal"];
+    let (rate, burst) = (proposal["rate"].as_str(), proposal["burst"].as_u64());
+    let (rate, burst) = rate.zip(burst).with_context(|| format!("no proposal: {proposed}"))?;
+    eprintln!("Proposed: {rate}, {burst} at once.");
+
+    // What an operator does after a while of looking.
+    let text = fs::read_to_string(&file)?;
+    ensure!(text.contains("shadow_mode: true"), "the proposal does more than count: {text}");
+    fs::write(&file, text.replace("shadow_mode: true", "shadow_mode: false"))?;
+    for words in [["check", tuned], ["apply", tuned]] {
+        eprintln!("$ limiter {}", words.join(" "));
+        limiter.ok(words)?;
+    }
+    let rules = Rules::read(&file)?;
+    let limit = rules.of(Ipv4Addr::new(203, 0, 113, 1).into()).context("no limit")?.limit;
+    let Some(rows) = measure(testbed, interrupt, seconds, &limit)? else {
+        return Ok(Outcome::Interrupted);
+    };
+    let mut report = Report {
+        pass: false,
+        failures: Vec::new(),
+        rate: rate.to_owned(),
+        burst,
+        promised: proposal["sources_hit"].as_u64().context("no sources_hit")?,
+        promised_at_most: proposal["share_at_most"].as_f64().context("no share_at_most")?,
+        rows,
+    };
+    report.judge();
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
+}
+
+fn path(file: &Path) -> Result<&str> {
+    file.to_str().context("a path that is no text")
+}
+
+/// Sends, and has `limiter tune` observe that; none if it was interrupted.
+fn observe(
+    testbed: &Testbed,
+    limiter: &Limiter,
+    interrupt: &Interrupt,
+    (seconds, to): (u64, &str),
+) -> Result<Option<Value>> {
+    let kinds = sources(false);
+    eprintln!("{} sources send, and nobody is limited.", kinds.iter().map(Vec::len).sum::<usize>());
+    // They send until the observation is over.
+    let longest = Duration::from_secs(seconds + 60);
+    let generator =
+        Generator::start(&testbed.sender, SENDER.interface, streams(&kinds)?, longest, BOUND)?;
+    let time = format!("{seconds}s");
+    let words = ["tune", "--for", &time, "--spare", SPARED, "--to", to];
+    eprintln!("$ limiter {}", words.join(" "));
+    let words = words.into_iter().chain(["--output", "json"]).map(str::to_owned);
+    let output: Output = limiter.cli(words.collect::<Vec<_>>())?;
+    generator.finish()?;
+    if interrupt.is_set() {
+        return Ok(None);
+    }
+    ensure!(
+        output.status.success(),
+        "`limiter tune` failed: {}{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
+    );
+    Ok(Some(serde_json::from_slice(&output.stdout)?))
+}
+
+/// Sends again, with others like those that were observed, and counts what arrives.
+fn measure(
+    testbed: &Testbed,
+    interrupt: &Interrupt,
+    seconds: u64,
+    limit: &Limit,
+) -> Result<Option<Vec<Row>>> {
+    let kinds = sources(true);
+    eprintln!("They send again, and as many others like them.");
+    let receiver = Receiver::start(&testbed.receiver, RECEIVER.interface)?;
+    let met = testbed.met()?;
+    let duration = Duration::from_secs(seconds);
+    let generator =
+        Generator::start(&testbed.sender, SENDER.interface, streams(&kinds)?, duration, BOUND)?;
+    while !generator.is_finished() && !interrupt.is_set() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let recordings = generator.finish()?;
+    if interrupt.is_set() {
+        return Ok(None);
+    }
+    let sent: usize = recordings.iter().map(|recording| recording.times.len()).sum();
+    testbed.wait_until_met(met + u64::try_from(sent)?)?;
+    let counts = receiver.finish()?;
+    counts.check_clean()?;
+    let mut rows = Vec::new();
+    for (sources, recording) in kinds.iter().zip(&recordings) {
+        for observed in [true, false] {
+            let of = sources.iter().copied().enumerate();
+            let of = of.filter(|(_, source)| source.observed == observed);
+            let times = |index| recording.times_of(index, sources.len());
+            rows.push(row(of, times, &counts, limit)?);
+        }
+    }
+    Ok(Some(rows))
+}
+
+fn row<T: Iterator<Item = u64>>(
+    sources: impl Iterator<Item = (usize, Source)>,
+    times: impl Fn(usize) -> T,
+    counts: &Counts,
+    limit: &Limit,
+) -> Result<Row> {
+    let mut row = Row {
+        kind: Kind::Steady.name(),
+        observed: true,
+        sources: 0,
+        offered: 0,
+        delivered: 0,
+        expected: 0,
+        hit: 0,
+    };
+    for (index, source) in sources {
+        let sent: Vec<u64> = times(index).collect();
+        let (offered, delivered) =
+            (u64::try_from(sent.len())?, counts.of(IpAddr::from(source.address)));
+        (row.kind, row.observed) = (source.kind.name(), source.observed);
+        row.sources += 1;
+        row.offered += offered;
+        row.delivered += delivered;
+        row.expected += limit.delivered(1, sent)?;
+        row.hit += usize::from(delivered < offered);
+    }
+    Ok(row)
+}
+
+impl Report {
+    /// Judges what arrived.
+    #[expect(clippy::cast_precision_loss, reason = "a few sources")]
+    fn judge(&mut self) {
+        let mut failures = Vec::new();
+        let heavy = Kind::Heavy.name();
+        for row in &self.rows {
+            let Row { kind, offered, delivered, expected, hit, sources, .. } = row;
+            if *kind == heavy && hit != sources {
+                failures
+                    .push(format!("{} of {sources} {kind} sources lost nothing", sources - hit));
+            }
+            if *kind != heavy && *hit > 0 {
+                failures.push(format!("{hit} of {sources} {kind} sources lost packets"));
+            }
+            if delivered.abs_diff(*expected) * 100 > *expected || *offered == 0 {
+                failures.push(format!(
+                    "of {kind} sources {delivered} arrived, {expected} were expected of {offered}"
+                ));
+            }
+        }
+        let hit = |observed| {
+            let rows = self.rows.iter().filter(|row| row.observed == observed);
+            rows.fold((0, 0), |(hit, all), row| (hit + row.hit, all + row.sources))
+        };
+        let (of_observed, _) = hit(true);
+        if u64::try_from(of_observed).ok() != Some(self.promised) {
+            failures.push(format!(
+                "{of_observed} of the observed sources were hit, {} were promised",
+                self.promised
+            ));
+        }
+        let (of_others, others) = hit(false);
+        if of_others as f64 > self.promised_at_most * others as f64 {
+            failures.push(format!(
+                "{of_others} of {others} others were hit, more than {:.1} % were promised at most",
+                self.promised_at_most * 100.0
+            ));
+        }
+        self.pass = failures.is_empty();
+        self.failures = failures;
+    }
+
+    /// The lines for people.
+    fn text(&self) -> String {
+        let mut lines: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let who = if row.observed { "observed" } else { "others like them" };
+                format!(
+                    "{:>2} {} sources ({who}): {} of {} packets arrived, {} sources lost any",
+                    row.sources, row.kind, row.delivered, row.offered, row.hit
+                )
+            })
+            .collect();
+        lines.extend(self.failures.iter().map(|failure| format!("FAIL: {failure}")));
+        if self.pass {
+            lines.push(format!(
+                "PASS: {} with {} at once spares the users and holds the heavy senders, as promised",
+                self.rate, self.burst
+            ));
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let row = |kind: Kind, observed, hit| Row {
+            kind: kind.name(),
+            observed,
+            sources: 6,
+            offered: 100,
+            delivered: if hit > 0 { 50 } else { 100 },
+            expected: if hit > 0 { 50 } else { 100 },
+            hit,
+        };
+        let rows = [(true, 6), (false, 6)].into_iter().flat_map(|(observed, hit)| {
+            [row(Kind::Steady, observed, 0), row(Kind::Heavy, observed, hit)]
+        });
+        Report {
+            pass: false,
+            failures: Vec::new(),
+            rate: "20/s".to_owned(),
+            burst: 15,
+            promised: 6,
+            promised_at_most: 0.5,
+            rows: rows.collect(),
+        }
+    }
+
+    #[test]
+    fn each_way_to_fail_is_told() {
+        let judged = |change: fn(&mut Report)| {
+            let mut report = report();
+            change(&mut report);
+            report.judge();
+            report.failures.join("; ")
+        };
+        assert_eq!(judged(|_| ()), "");
+        let fails: [(fn(&mut Report), &str); 5] = [
+            (|report| report.rows[0].hit = 1, "1 of 6 steady sources lost packets"),
+            (|report| report.rows[1].hit = 5, "1 of 6 heavy sources lost nothing"),
+            (|report| report.rows[0].delivered = 98, "98 arrived, 100 were expected"),
+            (|report| report.promised = 5, "6 of the observed sources were hit, 5 were promised"),
+            (|report| report.promised_at_most = 0.4, "6 of 12 others were hit, more than 40.0 %"),
+        ];
+        for (change, told) in fails {
+            let failures = judged(change);
+            assert!(failures.contains(told), "{failures}");
+        }
+    }
+}
