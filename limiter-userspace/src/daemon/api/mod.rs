@@ -89,5 +89,6 @@ pub(super) fn page(service: Shared, port: u16) -> Router {
         .and(stats::routes())
         .and(source::routes())
         .and(events::routes())
+        .and(nearness::routes())
         .to_browsers(service, port)
 }

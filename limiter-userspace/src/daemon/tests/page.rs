@@ -187,8 +187,15 @@ fn other_sites_get_nothing() {
 /// Every path that the daemon describes, by any method.
 #[test]
 fn nothing_that_changes_is_served_beside_the_page() {
-    const READ: [&str; 6] =
-        ["/", "/v1/status", "/v1/top", "/v1/stats", "/v1/sources/{address}", "/v1/events"];
+    const READ: [&str; 7] = [
+        "/",
+        "/v1/status",
+        "/v1/top",
+        "/v1/stats",
+        "/v1/sources/{address}",
+        "/v1/events",
+        "/v1/nearness",
+    ];
     let server = Server::start();
     let description = server.ask(At::Socket, "GET", "/v1/openapi.json", &[]).body;
     let description: Value = serde_json::from_str(&description).unwrap();

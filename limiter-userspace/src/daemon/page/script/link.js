@@ -24,29 +24,19 @@ async function ask(path, query = {}) {
   throw new Refused(response.status, clean(said.error ?? `status ${response.status}`));
 }
 
-// The same, or nothing where there is no such thing.
-async function askIfThere(path, query) {
-  try {
-    return await ask(path, query);
-  } catch (error) {
-    if (error instanceof Refused && error.status === 404) return null;
-    throw error;
-  }
-}
-
 // A question that is asked only as often as its answer is cheap: never within `least` milliseconds
 // of the answer before, and for a tenth of the time at most.
 class Seldom {
   constructor(least, question) {
-    Object.assign(this, { least, question, due: 0, answer: undefined });
+    Object.assign(this, { least, question, due: 0, at: 0, answer: undefined });
   }
 
   async now() {
     if (performance.now() >= this.due) {
       const began = performance.now();
       this.answer = await this.question();
-      const took = performance.now() - began;
-      this.due = performance.now() + Math.max(this.least, 9 * took);
+      this.at = performance.now();
+      this.due = this.at + Math.max(this.least, 9 * (this.at - began));
     }
     return this.answer;
   }

@@ -19,7 +19,7 @@ class Page {
     this.interfaces = new Interfaces();
     this.tune = new Tune();
     this.stats = new Seldom(EVERY, () => ask("/v1/stats"));
-    this.nearness = new Seldom(10_000, () => askIfThere("/v1/nearness"));
+    this.nearness = new Seldom(10_000, () => ask("/v1/nearness"));
     this.failures = 0;
     this.listen();
   }
@@ -103,7 +103,7 @@ class Page {
       const due = this.stats.answer;
       const stats = await this.stats.now();
       if (tab === "interfaces") this.interfaces.draw(status, stats);
-      else if (stats !== due) this.rules.draw(stats, await this.nearness.now(), performance.now());
+      else if (stats !== due) this.rules.draw(stats, await this.nearness.now(), this.stats.at);
     }
     if (this.source.source) {
       await this.source.look();

@@ -31,7 +31,9 @@ class Rules {
   // The rules of an answer, with their rates since the one before.
   take(stats, at) {
     const rules = [...stats.rules, ...stats.budgets.map((budget) => ({ ...budget, budget: true }))];
-    const nanos = this.before ? (at - this.before.at) * 1e6 : 0;
+    // After a pause the counts are of a longer time than now.
+    const pause = this.before ? at - this.before.at : 0;
+    const nanos = pause < 15_000 ? pause * 1e6 : 0;
     const counts = new Map();
     for (const row of rules) {
       const now = [row.passed.packets, row.dropped.packets];
@@ -45,7 +47,7 @@ class Rules {
 
   draw(stats, nearness, at) {
     const rules = this.take(stats, at);
-    const near = new Map((nearness?.rules ?? []).map((rule) => [rule.rule, rule]));
+    const near = new Map(nearness.rules.map((rule) => [rule.rule, rule]));
     const order = (row) => [row.rates[1] ?? 0, row.dropped.packets, row.passed.packets];
     for (const row of rules) {
       // The name of a budget has its kind before it there.
@@ -73,10 +75,8 @@ const recording = (row) =>
   command("capture --dropped", option("--rule", row.rule_name ?? row.rule),
     "--count 100 -w rule.pcapng");
 
-// How old the nearness is, and of how many sources; or that there is none.
+// How old the nearness is, and of how many sources.
 function nearnessNote(nearness) {
-  if (nearness === undefined) return "";
-  if (nearness === null) return "This daemon does not tell how near sources come to their limits.";
   const part = nearness.one_of > 1 ? `, one in ${number(nearness.one_of)} followed` : "";
   const more = nearness.left_out ? ", and there are more rules than are looked at" : "";
   return `Nearness is of ${number(nearness.buckets)} buckets${part}, read`
@@ -100,6 +100,7 @@ function setNearness(cell, row) {
   });
   const words = tenths.map((count, tenth) =>
     `${tenth * 10} to ${tenth * 10 + 10} %: ${number(count)}`);
+  if (box.firstChild?.title === words.join("\n")) return;
   const chart = make("div", { class: "tenths", role: "img", "aria-label": words.join(", "),
     title: words.join("\n") }, ...bars);
   const tracked = `${number(row.near.tracked)} tracked`;

@@ -13,6 +13,7 @@ class SourceView {
   open(source, opener) {
     this.source = source;
     this.opener = opener;
+    this.drawn = null;
     // All keys of tables are read for the drops by other rules.
     this.byRule = new Seldom(5000, () => ask(`/v1/sources/${source}`, { by_rule: true }));
     const body = byId("source-body");
@@ -58,8 +59,9 @@ class SourceView {
     passed.draw(history, row.passed_per_second);
     dropped.draw(history, row.dropped_per_second);
     const { view } = this;
-    if (view?.source !== this.source) return;
-    this.facts.replaceChildren(facts(factsOf(view, row)));
+    if (view?.source !== this.source || view === this.drawn) return;
+    this.drawn = view;
+    this.facts.replaceChildren(facts(factsOf(view)));
     this.byOthers.show(view.by_rule ?? [], (by) => JSON.stringify([by.rule, by.reason, by.exact]));
     const commands = JSON.stringify(commandsOf(this.source, view));
     if (this.commands.dataset.of === commands) return;
@@ -71,7 +73,7 @@ class SourceView {
 }
 
 // What is known of a source, as `limiter show` has it.
-function factsOf(view, row) {
+function factsOf(view) {
   const others = view.other_rules_in_all;
   const rule = view.rule ? titled(view.rule, view.rule_name)
     : view.listed || view.martian || view.banned_seconds || others > 0
@@ -90,8 +92,8 @@ function factsOf(view, row) {
     ["martian", view.martian ? "no host can have this address: dropped" : null],
     ["left of the first limit",
       left === null ? null : `${number(left)} ${view.count ?? ""} at once`],
-    ["passed", number(row.passed ?? view.passed)],
-    ["dropped", number(row.dropped ?? view.dropped)],
+    ["passed", number(view.passed)],
+    ["dropped", number(view.dropped)],
     ["tracked", view.tracked ? "yes" : "no bucket now: nothing of its limit is used up"],
     ["may drop packets, too", others > 0
       ? clean(view.other_rules.join("; ")) + (more > 0 ? ` and ${number(more)} more` : "") : null],
