@@ -10,6 +10,7 @@ pub mod accuracy;
 pub mod asked;
 pub mod bpf;
 pub mod bpffs;
+pub mod browser;
 pub mod cables;
 pub mod captures;
 pub mod clock;

@@ -3,32 +3,37 @@
 //! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
 //! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is
 //! asked and answered is the service's business: nothing here knows it. Whoever may connect may
-//! read; changing takes root or the daemon's own user.
+//! read; changing takes root or the daemon's own user, and no browser. [`TcpServer`] serves routes
+//! that only read.
 
 mod answer;
+mod browser;
 pub mod client;
 mod crowd;
 pub mod exposition;
 mod follow;
 mod line;
+mod loopback;
+mod over_tcp;
 pub mod parts;
 mod peer;
 mod refusal;
 mod request;
 mod routes;
-mod scrape;
 pub mod server;
 mod socket;
 mod turns;
 
 pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced, stream};
+pub use browser::harden;
 pub use client::{Client, ClientError};
 pub use follow::Lines;
+pub use loopback::{Loopback, NoLoopback};
+pub use over_tcp::TcpServer;
 pub use peer::Peer;
 pub use refusal::{ErrorBody, Failure, Refusal};
 pub use request::{Asked, JsonBody, MAX_RULES_BODY, Named};
 pub use routes::{Routes, Shared};
-pub use scrape::ScrapeListener;
 pub use server::Server;
 pub use socket::BindError;
 pub(crate) use turns::gives_way;

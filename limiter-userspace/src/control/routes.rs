@@ -12,6 +12,7 @@ use axum::routing::MethodRouter;
 use http_body_util::BodyExt as _;
 use tokio::task::yield_now;
 
+use super::browser;
 use super::peer::Peer;
 use super::refusal::{Failure, Refusal};
 use super::request::{MAX_BODY, MAX_RULES_BODY};
@@ -84,6 +85,14 @@ impl<S: Send + 'static> Routes<S> {
             })
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(middleware::from_fn(authorize))
+            .layer(middleware::from_fn(|request, next| browser::guard(None, request, next)))
+    }
+
+    /// The router for browsers alone, over a port of this machine.
+    pub fn to_browsers(self, shared: Shared<S>, port: u16) -> Router {
+        self.to_read(shared).layer(middleware::from_fn(move |request, next| {
+            browser::guard(Some(port), request, next)
+        }))
     }
 }
 

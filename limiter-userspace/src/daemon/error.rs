@@ -194,11 +194,11 @@ pub enum StartError {
     /// The control socket.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The address for metrics.
-    #[error(
-        "--metrics-listen {address}: {source}: give a free port and an address of this machine"
-    )]
-    MetricsListen {
+    /// An address for a server over TCP.
+    #[error("{option} {address}: {source}: give a free port and an address of this machine")]
+    Listen {
+        /// The option that asked for the server.
+        option: &'static str,
         /// Address that the daemon was to listen on.
         address: std::net::SocketAddr,
         /// The system's answer.
@@ -235,7 +235,7 @@ impl StartError {
             | Self::File(_)
             | Self::Plan { .. }
             | Self::State(_)
-            | Self::MetricsListen { .. }
+            | Self::Listen { .. }
             | Self::Bind(_) => false,
         }
     }

@@ -18,6 +18,7 @@ use super::events::{self, EventOptions};
 use super::layers::Layers;
 use super::limit_ends;
 use super::links::LinkEvents;
+use super::listeners::Listeners;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
@@ -27,7 +28,7 @@ use super::warnings;
 use super::watch;
 use crate::cluster::{Config, Notices};
 use crate::control::server::Bounds;
-use crate::control::{ScrapeListener, Server};
+use crate::control::{Loopback, Server};
 use crate::datapath::{Backend, Datapath};
 use crate::datapath::{ModeChoice, Options, SourceTable};
 use crate::rules::{Environment, Installed, Selector, source_text};
@@ -64,6 +65,8 @@ pub struct RunOptions {
     pub detach_on_exit: bool,
     /// Address that metrics are served on over TCP, if any.
     pub metrics_listen: Option<SocketAddr>,
+    /// Address of this machine that the page is served on, if any.
+    pub page_listen: Option<Loopback>,
     /// File that says how limits are shared with other nodes; none for a node alone.
     pub cluster: Option<PathBuf>,
 }
@@ -208,7 +211,7 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
-    let scrapes = options.metrics_listen.map(listen_for_scrapes).transpose()?;
+    let listeners = Listeners::open(options)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }
@@ -297,7 +300,7 @@ async fn serve(
     let router = api::router(Arc::clone(&service));
     tokio::select! {
         () = server.serve(router, until_stopped) => {}
-        () = serve_scrapes(scrapes, Arc::clone(&service)) => {}
+        () = listeners.serve(&service) => {}
     }
     housekeep(&service);
     lock(&service).leave();
@@ -327,14 +330,6 @@ fn open(
     Ok(datapath)
 }
 
-fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError> {
-    let listener = ScrapeListener::bind(address)
-        .map_err(|source| StartError::MetricsListen { address, source })?;
-    let at = listener.address().unwrap_or(address);
-    tracing::info!("metrics are served at http://{at}/metrics");
-    Ok(listener)
-}
-
 fn housekeep(service: &Mutex<Service>) {
     let mut service = lock(service);
     if let Err(error) = service.housekeep() {
@@ -351,14 +346,6 @@ async fn next(beat: &mut Option<Interval>) {
         Some(beat) => {
             beat.tick().await;
         }
-        None => std::future::pending().await,
-    }
-}
-
-/// Serves metrics over TCP, if that was asked for. Never ends without it.
-async fn serve_scrapes(scrapes: Option<ScrapeListener>, service: Arc<Mutex<Service>>) {
-    match scrapes {
-        Some(listener) => listener.serve(api::scrapes(service), Bounds::default()).await,
         None => std::future::pending().await,
     }
 }

@@ -80,6 +80,11 @@ const TLS: &[Tool] = &[Tool { program: "openssl", package: "openssl" }];
 const DEB: &[Tool] = &[Tool { program: "dpkg-shlibdeps", package: "dpkg-dev" }];
 /// For the alerts and the queries of the dashboard.
 const ALERTS: &[Tool] = &[Tool { program: "promtool", package: "prometheus" }];
+/// For the page, as a browser shows it.
+const BROWSER: &[Tool] = &[
+    Tool { program: "chromium", package: "chromium" },
+    Tool { program: "chromedriver", package: "chromium-driver" },
+];
 const PACKAGES: &[Tool] = &[Tool { program: "rpmbuild", package: "rpm" }];
 /// Tools that build and run programs for arm64.
 const CROSS: &[Tool] = &[
@@ -117,7 +122,7 @@ impl Tools {
             Self::None => &[],
             Self::Run => &[SANDBOX],
             Self::Cluster => &[SANDBOX, STORE],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::System => &[DEB, SYSTEM],

@@ -9,6 +9,7 @@ use limiter_common::wire::MAX_SLOTS;
 use super::{MAX_RULES, PIN_DIR, at_least, interval};
 use crate::cli::events::Telling;
 use crate::cli::living;
+use crate::control::Loopback;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options, SourceTable};
 
@@ -76,6 +77,10 @@ pub(in crate::cli) struct Run {
     /// alone]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<std::net::SocketAddr>,
+    /// Serve the page for a browser, too, to every user of this machine: a loopback address, as
+    /// 127.0.0.1:9465; from another one, through `ssh -L` [default: on the socket alone]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    page_listen: Option<Loopback>,
     /// Share budgets with `scope: cluster`, bans and lists with other nodes, as this file says:
     /// docs/cluster.md
     #[arg(long, value_name = "FILE")]
@@ -162,6 +167,7 @@ impl Run {
             daemon_lost_after: self.daemon_lost_after,
             detach_on_exit: self.detach_on_exit,
             metrics_listen: self.metrics_listen,
+            page_listen: self.page_listen,
             cluster: self.cluster.clone(),
         }
     }

@@ -13,6 +13,7 @@ pub mod lists;
 pub(super) mod metrics;
 pub mod nearness;
 pub(super) mod openapi;
+pub(super) mod page;
 pub mod rules;
 pub mod source;
 pub mod sources;
@@ -67,6 +68,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(cluster::routes())
         .and(openapi::routes())
         .and(metrics::routes())
+        .and(page::routes())
 }
 
 /// All that is served on the socket.
@@ -74,7 +76,19 @@ pub(super) fn router(service: Shared) -> Router {
     routes().served(service)
 }
 
-/// All that is served over TCP.
+/// All that is served over TCP for metrics.
 pub(super) fn scrapes(service: Shared) -> Router {
     metrics::routes().to_read(service)
+}
+
+/// All that is served over TCP for the page, on a port: itself, and the readings that it asks for.
+pub(super) fn page(service: Shared, port: u16) -> Router {
+    page::routes()
+        .and(status::routes())
+        .and(top::routes())
+        .and(stats::routes())
+        .and(source::routes())
+        .and(events::routes())
+        .and(nearness::routes())
+        .to_browsers(service, port)
 }

@@ -16,7 +16,7 @@ use crate::daemon::api;
         description = "HTTP on the daemon's unix socket. Whoever may connect may GET; everything \
                        else takes root or the daemon's own user."
     ),
-    servers((url = "http://limiter", description = "The host name is not looked at.")),
+    servers((url = "http://limiter", description = "The host name is not looked at, but of a browser.")),
     paths(
         api::status::status,
         api::limits::list,
@@ -50,6 +50,7 @@ use crate::daemon::api;
         api::cluster::cluster,
         api::openapi::openapi,
         api::metrics::metrics,
+        api::page::page,
     ),
     components(schemas(
         ErrorBody,

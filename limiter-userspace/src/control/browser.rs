@@ -1,0 +1,116 @@
+//! Requests of browsers. A browser asks for whatever site its user has open, in the name of the
+//! user who forwarded the socket or the port to it. So it may only read, only under a name that no
+//! site can have (DNS rebinding), and only for a page from here.
+
+use axum::extract::Request;
+use axum::http::header::{
+    ACCEPT_LANGUAGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERER,
+    REFERRER_POLICY, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::loopback;
+use super::refusal::Failure;
+
+/// Site that asks, in the words of a browser: `same-origin`, `same-site`, `cross-site` or `none`.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Purpose of a browser's request: `navigate` is a page that its user opens.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Headers of every answer to a browser: nothing of it is kept, guessed at, framed, or read by
+/// another site.
+const HEADERS: [(HeaderName, HeaderValue); 7] = [
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-embedder-policy"),
+        HeaderValue::from_static("require-corp"),
+    ),
+    // An answer that is no page has nothing to load or to run.
+    (
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+];
+
+/// Adds the headers of answers to browsers, where an answer does not have its own.
+pub fn harden(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.entry(name).or_insert(value);
+    }
+}
+
+/// Has browsers read only. Over TCP, where the port is known, every client is taken for one; on the
+/// socket, those that have a browser's headers.
+pub(super) async fn guard(port: Option<u16>, request: Request, next: Next) -> Response {
+    if port.is_none() && !is_browser(request.headers()) {
+        return next.run(request).await;
+    }
+    let mut answer = match refused(port, &request) {
+        Some(failure) => failure.into_response(),
+        None => next.run(request).await,
+    };
+    if answer.status() == StatusCode::METHOD_NOT_ALLOWED {
+        answer.headers_mut().entry(ALLOW).or_insert(HeaderValue::from_static("GET, HEAD"));
+    }
+    harden(answer.headers_mut());
+    answer
+}
+
+/// True if a request has a header that browsers send by themselves. Scripts of a site cannot leave
+/// all of them out.
+fn is_browser(headers: &HeaderMap) -> bool {
+    let says = |name: HeaderName| headers.contains_key(name);
+    let agent = headers.get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    says(ORIGIN)
+        || says(REFERER)
+        || says(FETCH_SITE)
+        || says(FETCH_MODE)
+        || says(ACCEPT_LANGUAGE)
+        || agent.starts_with(b"Mozilla/")
+}
+
+/// Reason why a browser is not answered, if there is one.
+fn refused(port: Option<u16>, request: &Request) -> Option<Failure> {
+    let headers = request.headers();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let text = "a browser may only read: copy the command, and run it in a shell".to_owned();
+        return Some(Failure(StatusCode::METHOD_NOT_ALLOWED, text));
+    }
+    let mut hosts = headers.get_all(HOST).iter().map(HeaderValue::to_str);
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(Ok(host)), None) => host,
+        _ => "",
+    };
+    // A URL in the place of a path has a host as well.
+    let target = request.uri().authority().is_none_or(|named| named.as_str() == host);
+    if !target || !loopback::is_named_by(host, port) {
+        let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+        let text = format!(
+            "this is not served under the name {host:?}, which a site could have: open \
+             http://localhost:{port}/, forwarded by ssh from the same port if it is another \
+             machine's"
+        );
+        return Some(Failure(StatusCode::FORBIDDEN, text));
+    }
+    let says = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+    let origin = says(ORIGIN).is_none_or(|origin| origin == format!("http://{host}").as_bytes());
+    let site = matches!(says(FETCH_SITE), None | Some(b"same-origin" | b"none"));
+    if !origin || !(site || says(FETCH_MODE) == Some(b"navigate")) {
+        let text = "another site asks: only the page from here is answered".to_owned();
+        return Some(Failure(StatusCode::FORBIDDEN, text));
+    }
+    None
+}

@@ -1,0 +1,72 @@
+//! The servers over TCP, which are off unless they are asked for.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+
+use super::api;
+use super::error::StartError;
+use super::run::RunOptions;
+use super::service::Service;
+use crate::control::TcpServer;
+use crate::control::server::Bounds;
+
+/// Scrapes at once.
+const SCRAPES: usize = 4;
+
+/// Connections of browsers at once: a few pages, and what each browser opens in advance.
+const BROWSERS: usize = 16;
+
+/// The servers that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    scrapes: Option<TcpServer>,
+    page: Option<(TcpServer, u16)>,
+}
+
+impl Listeners {
+    /// Listens where the options say, inside a tokio runtime.
+    pub(super) fn open(options: &RunOptions) -> Result<Self, StartError> {
+        let mut listeners = Self::default();
+        if let Some(address) = options.metrics_listen {
+            let (server, at) = listen("--metrics-listen", address, SCRAPES)?;
+            tracing::info!("metrics are served at http://{at}/metrics");
+            listeners.scrapes = Some(server);
+        }
+        if let Some(loopback) = options.page_listen {
+            let (server, at) = listen("--page-listen", loopback.address(), BROWSERS)?;
+            tracing::info!("the page is served at http://{at}/, to every user of this machine");
+            listeners.page = Some((server, at.port()));
+        }
+        Ok(listeners)
+    }
+
+    /// Serves them. Never ends.
+    pub(super) async fn serve(self, service: &Arc<Mutex<Service>>) {
+        let scrapes = self.scrapes.map(|server| (server, api::scrapes(Arc::clone(service))));
+        let page = self.page.map(|(server, port)| (server, api::page(Arc::clone(service), port)));
+        tokio::join!(serve(scrapes), serve(page));
+    }
+}
+
+fn listen(
+    option: &'static str,
+    address: SocketAddr,
+    most: usize,
+) -> Result<(TcpServer, SocketAddr), StartError> {
+    let listening = || {
+        let server = TcpServer::bind(address, most)?;
+        let at = server.address()?;
+        Ok((server, at))
+    };
+    listening().map_err(|source| StartError::Listen { option, address, source })
+}
+
+/// Serves what was asked for. Never ends.
+async fn serve(asked: Option<(TcpServer, Router)>) {
+    match asked {
+        Some((server, router)) => server.serve(router, Bounds::default()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,102 @@
+// One source: its limit and its bucket now, its last minutes, and the commands about it.
+
+class SourceView {
+  constructor() {
+    this.source = null;
+    this.opener = null;
+    byId("source-close").addEventListener("click", () => this.close());
+    byId("source").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+    });
+  }
+
+  open(source, opener) {
+    this.source = source;
+    this.opener = opener;
+    this.drawn = null;
+    // All keys of tables are read for the drops by other rules.
+    this.byRule = new Seldom(5000, () => ask(`/v1/sources/${source}`, { by_rule: true }));
+    const body = byId("source-body");
+    const charts = make("div", { class: "pair" });
+    this.facts = make("div");
+    this.commands = make("ul", { class: "copies" });
+    this.rules = make("div");
+    body.replaceChildren(charts,
+      make("p", { class: "quiet" }, "The last minutes are what this page saw while it was open: "
+        + "while the source was in the table, or in this view. The daemon keeps no history."),
+      this.facts, this.rules, make("h3", {}, "Commands to copy"), this.commands);
+    this.charts = [new Chart(charts, "passed", "passed"), new Chart(charts, "dropped", "dropped")];
+    this.byOthers = new Table(this.rules, "Drops by other rules", [
+      { head: "By other rules", text: (row) => titled(row.rule, row.rule_name) },
+      { head: "Reason", text: (row) => clean(row.reason) },
+      { head: "Keys", number: true, text: (row) => number(row.keys ?? NaN) },
+      { head: "Passed", number: true, text: (row) => number(row.passed ?? NaN) },
+      { head: "Dropped", number: true, text: (row) => number(row.dropped) },
+      { head: "Count", text: (row) => (row.exact ? "exact" : "a sample: there may be more") },
+    ]);
+    tell(byId("source-title"), clean(source));
+    byId("source").hidden = false;
+    byId("source").focus();
+  }
+
+  close() {
+    byId("source").hidden = true;
+    this.source = null;
+    if (this.opener?.isConnected) this.opener.focus();
+    else byId("body").focus();
+  }
+
+  // Asks about it; another may be open when the answer is there.
+  async look() {
+    const { source, byRule } = this;
+    const view = await byRule.now();
+    if (source === this.source) this.view = view;
+  }
+
+  draw(top, history) {
+    const row = top.watched?.source === this.source ? top.watched : {};
+    const [passed, dropped] = this.charts;
+    passed.draw(history, row.passed_per_second);
+    dropped.draw(history, row.dropped_per_second);
+    const { view } = this;
+    if (view?.source !== this.source || view === this.drawn) return;
+    this.drawn = view;
+    this.facts.replaceChildren(facts(factsOf(view)));
+    this.byOthers.show(view.by_rule ?? [], (by) => JSON.stringify([by.rule, by.reason, by.exact]));
+    const commands = JSON.stringify(commandsOf(this.source, view));
+    if (this.commands.dataset.of === commands) return;
+    this.commands.dataset.of = commands;
+    this.commands.replaceChildren(...commandsOf(this.source, view).map(([what, text]) =>
+      make("li", {}, copyButton(text), make("code", {}, text ?? "-"),
+        make("span", { class: "quiet" }, what))));
+  }
+}
+
+// What is known of a source, as `limiter show` has it.
+function factsOf(view) {
+  const others = view.other_rules_in_all;
+  const rule = view.rule ? titled(view.rule, view.rule_name)
+    : view.listed || view.martian || view.banned_seconds || others > 0
+      ? "none on sources" : "none: not limited";
+  const more = others - view.other_rules.length;
+  const left = view.remaining ?? view.remaining_here;
+  return [
+    ["rule", rule],
+    ["limits", view.limits.length > 0 ? clean(view.limits.map((at) => at.text).join("; "))
+      : view.limit && clean(view.limit)],
+    ["over the limit", view.action && clean(view.action)],
+    ["budget", view.budget && clean(view.budget)],
+    ["shadow mode", view.shadow ? "the rule only counts" : null],
+    ["list", view.listed && clean([view.listed, view.listed_reason].filter(Boolean).join(": "))],
+    ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`],
+    ["martian", view.martian ? "no host can have this address: dropped" : null],
+    ["left of the first limit",
+      left === null ? null : `${number(left)} ${view.count ?? ""} at once`],
+    ["passed", number(view.passed)],
+    ["dropped", number(view.dropped)],
+    ["tracked", view.tracked ? "yes" : "no bucket now: nothing of its limit is used up"],
+    ["may drop packets, too", others > 0
+      ? clean(view.other_rules.join("; ")) + (more > 0 ? ` and ${number(more)} more` : "") : null],
+  ];
+}
+

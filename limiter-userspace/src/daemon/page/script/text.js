@@ -1,0 +1,51 @@
+// Text: numbers, times, and names that came from outside.
+
+// Characters that are more than what is seen of them: those that `rules/plain.rs` has.
+const NOT_PLAIN =
+  /[\p{Cc}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+// Text in which everything is plain. It goes into text nodes and attributes, never into markup.
+const clean = (text) => String(text).replace(NOT_PLAIN, "\ufffd");
+
+const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+// A count; a dash where there is none.
+const number = (count) => (Number.isFinite(count) ? GROUPED.format(count) : "-");
+
+// Units a second, in few digits.
+function perSecond(rate) {
+  if (!Number.isFinite(rate)) return "-";
+  return rate >= 10 || rate === 0 ? number(Math.round(rate)) : rate.toFixed(1);
+}
+
+// A share from 0 to 1 in per cent, with one digit where it is small.
+function percent(share) {
+  if (!Number.isFinite(share)) return "-";
+  const percents = share * 100;
+  if (percents > 0 && percents < 0.1) return "<0.1 %";
+  return `${percents > 0 && percents < 10 ? percents.toFixed(1) : percents.toFixed(0)} %`;
+}
+
+// A time in seconds, in its two largest units.
+function span(seconds) {
+  const [minutes, hours, days] = [60, 3600, 86400].map((unit) => Math.floor(seconds / unit));
+  if (minutes < 1) return `${Math.floor(seconds)} s`;
+  if (hours < 1) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  return days < 1 ? `${hours} h ${minutes % 60} min` : `${days} d ${hours % 24} h`;
+}
+
+// The time of day, by the clock of the browser.
+const clock = (date) => date.toLocaleTimeString("en-GB");
+
+// A rule by the name that its author gave it, and whom it is for.
+function titled(rule, name) {
+  if (!rule) return "-";
+  return clean(name ? `${name} (${rule})` : rule);
+}
+
+// Packets a second between two counts, `nanos` apart; none if a counter began anew.
+function rate(before, now, nanos) {
+  if (!(nanos > 0) || !(now >= before)) return null;
+  return ((now - before) * 1e9) / nanos;
+}
+

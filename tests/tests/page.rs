@@ -1,0 +1,220 @@
+//! The page of `limiter run --page-listen` in a browser, beside a real daemon and live traffic.
+//!
+//! With `LIMITER_PAGE_PICTURES=DIRECTORY` pictures of it are written there, as PNG in base64.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::browser::Browser;
+use limiter_tests::generator::{Generator, Pattern, Stream};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::packet::Frame;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{RECEIVER, SENDER};
+use limiter_tests::{command, work_dir::WorkDir};
+
+const URL: &str = "http://127.0.0.1:9465/";
+
+/// A name that is markup, and words of a shell.
+const NAME: &str = r#"<img src=x onerror="document.title='$(id)'">"#;
+
+const RULES: &str = r#"descriptors:
+  - key: remote_address
+    rate_limit:
+      name: "<img src=x onerror=\"document.title='$(id)'\">"
+      unit: second
+      requests_per_unit: 20
+      burst: 5
+"#;
+
+/// The key of WebDriver for the arrow to the right.
+const RIGHT: &str = "\u{e014}";
+
+const VIEWS: [&str; 5] = ["sources", "rules", "events", "interfaces", "tune"];
+
+/// Packets of one source, ten times its limit, for longer than a test takes.
+fn sender(bed: &Testbed) -> Result<Generator> {
+    let frame = Frame::ipv4([203, 0, 113, 5], RECEIVER.ipv4.octets());
+    let frames = vec![frame.macs(SENDER.mac, RECEIVER.mac).build()];
+    let stream = Stream { frames, pattern: Pattern::Paced { per_second: 200.0 } };
+    Generator::start(&bed.sender, SENDER.interface, vec![stream], Duration::from_mins(10), 1 << 20)
+}
+
+/// A daemon that serves the page, and a browser that shows it.
+fn open(bed: &Testbed) -> Result<(Limiter, Browser)> {
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.options(["--page-listen", "127.0.0.1:9465"]);
+    limiter.start()?;
+    let browser = Browser::start(&bed.receiver, &bed.dir.path().join("browser"))?;
+    browser.open(URL)?;
+    browser.wait("the page is live", LIVE)?;
+    Ok((limiter, browser))
+}
+
+const LIVE: &str = "return document.getElementById('link').textContent === 'live'";
+
+/// The number in a column of the first row of a table.
+fn cell(head: &str) -> String {
+    format!(
+        "const cell = document.querySelector('#sources-table td[data-head=\"{head}\"]'); \
+         return cell === null ? 0 : Number(cell.textContent.replaceAll(',', ''))"
+    )
+}
+
+/// Picture, if somebody wants them.
+fn picture(browser: &Browser, name: &str) -> Result<()> {
+    if let Some(directory) = env::var_os("LIMITER_PAGE_PICTURES") {
+        fs::write(PathBuf::from(directory).join(name), browser.picture()?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_page_follows_traffic_and_a_restart() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("page")?;
+    let (mut limiter, browser) = open(&bed)?;
+    let title = browser.run("return document.title")?;
+    let traffic = sender(&bed)?;
+    let dropped = format!("return (() => {{ {} }})() > 0", cell("Dropped"));
+    browser.wait("the sender's drops are seen", &dropped)?;
+    ensure!(browser.text("#sources-table td")? == "203.0.113.5");
+    let before = browser.run(&cell("Dropped"))?;
+    browser
+        .wait("drops grow", &format!("return (() => {{ {} }})() > {before}", cell("Dropped")))?;
+    browser
+        .wait("the rate is seen", &format!("return (() => {{ {} }})() > 0", cell("Dropped/s")))?;
+
+    // Nothing of a name is markup.
+    let rule = browser.text("#sources-table td[data-head=Rule]")?;
+    ensure!(rule == format!("{NAME} (every source)"), "{rule}");
+    ensure!(browser.run("return document.querySelector('img') === null")? == true);
+    ensure!(browser.run("return document.title")? == title);
+
+    browser.run("document.querySelector('#sources-table button.name').click()")?;
+    browser.wait(
+        "the source's own view",
+        "return document.querySelector('#source dl')?.textContent.includes('20/s burst 5')",
+    )?;
+    let commands = browser.text("#source ul.copies")?;
+    for command in ["limiter show 203.0.113.5", "limiter ban 203.0.113.5 --for 10m"] {
+        ensure!(commands.contains(command), "{commands}");
+    }
+    browser.run("document.getElementById('tab-events').click()")?;
+    browser.wait(
+        "the drops as events",
+        "return document.querySelector('#events-table tbody')?.textContent.includes('over-limit')",
+    )?;
+    let said = browser.console()?;
+    ensure!(said.is_empty(), "the console has errors: {said:?}");
+
+    limiter.terminate()?;
+    browser.wait(
+        "the loss of the daemon is told",
+        "return document.getElementById('link').textContent.includes('no answer')",
+    )?;
+    limiter.start()?;
+    browser.wait("the page is live again", LIVE)?;
+    browser.wait(
+        "the new start is told",
+        "return document.getElementById('facts').textContent.includes('started again')",
+    )?;
+    browser.run("document.getElementById('tab-sources').click()")?;
+    browser
+        .wait("drops go on", &format!("return (() => {{ {} }})() > {before}", cell("Dropped")))?;
+    let said = browser.console()?;
+    let of_the_loss = |said: &String| said.contains("Failed to load resource: net::ERR_");
+    ensure!(!said.is_empty() && said.iter().all(of_the_loss), "{said:?}");
+
+    // The policy holds, and the console is where that is seen.
+    browser.run("document.body.append(Object.assign(new Image(), {src: '/v1/status'}))")?;
+    let said = browser.console()?.concat();
+    ensure!(said.contains("Content Security Policy"), "{said}");
+    drop(traffic);
+    drop(browser);
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("view")?;
+    let (limiter, browser) = open(&bed)?;
+    let traffic = sender(&bed)?;
+    let dropped = format!("return (() => {{ {} }})() > 0", cell("Dropped"));
+    browser.wait("the sender's drops are seen", &dropped)?;
+    browser.enter("#tune-file", &tuned(&limiter, &bed.dir)?)?;
+    browser.wait("the heat map", "return document.querySelectorAll('.heat').length === 2")?;
+    let grounds: Result<BTreeSet<String>> = ["light", "dark"]
+        .into_iter()
+        .map(|scheme| {
+            for (width, height) in [(360, 740), (1280, 900)] {
+                browser.look_as(width, height, scheme)?;
+                browser.run("document.getElementById('tab-sources').focus()")?;
+                for (index, view) in VIEWS.iter().enumerate() {
+                    shown(&browser, view)?;
+                    picture(&browser, &format!("{view}-{width}-{scheme}.png.base64"))?;
+                    let wide = "return document.documentElement.scrollWidth > innerWidth";
+                    ensure!(browser.run(wide)? == false, "{view} is wider than {width}");
+                    if index + 1 < VIEWS.len() {
+                        browser.enter(&format!("#tab-{view}"), RIGHT)?;
+                    }
+                }
+                browser.enter("#tab-tune", RIGHT)?;
+            }
+            let ground = "return getComputedStyle(document.body).backgroundColor";
+            Ok(browser.run(ground)?.to_string())
+        })
+        .collect();
+    ensure!(grounds?.len() == 2, "light and dark are one");
+
+    // Enter on a source opens its view, and Escape closes it and leaves the focus where it was.
+    browser.run("document.querySelector('#sources-table button.name').focus()")?;
+    browser.enter("#sources-table button.name", "\u{e007}")?;
+    browser
+        .wait("a view", "return document.activeElement === document.getElementById('source')")?;
+    browser.enter("#source-close", "\u{e00c}")?;
+    browser.wait("it is closed", "return document.activeElement.textContent === '203.0.113.5'")?;
+
+    // The command of a row, as a shell reads it.
+    browser.run("document.getElementById('tab-rules').click()")?;
+    let button = "document.querySelector('#rules-table td button')";
+    browser.wait("a rule", &format!("return {button} !== null"))?;
+    let line = browser.run(&format!("return {button}.title"))?;
+    let line = line.as_str().context("no command")?;
+    let words =
+        command::run("sh", ["-c", &format!("limiter() {{ printf '%s\\n' \"$@\"; }}\n{line}")])?;
+    let option = format!("--rule={NAME}");
+    let wanted = ["capture", "--dropped", &option, "--count", "100", "-w", "rule.pcapng"];
+    ensure!(words.lines().eq(wanted), "{words}");
+    let said = browser.console()?;
+    ensure!(said.is_empty(), "the console has errors: {said:?}");
+    drop(traffic);
+    drop(browser);
+    limiter.close()?;
+    bed.close()
+}
+
+/// Checks that one view is there, and no other.
+fn shown(browser: &Browser, view: &str) -> Result<()> {
+    browser.wait(
+        view,
+        &format!("return document.querySelector('[role=tabpanel]:not([hidden])').id === '{view}'"),
+    )
+}
+
+/// A file with an answer of `limiter tune`.
+fn tuned(limiter: &Limiter, dir: &WorkDir) -> Result<String> {
+    let load = dir.write(
+        "load.yaml",
+        "duration: 2s\nsenders: [{pattern: poisson, rate: 20/s, sources: 20}]\n",
+    )?;
+    let load = load.display().to_string();
+    let answer = limiter.ok(&["tune", "--load", &load, "--json"])?;
+    Ok(dir.write("tune.json", answer)?.display().to_string())
+}
