@@ -61,10 +61,16 @@ const DEVICES: Page =
 const TUNING: Page = Page {
     path: "docs/tuning.md",
     peers: &["192.0.2.7/32"],
-    not_typed: &[(
-        "tcpdump -Q in -s 128 -i eth0 -w players.pcap udp port 27015",
-        "a load is in the place of the capture",
-    )],
+    not_typed: &[
+        (
+            "tcpdump -Q in -s 128 -i eth0 -w players.pcap udp port 27015",
+            "a load is in the place of the capture",
+        ),
+        (
+            "limiter tune --for 10m --spare 99% --to live.yaml",
+            "the test `a_proposal_from_live_traffic_does_what_it_promised` does, in three seconds",
+        ),
+    ],
 };
 
 #[test]

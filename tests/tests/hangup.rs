@@ -1,20 +1,22 @@
 //! Readers that go away: a terminal that closes, a pipe whose reader ends. Nothing is left that
 //! runs for nobody.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::limiter::Limiter;
+use limiter_tests::limiter::{Limiter, binary};
 use limiter_tests::root::require_root;
 use limiter_tests::terminal::Session;
 use limiter_tests::testbed::Testbed;
+use limiter_tests::work_dir::WorkDir;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::LocalModes;
+use serde_json::Value;
 
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100}}\n";
@@ -156,4 +158,46 @@ fn a_change_is_made_also_when_nobody_reads_the_answer() -> Result<()> {
     ensure!(limiter.json(&["show", "192.0.2.7"])?["limit"] == "5/s");
     limiter.close()?;
     bed.close()
+}
+
+/// True once the process takes SIGINT itself, and has worked for a fifth of a second since.
+fn is_at_work(child: &Child) -> Result<bool> {
+    let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", child.id()));
+    let status = of("status")?;
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.context("no SigCgt")?.trim(), 16)?;
+    let stat = of("stat")?;
+    let (_, fields) = stat.rsplit_once(") ").context("no fields")?;
+    // Hundredths of a second in user space.
+    let worked: u64 = fields.split(' ').nth(11).context("no utime")?.parse()?;
+    Ok(caught >> (Signal::INT.as_raw() - 1) & 1 == 1 && worked >= 20)
+}
+
+/// Ctrl-C ends `tune` and `simulate` with what was read, and exit code 0.
+#[test]
+fn an_interrupt_ends_a_long_reading_with_what_was_read() -> Result<()> {
+    let dir = WorkDir::create("interrupt")?;
+    let rules = dir.write("rules.yaml", RULES)?;
+    let load = "duration: 11d\nsenders:\n  - {pattern: steady, rate: 100/s, sources: 10}\n";
+    let load = dir.write("load.yaml", load)?;
+    for words in [vec!["tune"], vec!["simulate", "--rules", rules.to_str().context("a path")?]] {
+        let mut command = Command::new(binary()?);
+        command.args(&words).arg("--load").arg(&load).args(["--output", "json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let deadline = Instant::now() + PATIENCE;
+        while !is_at_work(&child)? {
+            ensure!(child.try_wait()?.is_none(), "{words:?} ended by itself");
+            ensure!(Instant::now() < deadline, "{words:?} does nothing");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+        kill_process(pid, Signal::INT)?;
+        let output = child.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{words:?}: {}: {said}", output.status);
+        let told: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(told["packets"].as_u64().is_some_and(|packets| packets > 0), "{told}");
+        ensure!(told["notes"].to_string().contains("interrupted: "), "{}", told["notes"]);
+    }
+    Ok(())
 }

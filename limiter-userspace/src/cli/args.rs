@@ -64,18 +64,20 @@ const SIMULATE: &str = "Every packet is judged in its own time by the code of th
     beside duration.";
 
 /// Words below the help of `tune`.
-const TUNE: &str = "For each source and each of 32 rates: the least burst with which a token \
-    bucket drops nothing, exactly. The \
+const TUNE: &str = "Without traffic the daemon is asked: of each rule in force, how near its \
+    sources come to it, and whether it is too tight, fitting or loose, with the numbers that say \
+    so.\nWith --pcap, --load or --for, for each source and each of 32 rates: the least burst with \
+    which a token bucket drops nothing, exactly. The \
     rate is proposed with which a source can pass least in 10 s, of those that spare the share \
     that is asked for; its burst \
     is 20 % more than needed, rounded up. Nothing is applied: the rule only counts \
     (shadow_mode), and is to be tried out.\n\
     Every packet of a source counts, so capture what the rule is to be for: tcpdump -Q in -i \
     IFACE -w \
-    FILE udp port 27015. Attackers in the capture spoil the shares: leave them out with \
+    FILE udp port 27015. Attackers in the traffic spoil the shares: leave them out with \
     --exclude.\n\
     limiter tune --pcap monday.pcap --pcap tuesday.pcap --spare 99%\n\
-    limiter tune --pcap captures/ --by /24,/48 --to tuned.yaml";
+    limiter tune --for 10m --by /24,/48 --share 1 --to tuned.yaml";
 
 /// Exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard \

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use limiter_common::source::Source;
-use limiter_common::wire::LEVELS;
+use limiter_common::wire::{EntryKind, LEVELS};
 
 use super::capture;
 use super::failure::Failure;
@@ -137,8 +137,9 @@ pub(super) fn counted(
     }
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     read.notes.push(format!(
-        "counters were read up to {} apart: what came between two readings counts as if it came at once, \
-         so the burst may be larger than is needed, and bursts within that time are not told apart",
+        "counters were read up to {} apart: what came between two readings counts as if it came at \
+         once, so the burst may be larger than is needed, and bursts within that time are not \
+         told apart",
         duration(nanos)
     ));
     Ok(read)
@@ -159,22 +160,29 @@ impl Counters {
         let form = RuleId::of_source(&Selector::Every).form;
         let mut sweep = Sweep::with_keyed(maps.installed().tables.ids.get(&form).copied());
         let mut now = HashMap::with_capacity(self.last.len());
-        let mut came = 0u64;
         while let Some((kind, _)) = sweep.place() {
-            let keyed = kind == limiter_common::wire::EntryKind::Keyed;
-            for (source, bucket) in maps.sources(&mut sweep, BATCH).map_err(Failure::Pinned)? {
-                let sum = bucket.passed.saturating_add(bucket.dropped);
-                let before = self.last.get(&(source, keyed)).copied();
-                now.insert((source, keyed), sum);
-                let packets = self.came(before, sum);
-                if packets > 0 {
-                    tuner.observe_many(nanos, source, packets);
-                    came = came.saturating_add(packets);
-                }
+            let keyed = kind == EntryKind::Keyed;
+            let read = maps.sources(&mut sweep, BATCH).map_err(Failure::Pinned)?;
+            let sums = read.into_iter().map(|(source, bucket)| {
+                ((source, keyed), bucket.passed.saturating_add(bucket.dropped))
+            });
+            now.extend(sums);
+        }
+        Ok(self.take(now, nanos, tuner))
+    }
+
+    /// Takes a reading, and tells the tuner what came.
+    fn take(&mut self, now: HashMap<(Source, bool), u64>, nanos: u64, tuner: &mut Tuner) -> u64 {
+        let mut came = 0u64;
+        for (key, sum) in &now {
+            let packets = self.came(self.last.get(key).copied(), *sum);
+            if packets > 0 {
+                tuner.observe_many(nanos, key.0, packets);
+                came = came.saturating_add(packets);
             }
         }
         (self.last, self.begun) = (now, true);
-        Ok(came)
+        came
     }
 
     /// Packets since the last reading. A source that was not there has counted from nothing, as has
@@ -196,30 +204,28 @@ fn percent(elapsed: Duration, time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::datapath::fake::Fake;
     use crate::replay::tune::Settings;
 
     #[test]
     fn counters_tell_what_came_since_the_last_reading() {
-        let fake = Fake::default();
-        let source = |last| Source::V4([192, 0, 2, last]);
-        fake.send(source(1), 7, 60);
-        let maps = fake.read(Path::new("pinned")).unwrap();
+        let source = |last| (Source::V4([192, 0, 2, last]), false);
         let mut tuner = Tuner::new(Settings::default()).unwrap();
         let mut counters = Counters::default();
-        assert_eq!(counters.read(&*maps, 0, &mut tuner).unwrap(), 0, "of before");
-        fake.send(source(1), 5, 60);
-        fake.send(source(2), 3, 60);
-        assert_eq!(counters.read(&*maps, 1_000_000_000, &mut tuner).unwrap(), 8);
-        assert_eq!(counters.read(&*maps, 2_000_000_000, &mut tuner).unwrap(), 0);
+        let mut take = |second: u64, sums: &[(u8, u64)]| {
+            let now = sums.iter().map(|(last, sum)| (source(*last), *sum)).collect();
+            counters.take(now, second * 1_000_000_000, &mut tuner)
+        };
+        assert_eq!(take(0, &[(1, 7)]), 0, "of before");
+        assert_eq!(take(1, &[(1, 12), (2, 3)]), 8);
+        assert_eq!(take(2, &[(1, 12), (2, 3)]), 0);
+        assert_eq!(take(3, &[(1, 12)]), 0);
+        assert_eq!(take(4, &[(1, 12), (2, 1)]), 1, "it left and came again");
         let report = tuner.report();
-        assert_eq!((report.packets, report.sources), (8, 2));
+        assert_eq!((report.packets, report.sources), (9, 2));
         // As if they came at once.
         let most = report.top.iter().map(|top| (top.packets, top.most[0]));
-        assert_eq!(most.collect::<Vec<_>>(), [(5, 5), (3, 3)]);
+        assert_eq!(most.collect::<Vec<_>>(), [(5, 5), (4, 3)]);
     }
 
     #[test]

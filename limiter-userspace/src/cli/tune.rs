@@ -53,7 +53,10 @@ pub(super) struct Ask {
     #[arg(long, requires = "time", conflicts_with_all = ["share", "rate_budget"])]
     counters: bool,
     /// With --for: share of the sources to begin with, as in `observe`
-    #[arg(long, value_name = "1/N", default_value = "1", value_parser = share_of, requires = "time")]
+    #[arg(
+        long, value_name = "1/N", default_value = "1", value_parser = share_of,
+        requires = "time",
+    )]
     share: u32,
     /// With --for: packets that each CPU may tell a second, as in `observe`
     #[arg(
@@ -178,7 +181,8 @@ pub(super) fn tune(
     let mut notes = cautions(&report, ask.spare);
     if one_of > 1 {
         notes.push(format!(
-            "one of {one_of} sources was observed, chosen by a secret hash, and all shares are of those"
+            "one of {one_of} sources was observed, chosen by a secret hash, and all shares are of \
+             those"
         ));
         report.one_of *= u64::from(one_of);
     }
@@ -228,8 +232,8 @@ impl Ask {
                 live::observed(client, (time, self.share, self.rate_budget), tuner)?;
             if one_of > 1 && self.by != SOURCE_MASKS {
                 return Err(Failure::Replay(format!(
-                    "of each prefix one of {one_of} sources was observed: --by takes all of them; give \
-                     --share 1 and a larger --rate-budget"
+                    "of each prefix one of {one_of} sources was observed: --by takes all of them; \
+                     give --share 1 and a larger --rate-budget"
                 )));
             }
             return Ok((read, one_of));

@@ -1,5 +1,6 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
-//! share a limit; observes its senders and limits them as is proposed; or compares the rules of another program with their translation. Exit codes: 0
+//! share a limit; observes its senders and limits them as is proposed; or compares the rules of
+//! another program with their translation. Exit codes: 0
 //! every source was held to its limit, or nothing differs that was not named; 1 otherwise, or the
 //! run broke off; 2 it could not run; 130 interrupted.
 
@@ -38,7 +39,8 @@ struct Args {
     #[arg(long)]
     json: bool,
     /// Compare the rules of another program in this file with their translation.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rules", "cluster", "tune", "duration", "keep_going"])]
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["rules", "cluster", "tune", "duration", "keep_going"])]
     compare: Option<PathBuf>,
     /// The format of that file, as `limiter import` names it; without it, it is looked for.
     #[arg(long, requires = "compare")]

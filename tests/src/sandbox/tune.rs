@@ -131,13 +131,15 @@ struct Report {
     failures: Vec<String>,
     /// Rate of the proposal.
     rate: String,
-    /// Its burst.
+    /// Burst of the proposal.
     burst: u64,
     /// Sources that it was to hit, of those that were observed.
     promised: u64,
     /// Share of others like these that it was to hit at most, with a confidence of 95 %.
     promised_at_most: f64,
     rows: Vec<Row>,
+    /// Sources that sent, that lost a packet, and that lost most of theirs, as limiter counts them.
+    counted: [u64; 3],
 }
 
 /// Observes, proposes, applies, and measures.
@@ -178,7 +180,7 @@ fn tuned(
     let (rate, burst) = rate.zip(burst).with_context(|| format!("no proposal: {proposed}"))?;
     eprintln!("Proposed: {rate}, {burst} at once.");
 
-    // What an operator does after a while of looking.
+    // As an operator does after a while of looking.
     let text = fs::read_to_string(&file)?;
     ensure!(text.contains("shadow_mode: true"), "the proposal does more than count: {text}");
     fs::write(&file, text.replace("shadow_mode: true", "shadow_mode: false"))?;
@@ -186,6 +188,8 @@ fn tuned(
         eprintln!("$ limiter {}", words.join(" "));
         limiter.ok(words)?;
     }
+    // From this look on, every source that comes is known to be new.
+    limiter.ok(["tune"])?;
     let rules = Rules::read(&file)?;
     let limit = rules.of(Ipv4Addr::new(203, 0, 113, 1).into()).context("no limit")?.limit;
     let Some(rows) = measure(testbed, interrupt, seconds, &limit)? else {
@@ -199,6 +203,7 @@ fn tuned(
         promised: proposal["sources_hit"].as_u64().context("no sources_hit")?,
         promised_at_most: proposal["share_at_most"].as_f64().context("no share_at_most")?,
         rows,
+        counted: counted(limiter)?,
     };
     report.judge();
     if options.json {
@@ -207,6 +212,15 @@ fn tuned(
         print!("{}", report.text());
     }
     Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
+}
+
+/// Counts of `limiter tune` about the rule in force.
+fn counted(limiter: &Limiter) -> Result<[u64; 3]> {
+    let told = limiter.json(&["tune"])?;
+    let rule = &told["rules"][0];
+    ensure!(rule["rule_name"] == "tuned", "another rule is in force: {told}");
+    let number = |name: &str| rule[name].as_u64().with_context(|| format!("no {name}: {told}"));
+    Ok([number("sent")?, number("lost")?, number("lost_most")?])
 }
 
 fn path(file: &Path) -> Result<&str> {
@@ -231,7 +245,8 @@ fn observe(
     eprintln!("$ limiter {}", words.join(" "));
     let words = words.into_iter().chain(["--output", "json"]).map(str::to_owned);
     let output: Output = limiter.cli(words.collect::<Vec<_>>())?;
-    generator.finish()?;
+    // Ends the traffic.
+    drop(generator);
     if interrupt.is_set() {
         return Ok(None);
     }
@@ -349,6 +364,16 @@ impl Report {
                 self.promised_at_most * 100.0
             ));
         }
+        let sent: usize = self.rows.iter().map(|row| row.sources).sum();
+        // The heavy ones send far more than passes.
+        let hit = of_observed + of_others;
+        let counted = [sent, hit, hit].map(|count| u64::try_from(count).unwrap_or(0));
+        if self.counted != counted {
+            failures.push(format!(
+                "limiter counted {:?} sources that sent, lost, and lost most; {counted:?} did",
+                self.counted
+            ));
+        }
         self.pass = failures.is_empty();
         self.failures = failures;
     }
@@ -369,7 +394,7 @@ impl Report {
         lines.extend(self.failures.iter().map(|failure| format!("FAIL: {failure}")));
         if self.pass {
             lines.push(format!(
-                "PASS: {} with {} at once spares the users and holds the heavy senders, as promised",
+                "PASS: {}, {} at once spares the users and holds the heavy senders, as promised",
                 self.rate, self.burst
             ));
         }
@@ -403,6 +428,7 @@ mod tests {
             promised: 6,
             promised_at_most: 0.5,
             rows: rows.collect(),
+            counted: [24, 12, 12],
         }
     }
 
@@ -415,7 +441,8 @@ mod tests {
             report.failures.join("; ")
         };
         assert_eq!(judged(|_| ()), "");
-        let fails: [(fn(&mut Report), &str); 5] = [
+        let fails: [(fn(&mut Report), &str); 6] = [
+            (|report| report.counted = [24, 11, 11], "limiter counted [24, 11, 11] sources"),
             (|report| report.rows[0].hit = 1, "1 of 6 steady sources lost packets"),
             (|report| report.rows[1].hit = 5, "1 of 6 heavy sources lost nothing"),
             (|report| report.rows[0].delivered = 98, "98 arrived, 100 were expected"),

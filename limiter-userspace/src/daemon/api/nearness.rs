@@ -57,7 +57,7 @@ pub struct RuleNearness {
     pub sent: u64,
     /// Of these, how many were seen above half of their limit, or lost a packet.
     pub above_50: u64,
-    /// The same of 80 %.
+    /// Of these, how many were seen above 80 %, or lost a packet.
     pub above_80: u64,
     /// Of these, how many lost a packet.
     pub lost: u64,
@@ -72,6 +72,8 @@ pub struct RuleNearness {
     pub dropped: u64,
     /// Of what passed: what it would have dropped, were it not in shadow mode.
     pub shadowed: u64,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    pub marked: u64,
     /// The share of packets that it has dropped since its counters began, from 0 to 1: also with
     /// other limits than now; none without packets.
     pub dropped_share: Option<f64>,
@@ -105,7 +107,7 @@ impl Of {
     }
 }
 
-/// Whether a limit fits the traffic, as far as counters tell.
+/// Answer to the question if a limit fits the traffic, as far as counters tell.
 #[derive(
     Clone,
     Copy,

@@ -1,6 +1,7 @@
 //! A bucket that is followed over the window.
 
 use limiter_common::time::Ticks;
+use limiter_common::wire::RULE_NONE;
 
 /// A bucket as it is in a map.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,13 @@ pub(super) struct Read {
     pub(super) near: f32,
     /// The most of the limit that one packet can use.
     pub(super) per_packet: f32,
+}
+
+impl Read {
+    /// A bucket without limits in force.
+    pub(super) const fn unlimited(place: u32) -> Self {
+        Self { place, rule: RULE_NONE, passed: 0, dropped: 0, near: 0.0, per_packet: 0.0 }
+    }
 }
 
 /// Findings about a bucket in one half of the window.
@@ -62,15 +70,21 @@ impl Followed {
         let begun = Read { passed: 0, dropped: 0, near: 0.0, ..read };
         let mut followed =
             Self { last: if is_new { begun } else { read }, at, halves: [half, Half::default()] };
-        followed.read(read, at);
+        followed.read(read, at, at);
         followed
     }
 
-    /// Takes another reading. Under other limits than before, all begins anew with it.
-    pub(super) fn read(&mut self, read: Read, at: Ticks) {
+    /// Takes another reading. Under other limits than before all begins anew: with the last reading
+    /// if these were in force by then, which is since `since`, else with this one.
+    pub(super) fn read(&mut self, read: Read, at: Ticks, since: Ticks) {
         if (read.place, read.rule) != (self.last.place, self.last.rule) {
-            *self = Self::new(read, at, false);
-            return;
+            if self.at < since {
+                *self = Self::new(read, at, false);
+                return;
+            }
+            // How much of the new limits was used by then is not known.
+            self.last = Read { near: 1.0, place: read.place, rule: read.rule, ..self.last };
+            self.halves = [Half::default(); 2];
         }
         // A bucket that left and came again has counted from nothing.
         let before = if read.passed < self.last.passed || read.dropped < self.last.dropped {
@@ -88,7 +102,7 @@ impl Followed {
             sent: few(passed.saturating_add(dropped)),
             lost: few(dropped),
             seen: read.near,
-            // Whoever was refused had used the limit up.
+            // A source that was refused had used the limit up.
             at_most: if dropped > 0 { 1.0 } else { (before.near + charged).min(1.0) },
         });
         (self.last, self.at) = (read, at);
@@ -138,9 +152,9 @@ mod tests {
     fn only_what_came_meanwhile_counts() {
         let mut old = Followed::new(read(100, 50, 0.25), LATER, false);
         assert_eq!(old.window(), half(0, 0, 0.25, 0.25));
-        old.read(read(102, 50, 0.0), LATER);
+        old.read(read(102, 50, 0.0), LATER, LATER);
         assert_eq!(old.window(), half(2, 0, 0.25, 0.5), "a quarter, and two packets");
-        old.read(read(102, 51, 0.0), LATER);
+        old.read(read(102, 51, 0.0), LATER, LATER);
         assert_eq!(old.window(), half(3, 1, 0.25, 1.0));
         let new = Followed::new(read(3, 0, 0.125), LATER, true);
         assert_eq!(new.window(), half(3, 0, 0.125, 0.375));
@@ -149,22 +163,26 @@ mod tests {
     #[test]
     fn a_bucket_that_came_again_counts_from_nothing() {
         let mut followed = Followed::new(read(100, 50, 0.0), LATER, false);
-        followed.read(read(2, 0, 0.25), LATER);
+        followed.read(read(2, 0, 0.25), LATER, LATER);
         assert_eq!(followed.window(), half(2, 0, 0.25, 0.25));
     }
 
     #[test]
     fn other_limits_begin_anew() {
         let mut followed = Followed::new(read(4, 0, 0.5), LATER, true);
-        followed.read(Read { place: 4, ..read(9, 9, 0.25) }, LATER);
+        let after = LATER.plus(LATER);
+        followed.read(Read { place: 4, ..read(9, 9, 0.25) }, after, after);
         assert_eq!(followed.window(), half(0, 0, 0.25, 0.25));
+        // Nobody has sent since, and then under the third limits that there are since long.
+        followed.read(Read { place: 5, ..read(12, 10, 0.5) }, after.plus(LATER), after);
+        assert_eq!(followed.window(), half(4, 1, 0.5, 1.0));
     }
 
     #[test]
     fn the_window_is_two_halves() {
         let mut followed = Followed::new(read(4, 1, 0.5), LATER, true);
         assert!(followed.turn(LATER));
-        followed.read(read(5, 1, 0.0), LATER);
+        followed.read(read(5, 1, 0.0), LATER, LATER);
         assert_eq!(followed.window(), half(6, 1, 0.5, 1.0));
         assert!(followed.turn(LATER));
         assert_eq!(followed.window(), half(1, 0, 0.5, 0.625));

@@ -13,8 +13,8 @@ pub(super) const TIGHT_ONE_IN: u64 = 100;
 /// So many sources at least must have lost a small part, whatever the share.
 pub(super) const TIGHT_AT_LEAST: u64 = 3;
 
-/// Where more than one in so many sources lost most of its packets, those may be attackers or
-/// users: counters do not tell.
+/// Bound of an attack from few: if more than one in so many sources lost most of its packets, these
+/// may be attackers or users, and counters do not tell.
 pub(super) const MANY_ONE_IN: u64 = 10;
 
 /// Seconds that have to be seen before a limit is called fitting or loose.
@@ -26,39 +26,37 @@ pub(super) const HALF: f64 = 0.5;
 /// Used share above which a source is near its limit.
 pub(super) const NEAR: f64 = 0.8;
 
-/// Facts that no number of a rule says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
-    /// True if nodes share the limit.
-    pub(super) leased: bool,
-    /// Packets in the window that shadow mode let pass.
-    pub(super) shadowed: u64,
-}
-
-/// The answer about a rule, and its evidence.
-pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
+/// The answer about a rule, and its evidence. `leased` if nodes share its limit.
+pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
     let RuleNearness { sent, lost, lost_most, window_seconds, .. } = *rule;
     let minutes = minutes(window_seconds);
     let unknown = |why: String| (Fit::NotKnownYet, why);
     let [source, sources] = match rule.of {
         Of::Budget => {
             return unknown(
-                "a budget is one bucket for all: whom it hits is not counted; `limiter events` has a \
-                 sample"
+                "a budget is one bucket for all: whom it hits is not counted; `limiter events` has \
+                 a sample"
                     .to_owned(),
             );
         }
         Of::Sources => ["source", "sources"],
         Of::Keys => ["key", "keys"],
     };
-    if beside.leased {
+    if leased {
         return unknown("nodes share it, and this one sees only its own part".to_owned());
     }
-    if beside.shadowed > 0 {
+    if rule.shadowed > 0 {
         return unknown(format!(
-            "in shadow mode {} packets would have been dropped in {minutes}; of how many {sources} is not \
-             counted: `limiter events` has a sample, `limiter tune --for 10m` a proposal",
-            number(beside.shadowed)
+            "in shadow mode {} packets would have been dropped in {minutes}; of how many {sources} \
+             is not counted: `limiter events` has a sample, `limiter tune --for 10m` a proposal",
+            number(rule.shadowed)
+        ));
+    }
+    if rule.marked > 0 {
+        return unknown(format!(
+            "{} packets were over a limit in {minutes}, and were marked or went another way; of \
+             how many {sources} is not counted",
+            number(rule.marked)
         ));
     }
     if sent < FEW {
@@ -74,16 +72,16 @@ pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
         return (
             Fit::TooTight,
             format!(
-                "{} lost packets in {minutes}, but less than half of what they sent, as users do whose \
-                 bursts do not fit",
+                "{} lost packets in {minutes}, but less than half of what they sent, as users do \
+                 whose bursts do not fit",
                 of_all(little)
             ),
         );
     }
     if lost_most.saturating_mul(MANY_ONE_IN) > sent {
         return unknown(format!(
-            "{} lost most of what they sent in {minutes}: attackers, or users of a limit that is far \
-             too tight; counters do not tell which, `limiter sources` names them",
+            "{} lost most of what they sent in {minutes}: attackers, or users of a limit that is \
+             far too tight; counters do not tell which, `limiter sources` names them",
             of_all(lost_most)
         ));
     }
@@ -108,8 +106,8 @@ pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
         return (
             Fit::Loose,
             format!(
-                "none of {} {sources} lost a packet in {minutes}, nor can have used more than {} of the \
-                 limit",
+                "none of {} {sources} lost a packet in {minutes}, nor can have used more than {} \
+                 of the limit",
                 number(sent),
                 percent(rule.at_most.unwrap_or(HALF))
             ),
@@ -125,8 +123,8 @@ pub(super) fn judge(rule: &RuleNearness, beside: Beside) -> (Fit, String) {
         );
     }
     unknown(format!(
-        "none of {} {sources} lost a packet in {minutes}, nor was seen above half of the limit, but \
-         bursts between two readings are not seen: `limiter tune --for 10m` sees them",
+        "none of {} {sources} lost a packet in {minutes}, nor was seen above half of the limit, \
+         but bursts between two readings are not seen: `limiter tune --for 10m` sees them",
         number(sent)
     ))
 }
@@ -158,23 +156,23 @@ mod tests {
     }
 
     fn fit(rule: &RuleNearness) -> Fit {
-        judge(rule, Beside::default()).0
+        judge(rule, false).0
     }
 
     #[test]
     fn many_that_lose_a_little_make_it_too_tight() {
         assert_eq!(fit(&rule(200, 34, 0)), Fit::TooTight);
-        let (_, why) = judge(&rule(1200, 34, 10), Beside::default());
+        let (_, why) = judge(&rule(1200, 34, 10), false);
         assert_eq!(
             why,
-            "24 of 1,200 sources lost packets in 30 min, but less than half of what they sent, as users \
-             do whose bursts do not fit"
+            "24 of 1,200 sources lost packets in 30 min, but less than half of what they sent, as \
+             users do whose bursts do not fit"
         );
         // One in a hundred, and no fewer than three.
         assert_eq!(fit(&rule(1000, 10, 0)), Fit::Fitting);
         assert_eq!(fit(&rule(1000, 11, 0)), Fit::TooTight);
         assert_eq!(fit(&rule(20, 2, 0)), Fit::Fitting);
-        // It needs no long look: these sources were hit.
+        // A short look is enough: these sources were hit.
         assert_eq!(fit(&RuleNearness { window_seconds: 5, ..rule(200, 34, 0) }), Fit::TooTight);
     }
 
@@ -199,11 +197,15 @@ mod tests {
 
     #[test]
     fn nothing_is_said_where_counters_say_nothing() {
-        let unknown = |rule: &RuleNearness, beside| judge(rule, beside).0 == Fit::NotKnownYet;
-        assert!(unknown(&rule(FEW - 1, 10, 0), Beside::default()));
         let tight = rule(200, 34, 0);
-        assert!(unknown(&tight, Beside { shadowed: 1, ..Beside::default() }));
-        assert!(unknown(&tight, Beside { leased: true, ..Beside::default() }));
-        assert!(unknown(&RuleNearness { of: Of::Budget, ..tight }, Beside::default()));
+        assert_eq!(judge(&tight, true).0, Fit::NotKnownYet);
+        for unknown in [
+            rule(FEW - 1, 10, 0),
+            RuleNearness { shadowed: 1, ..tight.clone() },
+            RuleNearness { marked: 1, ..tight.clone() },
+            RuleNearness { of: Of::Budget, ..tight },
+        ] {
+            assert_eq!(fit(&unknown), Fit::NotKnownYet, "{unknown:?}");
+        }
     }
 }

@@ -118,6 +118,8 @@ pub(super) struct Watch {
     /// The rules with limits, by number, and the rule set that they are of.
     rules: HashMap<u32, Watched>,
     rules_of: Option<u64>,
+    /// Time when these were first seen.
+    rules_since: Ticks,
     /// True if there are more rules than are looked at.
     left_out: bool,
     /// Buckets are followed whose hash ends in so many zeros.
@@ -125,7 +127,7 @@ pub(super) struct Watch {
     hash: RandomState,
     /// Beginning of the window; of its present half, and of the one before.
     halves: Option<[Ticks; 2]>,
-    /// Time before which all buckets of the rules in force had been read; a bucket that is not known
+    /// State after a round of all buckets of the rules in force; a bucket that is not known
     /// and is found later is new.
     all_known: Option<Known>,
     /// The longest time between the beginnings of two rounds in each half.
@@ -145,6 +147,12 @@ struct Known {
 }
 
 impl Watch {
+    /// A watch that follows so many buckets at most.
+    #[cfg(test)]
+    pub(super) fn with_room(room: usize) -> Self {
+        Self { room: Some(room), ..Self::default() }
+    }
+
     /// Reads on without being asked: a round every now and then.
     pub(super) fn look(&mut self, datapath: &dyn Observed) -> Result<(), ServiceError> {
         let now = datapath.now();
@@ -175,7 +183,7 @@ impl Watch {
         let generation = datapath.generation();
         if self.rules_of != Some(generation) {
             self.find_rules(datapath, now)?;
-            self.rules_of = Some(generation);
+            (self.rules_of, self.rules_since) = (Some(generation), now);
         }
         self.turn(datapath, now)?;
         let mut round = match self.round.take() {
@@ -252,7 +260,7 @@ impl Watch {
         };
         for index in budgets {
             if let Some(bucket) = datapath.budget(index)? {
-                // It has as many zeros as any level may ask for.
+                // So many zeros that every level takes it.
                 let id = u64::from(index + 1) << 32;
                 self.keyed(datapath, round, id, &bucket, (now, offset));
             }
@@ -270,13 +278,17 @@ impl Watch {
         now: Ticks,
     ) -> Result<(), ServiceError> {
         let place = Place { slot: Resolved::from_raw(bucket.resolved).slot(), keyed: false };
-        let Some((limit, capacity)) = self.limit(datapath, place.slot)? else { return Ok(()) };
+        let (passed, dropped) = (bucket.passed, bucket.dropped);
+        let Some((limit, capacity)) = self.limit(datapath, place.slot)? else {
+            self.note(round, id, Read { passed, dropped, ..Read::unlimited(place.raw()) }, now);
+            return Ok(());
+        };
         let left = gcra::remaining(&limit, Word::from_raw(bucket.word).tat(), now);
         let read = Read {
             place: place.raw(),
             rule: limit.rule,
-            passed: bucket.passed,
-            dropped: bucket.dropped,
+            passed,
+            dropped,
             near: part(capacity.saturating_sub(left), capacity),
             per_packet: part(units(limit.counts(), datapath.max_frame()), capacity),
         };
@@ -294,8 +306,12 @@ impl Watch {
         (now, offset): (Ticks, WallOffset),
     ) {
         let slot = Resolved::from_raw(bucket.resolved).slot();
-        let Some(record) = datapath.installed().tables.records.get(&slot.index()) else { return };
         let place = Place { slot, keyed: true };
+        let (passed, dropped) = (bucket.passed, bucket.dropped);
+        let Some(record) = datapath.installed().tables.records.get(&slot.index()) else {
+            self.note(round, id, Read { passed, dropped, ..Read::unlimited(place.raw()) }, now);
+            return;
+        };
         let (mut near, mut per_packet) = (0f32, 0f32);
         let limits = record.limits.iter().take(record.count.into());
         for spec in limits.filter(|spec| spec.role() != Role::Soft) {
@@ -312,14 +328,8 @@ impl Watch {
             let units = units(spec.counts(), datapath.max_frame());
             per_packet = per_packet.max(part(units, capacity));
         }
-        let read = Read {
-            place: place.raw(),
-            rule: record.rule,
-            passed: bucket.passed,
-            dropped: bucket.dropped,
-            near,
-            per_packet,
-        };
+        let read =
+            Read { place: place.raw(), rule: record.rule, passed, dropped, near, per_packet };
         self.note(round, id, read, now);
     }
 
@@ -388,6 +398,7 @@ impl Watch {
 
     fn note(&mut self, round: &mut Round, id: u64, read: Read, now: Ticks) {
         let Read { place, rule, near, .. } = read;
+        self.follow(round, id, read, now);
         // Others are of limits that are not in force any more.
         if self.rules.get(&rule).is_none_or(|watched| watched.place != place) {
             return;
@@ -400,13 +411,19 @@ impl Watch {
         if let Some(count) = tally.tenths.get_mut(tenth.min(TENTHS - 1)) {
             *count += 1;
         }
+    }
+
+    /// Follows a bucket, if it is among those. Also one without limits in force: it may have some
+    /// with its next packet, and what it counted before is not of those.
+    fn follow(&mut self, round: &Round, id: u64, read: Read, now: Ticks) {
         if id.trailing_zeros() < self.level {
             return;
         }
         let known = Known { generation: round.generation, level: self.level };
         let is_new = self.all_known == Some(known);
+        let since = self.rules_since;
         match self.followed.get_mut(&id) {
-            Some(followed) => followed.read(read, now),
+            Some(followed) => followed.read(read, now, since),
             None => {
                 self.followed.insert(id, Followed::new(read, now, is_new));
             }
@@ -415,7 +432,7 @@ impl Watch {
             self.level += 1;
             let level = self.level;
             self.followed.retain(|id, _| id.trailing_zeros() >= level);
-            // Those that stay are the same as before: nobody who is found later was left out.
+            // Buckets that stay are the same as before: none that is found later was left out.
             self.all_known = self.all_known.map(|known| Known { level, ..known });
         }
     }
@@ -446,7 +463,7 @@ impl Watch {
         let [apart, _] = self.apart;
         self.apart = [Ticks::ZERO, apart];
         if self.level > 0 && self.followed.len() < self.room.unwrap_or(FOLLOWED) / 4 {
-            // Those that are followed from now on are told of from their first reading on.
+            // Buckets that are followed from now on are told of from their first reading on.
             self.level -= 1;
             self.all_known = None;
         }

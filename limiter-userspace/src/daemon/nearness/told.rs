@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use limiter_common::time::Ticks;
 
-use super::judge::{Beside, HALF as TO_HALF, NEAR, judge};
+use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
 use crate::daemon::api::nearness::{Fit, Nearness, Of, RuleNearness};
 use crate::daemon::error::ServiceError;
@@ -148,11 +148,11 @@ impl Watch {
             passed: in_window(counters.passed.packets, before.passed.packets),
             dropped: in_window(counters.dropped.packets, before.dropped.packets),
             shadowed: in_window(counters.shadowed.packets, before.shadowed.packets),
+            marked: in_window(counters.marked.packets, before.marked.packets),
             dropped_share: share(counters.dropped.packets, counters.passed.packets),
             ..RuleNearness::default()
         };
-        let beside = Beside { leased: watched.leased, shadowed: rule.shadowed };
-        (rule.answer, rule.evidence) = judge(&rule, beside);
+        (rule.answer, rule.evidence) = judge(&rule, watched.leased);
         Ok(rule)
     }
 }

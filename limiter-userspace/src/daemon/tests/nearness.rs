@@ -6,6 +6,7 @@ use limiter_common::time::Ticks;
 use super::Daemon;
 use crate::control::{Sliced as _, Step};
 use crate::daemon::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+use crate::daemon::nearness::Watch;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -89,10 +90,8 @@ fn users_whose_bursts_do_not_fit_make_a_limit_too_tight() {
     assert_eq!(rule(&told).answer, Fit::TooTight);
     assert_eq!(
         daemon.service.status().unwrap().too_tight,
-        [
-            "every source: 5 of 105 sources lost packets in 10 s, but less than half of what they sent, as \
-          users do whose bursts do not fit"
-        ]
+        ["every source: 5 of 105 sources lost packets in 10 s, but less than half of what they \
+          sent, as users do whose bursts do not fit"]
     );
 }
 
@@ -119,6 +118,7 @@ fn a_limit_is_loose_only_if_no_burst_can_have_come_near() {
     for minute in 1..=6 {
         at(&daemon, minute * 60);
         send(&daemon, 0..100, 9);
+        at(&daemon, minute * 60 + 5);
         told(&daemon);
     }
     let first = rule(&told(&daemon)).clone();
@@ -152,8 +152,8 @@ fn other_limits_begin_anew() {
 fn shadow_mode_does_not_say_whom_it_would_hit() {
     let daemon = Daemon::start(&[]);
     daemon.write(
-        "descriptors:\n  - key: remote_address\n    rate_limit: {unit: second, requests_per_unit: 10, \
-         burst: 5}\n    shadow_mode: true\n",
+        "descriptors:\n  - key: remote_address\n    rate_limit: {unit: second, requests_per_unit: \
+         10, burst: 5}\n    shadow_mode: true\n",
     );
     let mut daemon = daemon;
     daemon.service.reload().unwrap();
@@ -171,9 +171,16 @@ fn shadow_mode_does_not_say_whom_it_would_hit() {
 fn keys_and_budgets_are_told_apart() {
     let daemon = Daemon::start(&[]);
     daemon.write(
-        "budgets:\n  - name: all\n    rate_limit: {unit: second, requests_per_unit: 100, burst: 40}\n\
-         descriptors:\n  - key: remote_address\n    rate_limit: {algorithm: fixed_window, unit: minute, \
-         requests_per_unit: 20}\n  - key: masked_remote_address\n    value: 10.0.0.0/24\n    budget: all\n",
+        "budgets:
+  - name: all
+    rate_limit: {unit: second, requests_per_unit: 100, burst: 40}
+descriptors:
+  - key: remote_address
+    rate_limit: {algorithm: fixed_window, unit: minute, requests_per_unit: 20}
+  - key: masked_remote_address
+    v4_prefix_mask_len: 24
+    budget: all
+",
     );
     let mut daemon = daemon;
     daemon.service.reload().unwrap();
@@ -202,4 +209,24 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
     let watch = daemon.service.nearness.borrow();
     let told = watch.told(daemon.service.datapath().unwrap(), &daemon.service.effective).unwrap();
     assert_eq!((told.buckets, rule(&told).tracked), (5000, 5000));
+}
+
+#[test]
+fn of_many_a_share_is_followed_and_all_are_counted() {
+    let daemon = Daemon::start(&[]);
+    *daemon.service.nearness.borrow_mut() = Watch::with_room(64);
+    told(&daemon);
+    at(&daemon, 10);
+    send(&daemon, 0..1000, 5);
+    let first = told(&daemon);
+    assert!(first.one_of >= 16, "{first:?}");
+    let of_all = rule(&first);
+    assert_eq!((first.buckets, of_all.tracked, of_all.tenths[2]), (1000, 1000, 1000));
+    assert!((1..=64).contains(&of_all.sent), "{of_all:?}");
+    // Buckets that are followed stay the same.
+    at(&daemon, 20);
+    send(&daemon, 0..1000, 25);
+    let second = told(&daemon);
+    assert_eq!(rule(&second).sent, of_all.sent);
+    assert_eq!(rule(&second).lost, of_all.sent, "all of them lost packets");
 }

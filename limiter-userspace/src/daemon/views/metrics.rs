@@ -3,6 +3,7 @@
 //! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that were
 //! named at the start, and of rules and budgets only so many have a name of their own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use limiter_common::verdict::{Reason, Verdict};
@@ -78,7 +79,7 @@ pub(in crate::daemon) fn metrics(
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;
-    nearness(&mut page, &facts.nearness);
+    nearness(&mut page, &subjects, &facts.nearness);
     Ok(page.into_text())
 }
 
@@ -241,6 +242,8 @@ type Count = fn(&Counts) -> u64;
 #[derive(Debug)]
 struct Subject {
     name: String,
+    /// The name that the author of a rule gave it.
+    rule_name: Option<String>,
     outcomes: Outcomes,
     limits: Vec<LimitView>,
     shadow: bool,
@@ -249,6 +252,7 @@ struct Subject {
 fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subject> {
     let named = |entry: LimitEntry, name| Subject {
         name,
+        rule_name: entry.name.clone(),
         outcomes: outcomes(&entry),
         limits: entry.limits,
         shadow: entry.shadow,
@@ -276,6 +280,7 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
     }
     subjects.push(Subject {
         name: OTHER.to_owned(),
+        rule_name: None,
         outcomes: rest,
         limits: Vec::new(),
         shadow: false,
@@ -339,28 +344,35 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
     Ok(())
 }
 
-/// How near sources come to the limits, of the rules with the most that sent anything.
-fn nearness(page: &mut Exposition, of: &Nearness) {
-    let mut rules: Vec<&RuleNearness> = of.rules.iter().collect();
-    rules.sort_by(|a, b| b.sent.cmp(&a.sent).then_with(|| a.rule.cmp(&b.rule)));
-    rules.truncate(MAX_RULES);
-    fn labels(rule: &RuleNearness) -> [(&str, &str); 2] {
-        [("rule", &rule.rule), ("rule_name", rule.rule_name.as_deref().unwrap_or_default())]
-    }
-    let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and came above \
-         this per cent of their limit; 100: lost a packet.";
+/// How near sources come to the limits, of the rules with a name of their own.
+fn nearness(page: &mut Exposition, subjects: &[Subject], of: &Nearness) {
+    let by_rule: HashMap<&str, &RuleNearness> =
+        of.rules.iter().map(|rule| (rule.rule.as_str(), rule)).collect();
+    // With their names, and what is known of them.
+    let rules: Vec<_> = subjects
+        .iter()
+        .filter(|subject| !subject.limits.is_empty())
+        .map(|Subject { name, rule_name, .. }| {
+            let labels =
+                [("rule", name.as_str()), ("rule_name", rule_name.as_deref().unwrap_or_default())];
+            (labels, by_rule.get(name.as_str()).copied())
+        })
+        .collect();
+    let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and \
+         came above this per cent of their limit; 100: lost a packet.";
     let mut near = page.metric("limiter_rule_near", Kind::Gauge, help);
-    for rule in &rules {
-        let [path, name] = labels(rule);
-        let counts = [rule.sent, rule.above_50, rule.above_80, rule.lost];
+    for ([path, name], known) in &rules {
+        let counts =
+            known.map_or([0; 4], |rule| [rule.sent, rule.above_50, rule.above_80, rule.lost]);
         for (above, count) in ["0", "50", "80", "100"].into_iter().zip(counts) {
-            near.add(&[path, name, ("above", above)], count);
+            near.add(&[*path, *name, ("above", above)], count);
         }
     }
     let help = "1 while the limit is too tight: many sources lose a small part of their packets.";
     let mut tight = page.metric("limiter_rule_too_tight", Kind::Gauge, help);
-    for rule in &rules {
-        tight.add(&labels(rule), u8::from(rule.answer == Fit::TooTight));
+    for (labels, known) in &rules {
+        let is_tight = known.is_some_and(|rule| rule.answer == Fit::TooTight);
+        tight.add(labels, u8::from(is_tight));
     }
     page.metric(
         "limiter_nearness_followed_one_of",

@@ -54,7 +54,7 @@ struct File {
     /// Length of the load, as in 10s, up to 31d.
     #[schemars(with = "String")]
     duration: Spanned<String>,
-    /// Those who send: from one to 100.
+    /// Senders: from one to 100.
     #[schemars(with = "Vec<RawSender>", length(min = 1))]
     senders: Vec<Spanned<RawSender>>,
 }
@@ -77,7 +77,8 @@ struct RawSender {
     /// Number of sources: 1 if nothing is said; not of a flood.
     #[schemars(with = "Option<u64>", range(min = 1, max = 100_000))]
     sources: Option<Spanned<u64>>,
-    /// Address or prefix of the sources; others than those of the senders before if nothing is said.
+    /// Address or prefix of the sources; others than those of the senders before if nothing is
+    /// said.
     #[schemars(with = "Option<String>")]
     address: Option<Spanned<String>>,
     /// When they begin, as in 2s.
