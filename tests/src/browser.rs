@@ -1,6 +1,6 @@
 //! A browser without a window, driven as W3C's WebDriver says: Debian's Chromium and its driver.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -195,18 +195,24 @@ impl Browser {
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answer = self.netns.enter(|| -> Result<Vec<u8>> {
+        let (head, body) = self.netns.enter(|| -> Result<(String, Vec<u8>)> {
             let mut stream = TcpStream::connect(("127.0.0.1", PORT))?;
             stream.set_read_timeout(Some(CALL))?;
             stream.write_all(request.as_bytes())?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer)?;
-            Ok(answer)
+            // The driver keeps the connection, whatever it is asked for.
+            let (mut reader, mut head, mut length) = (BufReader::new(stream), String::new(), 0);
+            while reader.read_line(&mut head)? > 2 {
+                let line = head.lines().next_back().unwrap_or_default();
+                if let Some(("content-length", value)) = line.to_lowercase().split_once(':') {
+                    length = value.trim().parse()?;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            Ok((head, body))
         })??;
-        let answer = String::from_utf8(answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP")?;
         let mut document: Value =
-            serde_json::from_str(body).with_context(|| format!("{method} {path}: {head}"))?;
+            serde_json::from_slice(&body).with_context(|| format!("{method} {path}: {head}"))?;
         let value = document["value"].take();
         ensure!(head.starts_with("HTTP/1.1 200 "), "{method} {path}: {value}");
         Ok(value)

@@ -33,7 +33,9 @@ impl FromStr for Loopback {
     type Err = NoLoopback;
 
     fn from_str(text: &str) -> Result<Self, NoLoopback> {
-        let address: SocketAddr = text.parse().map_err(|_| NoLoopback::Malformed)?;
+        let Ok(address) = text.parse::<SocketAddr>() else {
+            return Err(NoLoopback::Malformed);
+        };
         if address.ip().is_loopback() {
             Ok(Self(address))
         } else {
