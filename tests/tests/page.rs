@@ -31,7 +31,7 @@ const RULES: &str = r#"descriptors:
       burst: 5
 "#;
 
-/// The key of WebDriver for the arrow to the right.
+/// The key of `WebDriver` for the arrow to the right.
 const RIGHT: &str = "\u{e014}";
 
 const VIEWS: [&str; 5] = ["sources", "rules", "events", "interfaces", "tune"];
