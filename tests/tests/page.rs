@@ -215,6 +215,6 @@ fn tuned(limiter: &Limiter, dir: &WorkDir) -> Result<String> {
         "duration: 2s\nsenders: [{pattern: poisson, rate: 20/s, sources: 20}]\n",
     )?;
     let load = load.display().to_string();
-    let answer = limiter.ok(&["tune", "--load", &load, "--json"])?;
+    let answer = limiter.ok(["tune", "--load", &load, "--json"])?;
     Ok(dir.write("tune.json", answer)?.display().to_string())
 }
