@@ -115,6 +115,13 @@ impl Packed {
         (self.0 >> 16 & 0xffff) as u32
     }
 
+    /// The outcome of a packet after which no action follows.
+    #[inline(always)]
+    #[must_use]
+    pub const fn without_action(self) -> Self {
+        Self(self.0 & !0xffff_0000)
+    }
+
     /// The rule number.
     #[inline(always)]
     pub const fn rule(self) -> u32 {

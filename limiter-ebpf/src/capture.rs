@@ -55,8 +55,17 @@ pub(crate) fn tell<const LAYER_3: bool>(
     now: Ticks,
     scratch_facts: ScratchFacts,
 ) {
-    if is_on(now) {
-        step!(capture(; frame, outcome, length, now, scratch_facts));
+    if !is_on(now) {
+        return;
+    }
+    let level: Option<Level> = step!(capture_level(; frame, outcome, scratch_facts));
+    if level.is_some() {
+        // Before the tables no action was carried out.
+        let outcome = match scratch_facts {
+            ScratchFacts::Missing => outcome.without_action(),
+            ScratchFacts::Present => outcome,
+        };
+        step!(capture(; frame, outcome, length, now, level));
     }
 }
 
@@ -112,30 +121,22 @@ fn load<const LAYER_3: bool>(
     true
 }
 
-/// Tells a packet, if the capture asks for it and the budget allows, and counts it.
+/// Tells a packet that the capture asks for, if the budget allows, and counts it.
 #[inline(always)]
 pub(crate) fn capture<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
     length: u64,
     now: Ticks,
-    scratch_facts: ScratchFacts,
+    level: Option<Level>,
 ) {
-    let Some(filter) = CAPTURE.get(0) else { return };
-    if !capture::asks_for(filter, outcome) {
-        return;
-    }
-    let level: Option<Level> = step!(capture_level(; frame, scratch_facts));
-    if level.is_none() {
-        return;
-    }
     // Not before the time by which it was judged.
     let now = Kernel.now(now).max(now);
     if !step!(charge_capture(; level, now)) {
         return;
     }
     // The bytes of a packet that an action may have changed were kept before.
-    let kept = scratch_facts == ScratchFacts::Present && outcome.action() != 0;
+    let kept = outcome.action() != 0;
     if kept || step!(fill_capture(; frame, length)) {
         step!(send_capture(; outcome, length, now, level, kept));
     } else {
@@ -144,13 +145,17 @@ pub(crate) fn capture<const LAYER_3: bool>(
 }
 
 /// The level of a packet, whose source is left in its record; `None` if the capture does not ask
-/// for its source. Of a packet that an action may have changed, the source is in the scratch.
+/// for it. Of a packet that an action may have changed, the source is in the scratch.
 #[inline(always)]
 pub(crate) fn capture_level<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
+    outcome: Packed,
     scratch_facts: ScratchFacts,
 ) -> Option<Level> {
     let filter = CAPTURE.get(0)?;
+    if !capture::asks_for(filter, outcome) {
+        return None;
+    }
     if scratch_facts == ScratchFacts::Present {
         return from(filter, &world::scratch()?.facts.source());
     }

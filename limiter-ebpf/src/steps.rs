@@ -15,9 +15,9 @@ macro_rules! own_steps {
             log = crate::xdp::log, () (word word);
             event = crate::events::event, () (twin word word word half);
             send_event = crate::events::send_event, (scratch) (word word word);
-            capture = crate::capture::capture, () (twin word word word half);
+            capture = crate::capture::capture, () (twin word word word word);
             keep_bytes = crate::capture::keep_bytes, () (twin word);
-            capture_level = crate::capture::capture_level, () (twin half);
+            capture_level = crate::capture::capture_level, () (twin word half);
             charge_capture = crate::capture::charge_capture, () (word word);
             fill_capture = crate::capture::fill_capture, () (twin word);
             miss_capture = crate::capture::miss_capture, () (word word);

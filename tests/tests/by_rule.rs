@@ -1,11 +1,11 @@
-//! Drops of one source by every kind of rule, as `limiter show` tells them.
+//! Drops of sources by every kind of rule, as `limiter show`, `sources` and `top` tell them.
 
 use std::fs;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use limiter_tests::cables::{SEEN_WITHIN, send_ten};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
@@ -29,6 +29,18 @@ budgets:
   - {name: uplink, rate_limit: {rate: 20/hour, burst: 2}}
 descriptors:
   - {key: protocol, value: udp, budget: uplink}\n";
+
+/// The drops by other rules that `sources` and, of those that are sampled, `top` have of a source.
+fn among_all(limiter: &Limiter, source: &str) -> Result<Vec<Value>> {
+    let list = limiter.json(&["sources"])?;
+    let rows = list["by_other_rules"].as_array().context("no drops by other rules")?;
+    let mine: Vec<Value> = rows.iter().filter(|row| row["source"] == source).cloned().collect();
+    let text = limiter.ok(["sources"])?;
+    ensure!(text.contains("BY OTHER RULES") && text.contains(source), "{text}");
+    let once = limiter.ok(["top", "--once"])?;
+    ensure!(once.contains("BY OTHER RULES") && once.contains(source), "{once}");
+    Ok(mine)
+}
 
 /// Waits until `show` has a rule with such a field, and returns it.
 fn row(limiter: &Limiter, field: &str, value: &Value) -> Result<Value> {
@@ -63,6 +75,14 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     ensure!(block["passed"] == 2 && block["dropped"] == 0 && block["exact"] == true, "{block}");
     let text = limiter.ok(["show", &IpAddr::from(SOURCE).to_string()])?;
     ensure!(text.contains("BY OTHER RULES") && text.contains("datagrams"), "{text}");
+    let address = IpAddr::from(SOURCE).to_string();
+    let rows = among_all(&limiter, &address)?;
+    let [found] = rows.as_slice() else { bail!("{rows:?}") };
+    ensure!(found["rule_name"] == "datagrams" && found["dropped"] == 8, "{found}");
+    ensure!(found["exact"] == true && found["reason"] == "over-limit", "{found}");
+    // Only what is in the prefix that is asked for.
+    let elsewhere = limiter.json(&["sources", "--within", "198.51.100.0/24"])?;
+    ensure!(elsewhere["by_other_rules"] == json!([]), "{elsewhere}");
     // One of another /24 has no key.
     let other = limiter.json(&["show", "203.0.114.77"])?;
     ensure!(other["by_rule"] == json!([]), "{other}");
@@ -77,6 +97,11 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     send_ten(&bed, SENDER.interface, SOURCE)?;
     let denied = row(&limiter, "reason", &json!("denied"))?;
     ensure!(denied["rule"].is_null() && denied["exact"] == false, "{denied}");
+    let rows = among_all(&limiter, &address)?;
+    let of = |field: &str, value: &str| rows.iter().find(|row| row[field] == value);
+    let (uplink, denied) = (of("rule", "budget uplink"), of("reason", "denied"));
+    let (uplink, denied) = uplink.zip(denied).with_context(|| format!("{rows:?}"))?;
+    ensure!(uplink["exact"] == false && denied["exact"] == false, "{rows:?}");
     limiter.close()?;
     bed.close()
 }

@@ -50,9 +50,9 @@ pub(crate) fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
 /// `limiter show`.
 pub(crate) fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
     let effective = effective(maps)?;
-    let mut read = ByRule::new(address);
+    let mut read = ByRule::of_address(address);
     while !read.step(maps)? {}
-    let by_rule = Some(read.rules(maps, &effective, None));
+    let by_rule = Some(source::of_rules(read.drops(maps, &effective, None)));
     Ok(SourceView { by_rule, ..source::whole(maps, &effective, address)? })
 }
 

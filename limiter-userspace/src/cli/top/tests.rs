@@ -188,6 +188,7 @@ fn seen(seconds: u64) -> Top {
         tracked_v6: 7,
         rounds: 1.5,
         sources: vec![row("192.0.2.1", 100), listed, banned],
+        by_other_rules: Vec::new(),
         watched: None,
     }
 }

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::explain::Here;
 use super::limits::LimitView;
 use super::lists::ListName;
+use super::sources::OtherDrops;
 use super::{Shared, words};
 use crate::control::{
     Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
@@ -120,6 +121,18 @@ pub struct RuleDrops {
     pub exact: bool,
 }
 
+impl RuleDrops {
+    /// The rule with its name, clean for a terminal.
+    pub(crate) fn title(&self) -> String {
+        clean(&titled(self.rule.as_deref(), self.rule_name.as_deref()))
+    }
+
+    /// The remark of a sample.
+    pub(crate) const fn said(&self) -> &'static str {
+        if self.exact { "" } else { "sampled: there may be more" }
+    }
+}
+
 /// The query of `GET /v1/sources/{address}`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
@@ -171,7 +184,7 @@ pub(in crate::daemon) struct SourceText {
 impl SourceText {
     fn begin(service: &Service, address: &str) -> Result<Self, Refusal> {
         service.datapath()?;
-        let by_rule = Some(ByRule::new(source_text::parse_one(address)?));
+        let by_rule = Some(ByRule::of_address(source_text::parse_one(address)?));
         Ok(Self { address: address.to_owned(), by_rule })
     }
 }
@@ -184,8 +197,8 @@ impl Sliced<Service> for SourceText {
             return Ok(Step::Again);
         }
         let by_rule = self.by_rule.take();
-        let by_rule =
-            by_rule.map(|read| read.rules(datapath, &service.effective, Some(&service.events)));
+        let by_rule = by_rule
+            .map(|read| of_rules(read.drops(datapath, &service.effective, Some(&service.events))));
         let view = SourceView { by_rule, ..service.source(&self.address)? };
         Ok(Step::Part(serde_json::to_vec(&view)?.into()))
     }
@@ -200,6 +213,11 @@ impl Service {
         let listed_reason = reason.map(str::to_owned);
         Ok(SourceView { listed_reason, ..whole(datapath, &self.effective, address)? })
     }
+}
+
+/// The drops of one source, without its name.
+pub(in crate::daemon) fn of_rules(drops: Vec<OtherDrops>) -> Vec<RuleDrops> {
+    drops.into_iter().map(|row| row.drops).collect()
 }
 
 /// All of a source that the maps hold.
@@ -362,12 +380,12 @@ fn by_rule(text: &mut String, rules: &[RuleDrops]) {
     let or_none = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), number);
     for rule in rules {
         table.add_row([
-            clean(&titled(rule.rule.as_deref(), rule.rule_name.as_deref())),
+            rule.title(),
             rule.reason.clone(),
             or_none(rule.keys),
             or_none(rule.passed),
             number(rule.dropped),
-            if rule.exact { "" } else { "sampled: there may be more" }.to_owned(),
+            rule.said().to_owned(),
         ]);
     }
     text.push('\n');

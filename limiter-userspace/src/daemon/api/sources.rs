@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::lists::ListName;
+use super::source::RuleDrops;
 use super::{Shared, words};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::daemon::error::ServiceError;
@@ -107,10 +108,24 @@ pub struct SourceList {
     pub dropped_by: DroppedBy,
     /// Sources that rank first.
     pub sources: Vec<SourceRow>,
+    /// Sources of which rules on other keys, budgets, lists or bans dropped most, whatever the
+    /// measure.
+    #[serde(default)]
+    pub by_other_rules: Vec<OtherDrops>,
+}
+
+/// Drops of a source, or of the sources in a prefix, by one rule on other keys, or before any rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OtherDrops {
+    /// An IPv4 address, an IPv6 /64, or the prefix that the rule counts together.
+    pub source: String,
+    /// Drops by the rule.
+    #[serde(flatten)]
+    pub drops: RuleDrops,
 }
 
 /// Packets that were dropped since the maps were made, by what dropped them. In `top` and
-/// `sources`, sources have only the first of these.
+/// `sources`, the counters of sources have only the first of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DroppedBy {
     /// Rules on `remote_address` alone that have limits of their own; none where there are too many
@@ -208,8 +223,8 @@ impl Service {
     }
 
     pub(super) fn known(&self) -> Result<Known<'_>, ServiceError> {
-        let (effective, lists) = (&self.effective, &self.lists);
-        Ok(Known { datapath: self.datapath()?, effective, lists })
+        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
+        Ok(Known { datapath: self.datapath()?, effective, lists, events })
     }
 }
 
@@ -280,6 +295,25 @@ pub(crate) fn state(row: &SourceRow) -> String {
     }
 }
 
+/// Drops by other rules as a table.
+fn others(text: &mut String, rows: &[OtherDrops]) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut table = table(&["SOURCE", "BY OTHER RULES", "REASON", ">DROPPED", ""]);
+    for OtherDrops { source, drops } in rows {
+        table.add_row([
+            source.clone(),
+            drops.title(),
+            drops.reason.clone(),
+            number(drops.dropped),
+            drops.said().to_owned(),
+        ]);
+    }
+    text.push('\n');
+    push(text, &table);
+}
+
 /// The rows as a table.
 pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
     let mut table = table(&[
@@ -316,6 +350,7 @@ impl Render for SourceList {
         } else {
             rows(text, &self.sources);
         }
+        others(text, &self.by_other_rules);
         let (v4, v6) = (number(self.tracked_v4), number(self.tracked_v6));
         let _: std::fmt::Result = write!(text, "{v4} IPv4 and {v6} IPv6 sources are tracked");
         if self.within < self.tracked_v4.saturating_add(self.tracked_v6) {

@@ -6,7 +6,7 @@ use limiter_common::wire::EntryKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::sources::{By, DroppedBy, SourceRow};
+use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
 use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::daemon::error::ServiceError;
@@ -67,6 +67,10 @@ pub struct Top {
     pub rounds: f64,
     /// The first of those that stand out.
     pub sources: Vec<SourceRow>,
+    /// Sources of which rules on other keys, budgets, lists or bans dropped most lately: by events,
+    /// which are a sample.
+    #[serde(default)]
+    pub by_other_rules: Vec<OtherDrops>,
     /// The source that was asked about, if one was.
     pub watched: Option<SourceRow>,
 }
@@ -104,7 +108,8 @@ impl Service {
         if let Some(source) = watch {
             view.watch(source, now);
         }
-        let known = Known { datapath, effective: &self.effective, lists: &self.lists };
+        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
+        let known = Known { datapath, effective, lists, events };
         view.look(known, self.events.dropping().take(MOST_DROPPING))?;
         let keyed = view.keyed();
         let (passed, dropped) = views::verdicts(datapath)?;
@@ -122,6 +127,7 @@ impl Service {
             tracked_v6,
             rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
             sources: view.rows(known, &wanted)?,
+            by_other_rules: wanted.others(known),
             watched: watch.map(|source| view.row(known, &source)).transpose()?,
         })
     }

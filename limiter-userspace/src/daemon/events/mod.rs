@@ -29,7 +29,9 @@ use super::service::{Service, lock};
 use super::views::{self, Title};
 use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::daemon::api::source::RuleDrops;
+use crate::daemon::api::sources::OtherDrops;
 use crate::datapath::Datapath;
+use crate::rules::Selector;
 use crate::rules::model::TriePrefix;
 use crate::rules::plain::clean;
 
@@ -243,20 +245,44 @@ impl Events {
         })
     }
 
-    /// Drops of a source that were told and have not ended long ago, by rule and reason.
-    pub(super) fn of_source(&self, source: &Source) -> Vec<RuleDrops> {
-        let mine = self.episodes.open();
-        let mine = mine.iter().filter(|(key, _)| views::of_key(key.source) == *source);
-        let told = |(key, open): &(Key, &Open)| RuleDrops {
-            rule: open.rule.as_ref().map(|title| title.rule.clone()),
-            rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
-            reason: reason(key.reason),
-            passed: None,
-            dropped: open.sampled,
-            keys: None,
-            exact: false,
+    /// Drops of a source that were told and have not ended long ago, by reason and rule, but for
+    /// those by its own rule: the source's bucket has them.
+    pub(super) fn of_source(&self, source: &Selector, effective: &EffectiveSet) -> Vec<OtherDrops> {
+        self.others(|selector| selector == source, effective)
+    }
+
+    /// Drops of all sources, or of those in a prefix, that were told and have not ended long ago,
+    /// but for those by the sources' own rules.
+    pub(super) fn by_other_rules(
+        &self,
+        within: Option<Selector>,
+        effective: &EffectiveSet,
+    ) -> Vec<OtherDrops> {
+        self.others(|source| within.is_none_or(|within| within.contains(source)), effective)
+    }
+
+    fn others(
+        &self,
+        which: impl Fn(&Selector) -> bool,
+        effective: &EffectiveSet,
+    ) -> Vec<OtherDrops> {
+        let told = |(key, open): &(Key, &Open)| {
+            let selector = TriePrefix::of_source(key.source).selector().filter(&which)?;
+            let own = effective.resolve(&selector).map(|found| found.rule.path.to_string());
+            let rule = open.rule.as_ref().map(|title| title.rule.clone());
+            let is_own = own.is_some() && rule == own;
+            let drops = RuleDrops {
+                rule,
+                rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
+                reason: reason(key.reason),
+                passed: None,
+                dropped: open.sampled,
+                keys: None,
+                exact: false,
+            };
+            (!is_own).then(|| OtherDrops { source: selector.to_string(), drops })
         };
-        mine.map(told).collect()
+        self.episodes.open().iter().filter_map(told).collect()
     }
 
     /// Sources of which drops were told, the latest first.

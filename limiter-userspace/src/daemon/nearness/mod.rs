@@ -237,7 +237,12 @@ impl Watch {
         let (keys, next) = datapath.keys(from, most / 4)?;
         for (key, bucket) in keys {
             let id = self.hash.hash_one(bytemuck::bytes_of(&key));
-            self.keyed(datapath, round, id, &bucket, (now, offset));
+            // A key that is charged to a budget has only counters: the budget has the state.
+            let slot = Resolved::from_raw(bucket.resolved).slot().index();
+            let record = datapath.installed().tables.records.get(&slot);
+            if record.is_none_or(|record| record.budget == 0) {
+                self.keyed(datapath, round, id, &bucket, (now, offset));
+            }
         }
         round.stage = Stage::Keys(next);
         Ok(next.is_none())

@@ -1,7 +1,7 @@
-//! Drops of one source by each rule on other keys: exact where keys with the source have buckets of
-//! their own, else from the events, which are a sample.
+//! Drops of one source, or of all, by each rule on other keys: exact where keys with the source have
+//! buckets of their own, else from the events, which are a sample.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -10,23 +10,35 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
 
 use crate::daemon::api::source::RuleDrops;
+use crate::daemon::api::sources::OtherDrops;
 use crate::daemon::error::ServiceError;
 use crate::daemon::events::Events;
 use crate::daemon::layers::EffectiveSet;
 use crate::daemon::views::{self, Title};
 use crate::datapath::Observed;
+use crate::rules::Selector;
 use crate::rules::compile::TableForm;
 
 /// Keys that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
 
-/// Counters by rule number: packets that passed and that were dropped, and the number of keys.
-type Sums = BTreeMap<u32, (u64, u64, u64)>;
+/// Counters by rule number and prefix of the sources: packets that passed and that were dropped, and
+/// the number of keys.
+type Sums = BTreeMap<(u32, IpNet), (u64, u64, u64)>;
 
-/// A pass over all keys of tables, for one source.
+/// Sources that a pass is about.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// The source of an address.
+    Address(IpAddr),
+    /// All of which packets were dropped, or those in a prefix.
+    Dropped(Option<Selector>),
+}
+
+/// A pass over all keys of tables.
 #[derive(Debug)]
 pub(in crate::daemon) struct ByRule {
-    address: IpAddr,
+    whose: Whose,
     /// Place in the map; none at its beginning.
     place: Option<u32>,
     /// True if the map was read to its end.
@@ -36,8 +48,17 @@ pub(in crate::daemon) struct ByRule {
 
 impl ByRule {
     /// A pass for the source of an address.
-    pub(in crate::daemon) fn new(address: IpAddr) -> Self {
-        Self { address: address.to_canonical(), place: None, done: false, sums: Sums::new() }
+    pub(in crate::daemon) const fn of_address(address: IpAddr) -> Self {
+        Self::new(Whose::Address(address.to_canonical()))
+    }
+
+    /// A pass for all sources of which packets were dropped, or those in a prefix.
+    pub(in crate::daemon) const fn of_dropped(within: Option<Selector>) -> Self {
+        Self::new(Whose::Dropped(within))
+    }
+
+    const fn new(whose: Whose) -> Self {
+        Self { whose, place: None, done: false, sums: Sums::new() }
     }
 
     /// Reads on; says whether all was read.
@@ -58,9 +79,15 @@ impl ByRule {
         }
         let (keys, next) = datapath.keys(self.place, SLICE)?;
         for (key, bucket) in keys {
-            let mine = forms.get(&key.table).is_some_and(|form| is_of(*form, &key, self.address));
-            if let Some(number) = mine.then(|| rule_of(datapath, &bucket)).flatten() {
-                let (passed, dropped, keys) = self.sums.entry(number).or_default();
+            let net = forms.get(&key.table).and_then(|form| net_of(*form, &key));
+            let net = net.filter(|net| match self.whose {
+                Whose::Address(address) => net.contains(&address),
+                Whose::Dropped(within) => bucket.dropped > 0 && is_within(*net, within),
+            });
+            if let Some((number, net)) =
+                net.and_then(|net| Some((rule_of(datapath, &bucket)?, net)))
+            {
+                let (passed, dropped, keys) = self.sums.entry((number, net)).or_default();
                 *passed = passed.saturating_add(bucket.passed);
                 *dropped = dropped.saturating_add(bucket.dropped);
                 *keys += 1;
@@ -70,18 +97,18 @@ impl ByRule {
         Ok(self.done)
     }
 
-    /// The rules, those that dropped most first. What the events tell of the source stands for
+    /// The drops by source and rule, the most first. What the events tell of a source stands for
     /// rules without a bucket of the source; without a daemon nobody knows.
-    pub(in crate::daemon) fn rules(
+    pub(in crate::daemon) fn drops(
         self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,
         events: Option<&Events>,
-    ) -> Vec<RuleDrops> {
+    ) -> Vec<OtherDrops> {
         let titles = views::rule_names(datapath, effective);
-        let exact = self.sums.iter().filter_map(|(number, (passed, dropped, keys))| {
+        let exact = self.sums.iter().filter_map(|((number, net), (passed, dropped, keys))| {
             let Title { rule, name } = titles.get(number)?.clone();
-            Some(RuleDrops {
+            let drops = RuleDrops {
                 rule: Some(rule),
                 rule_name: name,
                 reason: Reason::OverLimit.name().to_owned(),
@@ -89,22 +116,21 @@ impl ByRule {
                 dropped: *dropped,
                 keys: Some(*keys),
                 exact: true,
-            })
+            };
+            Some(OtherDrops { source: Selector::Prefix(*net).to_string(), drops })
         });
-        let mut rules: Vec<RuleDrops> = exact.collect();
-        // A source alone has its counters in the answer already.
-        let own = effective.resolve(&crate::rules::Selector::address(self.address));
-        let own = own.map(|found| found.rule.path.to_string());
-        let told = events.map(|events| events.of_source(&views::key(self.address)));
-        for sampled in told.unwrap_or_default() {
-            let counted = rules.iter().any(|rule| rule.exact && rule.rule == sampled.rule);
-            let is_own = own.is_some() && sampled.rule == own;
-            if !counted && !is_own {
-                rules.push(sampled);
-            }
-        }
-        rules.sort_by_key(|rule| std::cmp::Reverse((rule.dropped, rule.exact)));
-        rules
+        let mut rows: Vec<OtherDrops> = exact.collect();
+        let counted: BTreeSet<_> = rows.iter().filter_map(|row| row.drops.rule.clone()).collect();
+        let told = events.map(|events| match self.whose {
+            Whose::Address(address) => events.of_source(&Selector::address(address), effective),
+            Whose::Dropped(within) => events.by_other_rules(within, effective),
+        });
+        let told = told.unwrap_or_default().into_iter();
+        rows.extend(
+            told.filter(|row| !row.drops.rule.as_ref().is_some_and(|rule| counted.contains(rule))),
+        );
+        rows.sort_by_key(|row| std::cmp::Reverse((row.drops.dropped, row.drops.exact)));
+        rows
     }
 }
 
@@ -116,20 +142,23 @@ fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {
     resolved.generation().knows(record.since).then_some(record.rule)
 }
 
-/// True if packets of a source have this key in a table.
-fn is_of(form: TableForm, key: &TableKey, address: IpAddr) -> bool {
-    let masks = form.source.and_then(|masks| masks.of(&IpNet::from(address)));
-    let Some(net) = masks.and_then(|length| IpNet::new(address, length).ok()) else {
-        return false;
-    };
+/// The prefix whose sources have this key in a table; none without a source in it.
+fn net_of(form: TableForm, key: &TableKey) -> Option<IpNet> {
     let bytes: [u8; 16] = bytemuck::cast(key.source);
-    let of_key = match (net, key.version) {
-        (IpNet::V4(_), 4) => {
+    let address = match key.version {
+        4 => {
             let [.., a, b, c, d] = bytes;
             IpAddr::from([a, b, c, d])
         }
-        (IpNet::V6(_), 6) => IpAddr::from(bytes),
-        _ => return false,
+        6 => IpAddr::from(bytes),
+        _ => return None,
     };
-    net.trunc().addr() == of_key
+    let length = form.source?.of(&IpNet::from(address))?;
+    IpNet::new(address, length).ok()
+}
+
+/// True if a prefix is in the one that was asked for, or around it.
+fn is_within(net: IpNet, within: Option<Selector>) -> bool {
+    let net = Selector::Prefix(net);
+    within.is_none_or(|within| within.contains(&net) || net.contains(&within))
 }

@@ -13,10 +13,11 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
 
 use super::error::ServiceError;
+use super::events::Events;
 use super::layers::EffectiveSet;
 use super::lists::Book;
 use crate::daemon::api::source::view;
-use crate::daemon::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
+use crate::daemon::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
 use crate::datapath::{Datapath, Sweep, of_key};
 use crate::rules::compile::RuleId;
 use crate::rules::{Selector, source_text};
@@ -48,6 +49,14 @@ impl Wanted {
         Ok(Self { by, count: usize::try_from(count).unwrap_or(usize::MAX), within })
     }
 
+    /// Drops by other rules that events told lately.
+    pub(super) fn others(&self, known: Known<'_>) -> Vec<OtherDrops> {
+        let mut drops = known.events.by_other_rules(self.within, known.effective);
+        drops.sort_by_key(|row| std::cmp::Reverse(row.drops.dropped));
+        drops.truncate(self.count);
+        drops
+    }
+
     fn has(&self, source: &Source) -> bool {
         self.within.is_none_or(|within| within.contains(&Selector::address(address(source))))
     }
@@ -59,6 +68,7 @@ pub(super) struct Known<'a> {
     pub(super) datapath: &'a dyn Datapath,
     pub(super) effective: &'a EffectiveSet,
     pub(super) lists: &'a Book,
+    pub(super) events: &'a Events,
 }
 
 /// Packets a second that passed and were dropped.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
+use super::by_rule::ByRule;
 use super::merit::{Best, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
 use crate::daemon::api::sources::{By, SourceList};
@@ -39,6 +40,8 @@ pub(in crate::daemon) struct Reading {
     wanted: Wanted,
     /// Progress of the pass; none before the first slice.
     sweep: Option<Sweep>,
+    /// Drops by rules on other keys; read after the sources, none once they were told.
+    others: Option<ByRule>,
     list: SourceList,
     used: Used,
     best: [Best; 2],
@@ -54,6 +57,7 @@ impl Reading {
         Self {
             wanted,
             sweep: None,
+            others: Some(ByRule::of_dropped(wanted.within)),
             list: SourceList { by: wanted.by, ..SourceList::default() },
             used: Used::default(),
             best: [Best::new(room), Best::new(second)],
@@ -65,6 +69,11 @@ impl Reading {
     pub(in crate::daemon) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
         if self.sweep.is_none_or(|sweep| !sweep.is_done()) {
             self.slice(known)?;
+            return Ok(Next::Slice);
+        }
+        if let Some(others) = &mut self.others
+            && !others.step(known.datapath)?
+        {
             return Ok(Next::Slice);
         }
         if !self.wanted.by.is_rate() {
@@ -156,6 +165,11 @@ impl Reading {
             }
         }
         sort(&mut list.sources, list.by);
+        if let Some(others) = self.others.take() {
+            let mut drops = others.drops(known.datapath, known.effective, Some(known.events));
+            drops.truncate(self.wanted.count);
+            list.by_other_rules = drops;
+        }
         list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
     }

@@ -37,13 +37,13 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     kept
 }
 
-/// A table of which the row `chosen` can be seen. A row makes its cells by the index of their
+/// A table of which the row `chosen` can be seen, if one is. A row makes its cells by the index of their
 /// column.
 pub(super) fn table<'a, T>(
     frame: &mut Frame<'_>,
     area: Rect,
     (columns, theme): (&[Column], Theme),
-    (rows, chosen): (&'a [T], usize),
+    (rows, chosen): (&'a [T], Option<usize>),
     cell: impl Fn(&'a T, usize) -> (String, Style),
 ) {
     let kept = fitting(columns, area.width);
@@ -72,6 +72,6 @@ pub(super) fn table<'a, T>(
         .row_highlight_style(theme.chosen())
         .column_spacing(1);
     let mut position = TableState::default();
-    position.select((!rows.is_empty()).then_some(chosen));
+    position.select(chosen.filter(|_| !rows.is_empty()));
     frame.render_stateful_widget(table, area, &mut position);
 }

@@ -1,7 +1,7 @@
 //! The three lists.
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::Paragraph;
 
@@ -9,7 +9,7 @@ use super::super::state::{RuleRow, State};
 use super::columns::{Column, table};
 use super::theme::Theme;
 use crate::daemon::api::lists::ListName;
-use crate::daemon::api::sources::SourceRow;
+use crate::daemon::api::sources::{OtherDrops, SourceRow};
 use crate::daemon::api::sources::{per_second, percent, state as beside};
 use crate::daemon::api::status::{Interface, InterfaceState};
 use crate::render::{number, titled};
@@ -29,7 +29,19 @@ const V6: u16 = 24;
 /// Width of `255.255.255.255`.
 const V4: u16 = 15;
 
+/// Rows of drops by other rules that are shown, and the lines around them.
+const OTHERS: usize = 6;
+
+/// Sources by their own rules, and below them those of which other rules drop.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
+    let others = state.top.by_other_rules.get(..OTHERS).unwrap_or(&state.top.by_other_rules);
+    let lines = if others.is_empty() { 0 } else { others.len() + 2 };
+    let lines = u16::try_from(lines).unwrap_or(0).min(area.height / 2);
+    let [area, below] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(area);
+    if lines > 0 {
+        self::others(frame, below, others, theme);
+    }
     let rows = &state.top.sources;
     if rows.is_empty() {
         let text =
@@ -49,8 +61,25 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         left("LIMIT", 14, 7),
         left("RULE", 0, 8),
     ];
-    table(frame, area, (&columns, theme), (rows, state.cursor), |row, index| {
+    table(frame, area, (&columns, theme), (rows, Some(state.cursor)), |row, index| {
         source_cell(row, index, theme)
+    });
+}
+
+/// Drops by other rules, under an empty line.
+fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) {
+    let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let columns = [
+        left("SOURCE", V6, 0),
+        right("SAMPLED", 9, 1),
+        left("REASON", 16, 3),
+        left("DROPPED BY OTHER RULES", 0, 2),
+    ];
+    table(frame, area, (&columns, theme), (rows, None), |row: &OtherDrops, index| match index {
+        0 => (clean(&row.source), Style::new()),
+        1 => (number(row.drops.dropped), theme.bad()),
+        2 => (row.drops.reason.clone(), Style::new()),
+        _ => (row.drops.title(), theme.quiet()),
     });
 }
 
@@ -86,7 +115,7 @@ pub(super) fn rules(frame: &mut Frame<'_>, area: Rect, state: &State, theme: The
         right("OVER/S", 9, 3),
         right("OVER", 13, 6),
     ];
-    table(frame, area, (&columns, theme), (&state.rules, state.cursor), |row, index| {
+    table(frame, area, (&columns, theme), (&state.rules, Some(state.cursor)), |row, index| {
         rule_cell(row, index, theme)
     });
 }
@@ -116,7 +145,7 @@ pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme
         left("", 10, 5),
     ];
     let rows = state.status.as_ref().map_or(&[][..], |status| &status.interfaces);
-    table(frame, area, (&columns, theme), (rows, state.cursor), |row: &Interface, index| {
+    table(frame, area, (&columns, theme), (rows, Some(state.cursor)), |row: &Interface, index| {
         let plain = Style::new();
         match index {
             0 => (clean(&row.name), plain),

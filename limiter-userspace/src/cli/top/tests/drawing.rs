@@ -10,7 +10,8 @@ use crate::cli::top::draw::draw;
 use crate::cli::top::line::Line;
 use crate::cli::top::link::Action;
 use crate::cli::top::state::{Dialog, Prompt, State, Tab};
-use crate::daemon::api::sources::{By, DroppedBy};
+use crate::daemon::api::source::RuleDrops;
+use crate::daemon::api::sources::{By, DroppedBy, OtherDrops};
 
 fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -74,6 +75,38 @@ fn drops_by_other_rules_are_told_above_the_sources() {
     *fake.top.borrow_mut() = top;
     state.refresh(&fake);
     assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
+}
+
+/// Sources that other rules drop stand below the list, with rule and reason; half of the room at most.
+#[test]
+fn sources_that_other_rules_drop_are_listed_below() {
+    let fake = fake();
+    let mut top = seen(3);
+    let drops = RuleDrops {
+        rule: Some("protocol=udp remote_address".to_owned()),
+        rule_name: Some("data\u{1b}grams".to_owned()),
+        reason: "over-limit".to_owned(),
+        passed: None,
+        dropped: 1234,
+        keys: None,
+        exact: false,
+    };
+    top.by_other_rules = vec![OtherDrops { source: "203.0.113.7".to_owned(), drops }; 20];
+    *fake.top.borrow_mut() = top;
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 130, 24, false));
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = shown.lines().map(words).collect();
+    let head = lines.iter().position(|line| line.starts_with("SOURCE SAMPLED REASON")).unwrap();
+    assert!(lines[head].ends_with("DROPPED BY OTHER RULES"), "{shown}");
+    let row = &lines[head + 1];
+    assert!(row.starts_with("203.0.113.7 1,234 over-limit ") && row.contains("grams"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("203.0.113.7")).count(), 6, "{shown}");
+    assert!(lines.iter().any(|line| line.starts_with("192.0.2.1 ")), "{shown}");
+    let little = text(&drawn(&state, 130, 12, false));
+    assert!(little.contains("192.0.2.1 ") && little.contains("203.0.113.7"), "{little}");
 }
 
 #[test]

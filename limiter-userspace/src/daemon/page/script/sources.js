@@ -26,6 +26,16 @@ class Sources {
         make: (row) => copyButton(command("show", place(row.source)), "Copy show"),
       },
     ]);
+    this.others = new Table(byId("others-table"), "Sources that other rules drop", [
+      { head: "Source", make: name },
+      { head: "Sampled", number: true, text: (row) => number(row.dropped) },
+      { head: "Reason", text: (row) => clean(row.reason) },
+      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
+      {
+        head: "Command",
+        make: (row) => copyButton(command("show", place(row.source)), "Copy show"),
+      },
+    ]);
   }
 
   // Notes the rates of the rows of an answer.
@@ -49,6 +59,9 @@ class Sources {
 
   draw(top) {
     this.table.show(top.sources, (row) => row.source);
+    const others = top.by_other_rules;
+    this.others.show(others, (row) => JSON.stringify([row.source, row.rule, row.reason]));
+    byId("others").hidden = others.length === 0;
     const [v4, v6] = [number(top.tracked_v4), number(top.tracked_v6)];
     const nobody = top.sources.length === 0 ? "Nobody stands out by this order. " : "";
     tell(byId("sources-note"), `${nobody}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);

@@ -84,7 +84,6 @@ function elsewhere(before, now) {
   if (rates.slice(1).every(([, each]) => each === 0)) return "";
   const words = rates.map(([name, each]) =>
     each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. The table of sources counts the first alone; the view of a`
-    + " source and the table of rules have the rest.";
+  return `Dropped: ${words.join(", ")}. The rates of a source are by rules on sources alone.`;
 }
 
