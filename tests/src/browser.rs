@@ -1,4 +1,4 @@
-//! A browser without a window, driven as W3C's WebDriver says: Debian's Chromium and its driver.
+//! A browser without a window, driven as W3C's `WebDriver` says: Debian's Chromium and its driver.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -131,8 +131,8 @@ impl Browser {
         Ok(())
     }
 
-    /// Types into an element, or chooses a file in a field for one: a path. The keys of WebDriver
-    /// are private characters.
+    /// Types into an element, or chooses a file in a field for one: a path. The keys of
+    /// `WebDriver` are private characters.
     ///
     /// # Errors
     ///

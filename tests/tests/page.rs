@@ -31,7 +31,7 @@ const RULES: &str = r#"descriptors:
       burst: 5
 "#;
 
-/// The key of WebDriver for the arrow to the right.
+/// The key of `WebDriver` for the arrow to the right.
 const RIGHT: &str = "\u{e014}";
 
 const VIEWS: [&str; 5] = ["sources", "rules", "events", "interfaces", "tune"];
@@ -215,6 +215,6 @@ fn tuned(limiter: &Limiter, dir: &WorkDir) -> Result<String> {
         "duration: 2s\nsenders: [{pattern: poisson, rate: 20/s, sources: 20}]\n",
     )?;
     let load = load.display().to_string();
-    let answer = limiter.ok(&["tune", "--load", &load, "--json"])?;
+    let answer = limiter.ok(["tune", "--load", &load, "--json"])?;
     Ok(dir.write("tune.json", answer)?.display().to_string())
 }
