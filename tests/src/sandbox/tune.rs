@@ -432,16 +432,18 @@ mod tests {
         }
     }
 
+    type Change = fn(&mut Report);
+
     #[test]
     fn each_way_to_fail_is_told() {
-        let judged = |change: fn(&mut Report)| {
+        let judged = |change: Change| {
             let mut report = report();
             change(&mut report);
             report.judge();
             report.failures.join("; ")
         };
         assert_eq!(judged(|_| ()), "");
-        let fails: [(fn(&mut Report), &str); 6] = [
+        let fails: [(Change, &str); 6] = [
             (|report| report.counted = [24, 11, 11], "limiter counted [24, 11, 11] sources"),
             (|report| report.rows[0].hit = 1, "1 of 6 steady sources lost packets"),
             (|report| report.rows[1].hit = 5, "1 of 6 heavy sources lost nothing"),

@@ -79,15 +79,14 @@ impl ByRule {
         }
         let (keys, next) = datapath.keys(self.place, SLICE)?;
         for (key, bucket) in keys {
-            let net = forms.get(&key.table).and_then(|form| net_of(*form, &key));
-            let net = net.filter(|net| match self.whose {
-                Whose::Address(address) => net.contains(&address),
-                Whose::Dropped(within) => bucket.dropped > 0 && is_within(*net, within),
+            let prefix = forms.get(&key.table).and_then(|form| prefix_of(*form, &key));
+            let prefix = prefix.filter(|prefix| match self.whose {
+                Whose::Address(address) => prefix.contains(&address),
+                Whose::Dropped(within) => bucket.dropped > 0 && is_within(*prefix, within),
             });
-            if let Some((number, net)) =
-                net.and_then(|net| Some((rule_of(datapath, &bucket)?, net)))
-            {
-                let (passed, dropped, keys) = self.sums.entry((number, net)).or_default();
+            let owner = prefix.and_then(|prefix| Some((rule_of(datapath, &bucket)?, prefix)));
+            if let Some(owner) = owner {
+                let (passed, dropped, keys) = self.sums.entry(owner).or_default();
                 *passed = passed.saturating_add(bucket.passed);
                 *dropped = dropped.saturating_add(bucket.dropped);
                 *keys += 1;
@@ -143,7 +142,7 @@ fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {
 }
 
 /// The prefix whose sources have this key in a table; none without a source in it.
-fn net_of(form: TableForm, key: &TableKey) -> Option<IpNet> {
+fn prefix_of(form: TableForm, key: &TableKey) -> Option<IpNet> {
     let bytes: [u8; 16] = bytemuck::cast(key.source);
     let address = match key.version {
         4 => {

@@ -8,6 +8,7 @@ fn with_limit(lines: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of mistakes")]
 fn bad_files_are_refused_with_place_and_remedy() {
     let good = "rate_limit: {unit: second, requests_per_unit: 1}";
     let whole = "give a whole number from 1 to 18446744073709551615";
