@@ -1,5 +1,7 @@
 //! `limiter tune`.
 
+mod text;
+
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -20,17 +22,13 @@ use crate::control::Client;
 use crate::daemon::api::nearness::Nearness;
 use crate::datapath::Backend;
 use crate::explain::Captured;
-use crate::render::{self, Render, duration, line, number, push, table};
-use crate::replay::tune::{
-    AtRate, MAX_CURVES, MAX_SOURCES, Observation, Proposal, Report, SHARES, Settings, Tuner,
-    rule_file,
-};
+use crate::render::{self, number};
+use crate::replay::tune::{Observation, Report, Settings, Tuner, rule_file};
 use crate::rules::model::{SOURCE_MASKS, SourceMasks};
 use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
 
-/// Fewer sources than this say little about a share of 99.9 %.
-const FEW: u64 = 3000;
+use text::cautions;
 
 /// Group of the arguments that name traffic. Without any, the rules in force are looked at.
 const TRAFFIC: &str = "traffic";
@@ -301,198 +299,4 @@ fn excluded(texts: &[String]) -> Result<Vec<IpNet>, Failure> {
         }
     }
     Ok(nets)
-}
-
-/// Limits of what the observation can tell.
-fn cautions(report: &Report, spare: f64) -> Vec<String> {
-    let mut notes = Vec::new();
-    let Report { sources, seconds, one_of, .. } = report;
-    for (length, peak) in [(3600.0, "an hourly"), (86_400.0, "a daily"), (604_800.0, "a weekly")] {
-        if *seconds < length {
-            notes.push(format!("{} were seen: {peak} peak is not in it", time(*seconds)));
-            break;
-        }
-    }
-    if *one_of > 1 {
-        notes.push(format!(
-            "there are more than {} sources, or more than {} of several packets: one of {one_of} \
-             was looked at, chosen by a hash, and all shares are of those",
-            number(u64::try_from(MAX_SOURCES).unwrap_or(u64::MAX)),
-            number(u64::try_from(MAX_CURVES).unwrap_or(u64::MAX)),
-        ));
-    }
-    match &report.proposal {
-        None => notes.push(
-            "no limit is proposed: at least a second of packets with a source is needed, and a \
-             burst that a rule may have"
-                .to_owned(),
-        ),
-        Some(proposal) if *sources < FEW => notes.push(format!(
-            "{} sources are few: of others like them the limit may hit up to {} (with a \
-             confidence of 95 %), not only {}",
-            number(*sources),
-            percent(proposal.share_at_most),
-            percent(1.0 - spare),
-        )),
-        Some(_) => {}
-    }
-    notes.push(
-        "shares are of sources as they are: forged addresses, NAT and attackers count as users; \
-         leave known attackers out with --exclude"
-            .to_owned(),
-    );
-    notes
-}
-
-fn percent(share: f64) -> String {
-    let text = format!("{:.3}", share * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
-/// Seconds in the form for people.
-fn time(seconds: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-    duration((seconds * 1e9) as u64)
-}
-
-fn burst(burst: Option<u64>) -> String {
-    burst.map_or_else(|| "none".to_owned(), number)
-}
-
-impl Render for Tuned {
-    fn render(&self, text: &mut String) {
-        let Report { packets, bytes, seconds, sources, count, .. } = &self.report;
-        line(
-            text,
-            format_args!(
-                "{} packets, {} bytes of {} sources in {}; limits count {count}",
-                number(*packets),
-                number(*bytes),
-                number(*sources),
-                time(*seconds)
-            ),
-        );
-        if *packets > 0 {
-            self.curves(text);
-            self.top(text);
-        }
-        if let Some(proposal) = &self.report.proposal {
-            self.proposal(text, proposal);
-        }
-        text.push('\n');
-        for note in &self.notes {
-            line(text, format_args!("{note}"));
-        }
-        if let Some(rules) = &self.rule_file {
-            text.push('\n');
-            text.push_str(rules);
-        }
-    }
-}
-
-impl Tuned {
-    /// The rates, from the slowest to the first at which no burst is needed.
-    fn told(&self) -> impl Iterator<Item = &AtRate> {
-        let rates = &self.report.rates;
-        let least = rates.last().and_then(|last| last.bursts.last()).copied().flatten();
-        let enough = rates.iter().position(|at| at.bursts.last().copied().flatten() == least);
-        rates.iter().take(enough.map_or(rates.len(), |place| place + 1))
-    }
-
-    fn curves(&self, text: &mut String) {
-        let shares = SHARES.map(|share| format!(">{}", percent(share)));
-        let mut names = vec!["LEAST BURST FOR"];
-        names.extend(shares.iter().map(String::as_str));
-        let mut bursts = table(&names);
-        for at in self.told() {
-            let cells = at.bursts.iter().map(|least| burst(*least));
-            bursts.add_row([at.rate.clone()].into_iter().chain(cells));
-        }
-        text.push('\n');
-        push(text, &bursts);
-        let all = self.told().flat_map(|at| at.hits.iter().map(|hit| hit.burst));
-        let columns: std::collections::BTreeSet<u64> = all.collect();
-        let titles: Vec<_> =
-            columns.iter().map(|burst| format!(">BURST {}", number(*burst))).collect();
-        let mut names = vec!["HIT: SOURCES (THEIR PACKETS)"];
-        names.extend(titles.iter().map(String::as_str));
-        let mut hits = table(&names);
-        for at in self.told() {
-            let cells = columns.iter().map(|column| {
-                let hit = at.hits.iter().find(|hit| hit.burst == *column);
-                hit.map_or_else(
-                    || "-".to_owned(),
-                    |hit| format!("{} ({})", percent(hit.sources), percent(hit.packets)),
-                )
-            });
-            hits.add_row([at.rate.clone()].into_iter().chain(cells));
-        }
-        text.push('\n');
-        push(text, &hits);
-    }
-
-    fn top(&self, text: &mut String) {
-        let mut top = table(&[
-            "TOP SOURCE",
-            ">PACKETS",
-            ">BYTES",
-            ">MOST IN 10 ms",
-            ">1 s",
-            ">1 min",
-            ">1 h",
-            ">BURST NEEDED",
-            "HIT",
-        ]);
-        for source in &self.report.top {
-            let most = source.most.map(number);
-            let row = [source.source.clone(), number(source.packets), number(source.bytes)];
-            let hit = if source.hit { "yes" } else { "no" };
-            let last = [burst(source.burst), hit.to_owned()];
-            top.add_row(row.into_iter().chain(most).chain(last));
-        }
-        text.push('\n');
-        push(text, &top);
-    }
-
-    fn proposal(&self, text: &mut String, proposal: &Proposal) {
-        let Proposal {
-            rate,
-            burst,
-            sources_hit,
-            share_hit,
-            packets_of_hit,
-            share_at_most,
-            hit,
-            ..
-        } = proposal;
-        text.push('\n');
-        line(
-            text,
-            format_args!(
-                "proposed, to spare {}: {rate}, burst {}: hits {} of {} sources ({}), which sent \
-                 {} of the packets",
-                percent(self.spare),
-                number(*burst),
-                number(*sources_hit),
-                number(self.report.sources),
-                percent(*share_hit),
-                percent(*packets_of_hit),
-            ),
-        );
-        line(
-            text,
-            format_args!(
-                "of others like these it hits at most {}, with a confidence of 95 %",
-                percent(*share_at_most)
-            ),
-        );
-        if !hit.is_empty() {
-            let told = u64::try_from(hit.len()).unwrap_or(u64::MAX);
-            let more = match sources_hit.saturating_sub(told) {
-                0 => String::new(),
-                more => format!(" and {} more", number(more)),
-            };
-            line(text, format_args!("hit: {}{more}", hit.join(", ")));
-        }
-    }
 }

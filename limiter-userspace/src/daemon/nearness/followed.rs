@@ -1,31 +1,8 @@
 //! A bucket that is followed over the window.
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::RULE_NONE;
 
-/// A bucket as it is in a map.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    /// Limits that it is charged to: [`super::Place::raw`].
-    pub(super) place: u32,
-    /// Number of the rule.
-    pub(super) rule: u32,
-    /// Packets that passed since the bucket was made.
-    pub(super) passed: u64,
-    /// Packets that were dropped since then.
-    pub(super) dropped: u64,
-    /// Used share of the limit now, 0 to 1.
-    pub(super) near: f32,
-    /// The most of the limit that one packet can use.
-    pub(super) per_packet: f32,
-}
-
-impl Read {
-    /// A bucket without limits in force.
-    pub(super) const fn unlimited(place: u32) -> Self {
-        Self { place, rule: RULE_NONE, passed: 0, dropped: 0, near: 0.0, per_packet: 0.0 }
-    }
-}
+use super::read::Read;
 
 /// Findings about a bucket in one half of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

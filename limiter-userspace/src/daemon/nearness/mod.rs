@@ -4,23 +4,22 @@
 
 mod followed;
 mod judge;
+mod read;
 mod told;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::bucket::{Resolved, Slot, Word};
+use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::gcra;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{
-    Algorithm, Bucket, Control, Count, KeyedBucket, Limit, LimitSpec, Role, RuleCounters,
-};
+use limiter_common::wire::{Control, KeyedBucket, Limit, Record, RuleCounters};
 
-use self::followed::{Followed, Read};
+use self::followed::Followed;
+use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
 use crate::daemon::api::nearness::Of;
-use crate::datapath::model::used_share;
 use crate::datapath::{Observed, Sweep};
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
@@ -50,20 +49,6 @@ const MOST_RULES: usize = 4096;
 
 /// Steps of the used share that are told apart.
 pub(super) const TENTHS: usize = 10;
-
-/// Limits that a bucket is charged to: their slot in one of the two stores.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    slot: Slot,
-    keyed: bool,
-}
-
-impl Place {
-    /// One number for it: a slot has 19 bits.
-    const fn raw(self) -> u32 {
-        self.slot.index() | (self.keyed as u32) << 31
-    }
-}
 
 /// Buckets of a rule in one round.
 #[derive(Clone, Debug, Default)]
@@ -202,7 +187,10 @@ impl Watch {
             Stage::Sources(mut sweep) => {
                 for (source, bucket) in datapath.sources(&mut sweep, most)? {
                     let id = self.hash.hash_one(source);
-                    self.source(datapath, &mut round, id, &bucket, now)?;
+                    let slot = Resolved::from_raw(bucket.resolved).slot();
+                    let limit = self.limit(datapath, slot)?;
+                    let read = of_source(&bucket, limit, datapath.max_frame(), now);
+                    self.note(&mut round, id, read, now);
                 }
                 round.stage =
                     if sweep.is_done() { Stage::Keys(None) } else { Stage::Sources(sweep) };
@@ -238,10 +226,10 @@ impl Watch {
         for (key, bucket) in keys {
             let id = self.hash.hash_one(bytemuck::bytes_of(&key));
             // A key that is charged to a budget has only counters: the budget has the state.
-            let slot = Resolved::from_raw(bucket.resolved).slot().index();
-            let record = datapath.installed().tables.records.get(&slot);
+            let record = record(datapath, &bucket);
             if record.is_none_or(|record| record.budget == 0) {
-                self.keyed(datapath, round, id, &bucket, (now, offset));
+                let read = of_keyed(&bucket, record, datapath.max_frame(), (now, offset));
+                self.note(round, id, read, now);
             }
         }
         round.stage = Stage::Keys(next);
@@ -267,75 +255,12 @@ impl Watch {
             if let Some(bucket) = datapath.budget(index)? {
                 // So many zeros that every level takes it.
                 let id = u64::from(index + 1) << 32;
-                self.keyed(datapath, round, id, &bucket, (now, offset));
+                let record = record(datapath, &bucket);
+                let read = of_keyed(&bucket, record, datapath.max_frame(), (now, offset));
+                self.note(round, id, read, now);
             }
         }
         Ok(())
-    }
-
-    /// A bucket of the source table.
-    fn source(
-        &mut self,
-        datapath: &dyn Observed,
-        round: &mut Round,
-        id: u64,
-        bucket: &Bucket,
-        now: Ticks,
-    ) -> Result<(), ServiceError> {
-        let place = Place { slot: Resolved::from_raw(bucket.resolved).slot(), keyed: false };
-        let (passed, dropped) = (bucket.passed, bucket.dropped);
-        let Some((limit, capacity)) = self.limit(datapath, place.slot)? else {
-            self.note(round, id, Read { passed, dropped, ..Read::unlimited(place.raw()) }, now);
-            return Ok(());
-        };
-        let left = gcra::remaining(&limit, Word::from_raw(bucket.word).tat(), now);
-        let read = Read {
-            place: place.raw(),
-            rule: limit.rule,
-            passed,
-            dropped,
-            near: part(capacity.saturating_sub(left), capacity),
-            per_packet: part(units(limit.counts(), datapath.max_frame()), capacity),
-        };
-        self.note(round, id, read, now);
-        Ok(())
-    }
-
-    /// A bucket of a keyed table, or of a budget.
-    fn keyed(
-        &mut self,
-        datapath: &dyn Observed,
-        round: &mut Round,
-        id: u64,
-        bucket: &KeyedBucket,
-        (now, offset): (Ticks, WallOffset),
-    ) {
-        let slot = Resolved::from_raw(bucket.resolved).slot();
-        let place = Place { slot, keyed: true };
-        let (passed, dropped) = (bucket.passed, bucket.dropped);
-        let Some(record) = datapath.installed().tables.records.get(&slot.index()) else {
-            self.note(round, id, Read { passed, dropped, ..Read::unlimited(place.raw()) }, now);
-            return;
-        };
-        let (mut near, mut per_packet) = (0f32, 0f32);
-        let limits = record.limits.iter().take(record.count.into());
-        for spec in limits.filter(|spec| spec.role() != Role::Soft) {
-            let capacity = capacity(spec);
-            let used = if spec.algorithm() == Algorithm::TokenBucket {
-                let state = usize::from(spec.first);
-                let word = bucket.words.get(state).copied().unwrap_or_default();
-                let left = gcra::remaining(&spec.rate(), Word::from_raw(word).tat(), now);
-                part(capacity.saturating_sub(left), capacity)
-            } else {
-                part(used_share(spec, bucket, now, offset).raw(), 1 << 32)
-            };
-            near = near.max(used);
-            let units = units(spec.counts(), datapath.max_frame());
-            per_packet = per_packet.max(part(units, capacity));
-        }
-        let read =
-            Read { place: place.raw(), rule: record.rule, passed, dropped, near, per_packet };
-        self.note(round, id, read, now);
     }
 
     /// A limit of the source table, if it limits anything, and the units that fit into it.
@@ -476,28 +401,8 @@ impl Watch {
     }
 }
 
-/// Units that one packet is charged at most.
-fn units(count: Count, max_frame: u64) -> u64 {
-    if count == Count::Bytes { max_frame } else { 1 }
-}
-
-/// Units that fit into a limit at once.
-fn capacity(spec: &LimitSpec) -> u64 {
-    match spec.algorithm() {
-        Algorithm::TokenBucket => gcra::remaining(&spec.rate(), Ticks::ZERO, Ticks::ZERO),
-        // The last one may begin as long as the backlog is not over.
-        Algorithm::LeakyBucket => {
-            gcra::remaining(&spec.rate(), Ticks::ZERO, Ticks::ZERO).saturating_add(1)
-        }
-        Algorithm::SlidingLog => spec.log().size.into(),
-        Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingSlots => {
-            spec.window().limit
-        }
-    }
-}
-
-/// A part of a whole, 0 to 1.
-#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
-fn part(part: u64, whole: u64) -> f32 {
-    (part as f32 / whole.max(1) as f32).min(1.0)
+/// The limits of a bucket of a keyed table, or of a budget, if they are in force.
+fn record<'a>(datapath: &'a dyn Observed, bucket: &KeyedBucket) -> Option<&'a Record> {
+    let slot = Resolved::from_raw(bucket.resolved).slot();
+    datapath.installed().tables.records.get(&slot.index())
 }
