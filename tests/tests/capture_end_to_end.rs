@@ -359,3 +359,64 @@ fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// Waits until a command has opened the pinned maps.
+fn wait_until_maps_are_open(child: &Child) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let open = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).ok()?;
+        let links = descriptors.filter_map(|at| fs::read_link(at.ok()?.path()).ok());
+        Some(links.filter(|link| link.to_string_lossy().contains("bpf-map")).count())
+    };
+    while open().is_none_or(|open| open == 0) {
+        ensure!(Instant::now() < deadline, "no map is opened");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// `limiter tune` of live traffic, ended by Ctrl-C: by observation it has every packet, by counters
+/// what came since it began; both propose a rule in shadow mode, and apply nothing.
+#[test]
+fn a_limit_is_proposed_from_live_traffic() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tune-live")?;
+    let mut limiter = bed.limiter(
+        "domain: test\ndescriptors:\n  - {key: remote_address, rate_limit: {rate: 900/s}}\n",
+    )?;
+    limiter.start()?;
+    let generation = limiter.json(&["status"])?["generation"].clone();
+    for counters in [false, true] {
+        let mut args = vec!["tune", "--for", "1h", "--json"];
+        args.extend(counters.then_some("--counters"));
+        let tune = begin(&limiter, &bed, &args)?;
+        if counters {
+            wait_until_maps_are_open(&tune)?;
+        } else {
+            wait_until(&limiter, true)?;
+        }
+        let sent = [send(&bed, 10, 60.0)?, send(&bed, 10, 60.0)?, send(&bed, 10, 60.0)?];
+        // Counters are read each second.
+        thread::sleep(Duration::from_millis(if counters { 1_200 } else { 0 }));
+        signal(&tune, Signal::INT)?;
+        let (output, said) = end(tune)?;
+        ensure!(output.status.success(), "counters {counters}: {said}");
+        let told: Value = serde_json::from_slice(&output.stdout)?;
+        let notes = told["notes"].to_string();
+        ensure!(notes.contains("Ctrl-C") || notes.contains("interrupted"), "{notes}");
+        let top = told["top"].as_array().context("no top")?;
+        for last in 1..=10 {
+            let of = |round: &Vec<usize>| round[last - 1] as u64;
+            let all: u64 = sent.iter().map(of).sum();
+            let row = top.iter().find(|row| row["source"] == format!("203.0.113.{last}"));
+            let packets = row.and_then(|row| row["packets"].as_u64()).context("no such source")?;
+            let least = if counters { of(&sent[2]) } else { all };
+            ensure!((least..=all).contains(&packets), "{packets} of {all}: {told}");
+        }
+        let proposed = told["rule_file"].as_str().context("nothing is proposed")?;
+        ensure!(proposed.contains("shadow_mode: true"), "{proposed}");
+    }
+    ensure!(limiter.json(&["status"])?["generation"] == generation, "tune applies nothing");
+    limiter.close()?;
+    bed.close()
+}

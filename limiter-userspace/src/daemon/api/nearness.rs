@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_common::time::Ticks;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -173,14 +174,15 @@ pub(super) async fn nearness(
 
 /// The reading of all buckets under way, unless it was just done.
 pub(in crate::daemon) struct NearnessText {
+    asked: Ticks,
     ended: bool,
 }
 
 impl NearnessText {
     pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
-        service.datapath()?;
+        let asked = service.datapath()?.now();
         service.leftovers.note();
-        Ok(Self { ended: false })
+        Ok(Self { asked, ended: false })
     }
 }
 
@@ -190,7 +192,7 @@ impl Sliced<Service> for NearnessText {
             return Ok(Step::Done);
         }
         let datapath = service.datapath()?;
-        if !service.nearness.borrow_mut().step(datapath)? {
+        if !service.nearness.borrow_mut().step(datapath, self.asked)? {
             return Ok(Step::Again);
         }
         self.ended = true;

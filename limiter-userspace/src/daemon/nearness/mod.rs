@@ -31,11 +31,8 @@ const SLICE: usize = 4096;
 /// Between two rounds that nobody asked for.
 const APART: Ticks = Ticks::from_nanos(10_000_000_000);
 
-/// A round that is no older than this is told once more.
-const FRESH: Ticks = Ticks::from_nanos(2_000_000_000);
-
-/// Time by which a round is fresh for longer, for each bucket: so that asking again and again costs
-/// a few per cent of a CPU at most.
+/// Time for each bucket by which a round may have begun before the question: so that asking again and
+/// again costs a few per cent of a CPU at most.
 const FRESH_EACH: u64 = 20_000;
 
 /// Half of the window.
@@ -148,12 +145,14 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads on for somebody who waits; true once the last round is fresh.
-    pub(super) fn step(&mut self, datapath: &dyn Observed) -> Result<bool, ServiceError> {
-        let now = datapath.now();
+    /// Reads on for somebody who asked at a time; true once there is a round that is fresh for that.
+    pub(super) fn step(
+        &mut self,
+        datapath: &dyn Observed,
+        asked: Ticks,
+    ) -> Result<bool, ServiceError> {
         let is_fresh = |done: &Done| {
-            let more = Ticks::from_nanos(done.buckets.saturating_mul(FRESH_EACH));
-            now.since(done.began) <= FRESH.plus(more)
+            asked.since(done.began) <= Ticks::from_nanos(done.buckets.saturating_mul(FRESH_EACH))
         };
         if self.round.is_none() && self.done.as_ref().is_some_and(is_fresh) {
             return Ok(true);
