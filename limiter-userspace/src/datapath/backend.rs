@@ -147,7 +147,7 @@ pub trait Datapath: Observed + Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), DatapathError>;
-    /// Begins to tell packets whole, until [`Datapath::now`] is that time; what was told before is
+    /// Begins to tell packets whole, until [`Observed::now`] is that time; what was told before is
     /// forgotten.
     fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError>;
     /// Puts the end of a capture off; with [`Ticks::ZERO`], it ends now.
