@@ -31,8 +31,8 @@ const SLICE: usize = 4096;
 /// Between two rounds that nobody asked for.
 const APART: Ticks = Ticks::from_nanos(10_000_000_000);
 
-/// Time for each bucket by which a round may have begun before the question: so that asking again and
-/// again costs a few per cent of a CPU at most.
+/// Time for each bucket by which a round may have begun before the question: so that asking again
+/// and again costs a few per cent of a CPU at most.
 const FRESH_EACH: u64 = 20_000;
 
 /// Half of the window.
@@ -145,7 +145,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads on for somebody who asked at a time; true once there is a round that is fresh for that.
+    /// Reads on for somebody who asked at a time; true once a round is fresh for that.
     pub(super) fn step(
         &mut self,
         datapath: &dyn Observed,

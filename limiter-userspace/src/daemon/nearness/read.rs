@@ -48,8 +48,8 @@ impl Read {
     }
 }
 
-/// The reading of a bucket of the source table. `limit` is what it is charged to, with the units that
-/// fit into that, if it limits anything.
+/// The reading of a bucket of the source table. `limit` is what it is charged to, with the units
+/// that fit into that, if it limits anything.
 pub(super) fn of_source(
     bucket: &Bucket,
     limit: Option<(Limit, u64)>,

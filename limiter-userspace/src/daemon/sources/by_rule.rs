@@ -1,5 +1,5 @@
-//! Drops of one source, or of all, by each rule on other keys: exact where keys with the source have
-//! buckets of their own, else from the events, which are a sample.
+//! Drops of one source, or of all, by each rule on other keys: exact where keys with the source
+//! have buckets of their own, else from the events, which are a sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,8 +22,8 @@ use crate::rules::compile::TableForm;
 /// Keys that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
 
-/// Counters by rule number and prefix of the sources: packets that passed and that were dropped, and
-/// the number of keys.
+/// Counters by rule number and prefix of the sources: packets that passed and that were dropped,
+/// and the number of keys.
 type Sums = BTreeMap<(u32, IpNet), (u64, u64, u64)>;
 
 /// Sources that a pass is about.
@@ -119,15 +119,18 @@ impl ByRule {
             Some(OtherDrops { source: Selector::Prefix(*net).to_string(), drops })
         });
         let mut rows: Vec<OtherDrops> = exact.collect();
-        let counted: BTreeSet<_> = rows.iter().filter_map(|row| row.drops.rule.clone()).collect();
+        // A source without a key, as where the table is full, is told of beside those with one.
+        let owner = |row: &OtherDrops| match self.whose {
+            Whose::Address(_) => (row.drops.rule.clone(), None),
+            Whose::Dropped(_) => (row.drops.rule.clone(), Some(row.source.clone())),
+        };
+        let counted: BTreeSet<_> = rows.iter().map(owner).collect();
         let told = events.map(|events| match self.whose {
             Whose::Address(address) => events.of_source(&Selector::address(address), effective),
             Whose::Dropped(within) => events.by_other_rules(within, effective),
         });
         let told = told.unwrap_or_default().into_iter();
-        rows.extend(
-            told.filter(|row| !row.drops.rule.as_ref().is_some_and(|rule| counted.contains(rule))),
-        );
+        rows.extend(told.filter(|row| !counted.contains(&owner(row))));
         rows.sort_by_key(|row| std::cmp::Reverse((row.drops.dropped, row.drops.exact)));
         rows
     }

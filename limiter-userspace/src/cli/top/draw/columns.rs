@@ -37,8 +37,8 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     kept
 }
 
-/// A table of which the row `chosen` can be seen, if one is. A row makes its cells by the index of their
-/// column.
+/// A table of which the row `chosen` can be seen, if one is. A row makes its cells by the index of
+/// their column.
 pub(super) fn table<'a, T>(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -77,7 +77,7 @@ fn drops_by_other_rules_are_told_above_the_sources() {
     assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
 }
 
-/// Sources that other rules drop stand below the list, with rule and reason; half of the room at most.
+/// Sources that other rules drop stand below the list, in half of the room at most.
 #[test]
 fn sources_that_other_rules_drop_are_listed_below() {
     let fake = fake();
