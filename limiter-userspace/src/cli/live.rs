@@ -65,11 +65,7 @@ pub(super) fn observed(
     drop(progress);
     let report = report.ok_or(Failure::CutOff)?;
     let Some(whole) = report.whole_level.filter(|level| *level < LEVELS) else {
-        return Err(Failure::Replay(
-            "no source was seen whole: the budget is too small for this traffic; give a larger one \
-             with --rate-budget"
-                .to_owned(),
-        ));
+        return Err(Failure::Replay(observe::NONE_WHOLE.to_owned()));
     };
     let cut = levels.values().filter(|level| **level < whole).count();
     tuner.retain(|source| levels.get(source).is_none_or(|level| *level >= whole));

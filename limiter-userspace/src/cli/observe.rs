@@ -27,6 +27,10 @@ use crate::rules::source_text;
 /// Bytes that a file is read by.
 const READ: usize = 1 << 20;
 
+/// Outcome of an observation that missed packets of every part of the sources.
+pub(super) const NONE_WHOLE: &str = "no source was seen whole: the budget is too small for this \
+                                     traffic; give a larger one with --rate-budget";
+
 /// Arguments of `observe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The sources are chosen by a secret hash, so that nobody can have himself \
@@ -270,13 +274,7 @@ impl Render for Observed {
                     number(self.milliseconds)
                 ),
             ),
-            None => line(
-                text,
-                format_args!(
-                    "no source was seen whole: the budget is too small for this traffic; give a \
-                     larger one with --rate-budget"
-                ),
-            ),
+            None => line(text, format_args!("{NONE_WHOLE}")),
         }
         if self.sources_cut > 0 {
             line(
