@@ -16,12 +16,14 @@ use pcap_parser::pcapng::{OptionCode, parse_block_le};
 use serde::Serialize;
 
 use super::args::interval;
-use super::capture::{budget, create, read, seconds, unwritten};
+use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
+use super::progress::Ticker;
 use crate::control::Client;
 use crate::daemon::api::capture::AskCapture;
 use crate::daemon::source_of;
 use crate::render::{Render, line, number};
+use crate::replay::tune::MAX_SOURCES;
 use crate::rules::source_text;
 
 /// Bytes that a file is read by.
@@ -97,10 +99,11 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     let mut blocks = Blocks::default();
     let mut seen = Seen::default();
     let mut partial: Option<(PathBuf, File)> = None;
-    let report = read(client, &asked, |part| {
+    let ticker = Ticker::begin(Some(ask.time), true);
+    let read = read(client, &asked, |part| {
         if let Some(path) = &ask.write {
             if partial.is_none() {
-                let path = beside(path);
+                let path = beside(path, PARTIAL);
                 partial = Some((path.clone(), create(&path)?));
             }
             if let Some((path, file)) = &mut partial {
@@ -108,18 +111,36 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
             }
         }
         blocks.add(part, |block| {
-            seen.note(block);
+            if let Some(told) = told(block) {
+                seen.note(&told);
+                ticker.add(1);
+            }
             Ok(())
         })
-    })?;
-    let report = report.ok_or(Failure::CutOff)?;
-    let whole = report.whole_level.unwrap_or(LEVELS);
-    if let (Some(path), Some((partial, file))) = (&ask.write, partial) {
-        drop(file);
-        keep(&partial, path, whole)?;
-    }
+    });
+    drop(ticker);
+    let left = |failure: Failure| match &partial {
+        Some((file, _)) => kept(failure, "what was told by then, of sources whole or not,", file),
+        None => failure,
+    };
+    let report = match read {
+        Ok(Some(report)) => report,
+        Ok(None) => return Err(left(Failure::CutOff)),
+        Err(failure) => return Err(left(failure)),
+    };
+    let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest);
     let (sources, packets) = seen.of(|level| level >= whole);
     let (sources_cut, packets_cut) = seen.of(|level| level < whole);
+    let (sources_cut, packets_cut) = (sources_cut + seen.left_out.0, packets_cut + seen.left_out.1);
+    if let (Some(path), Some((partial, _))) = (&ask.write, &partial) {
+        let done = if packets_cut == 0 {
+            // All of it stays, and takes no more room.
+            fs::rename(partial, path).map_err(|error| unwritten(path, &error))
+        } else {
+            keep(partial, path, whole)
+        };
+        done.map_err(left)?;
+    }
     Ok(Observed {
         milliseconds: report.milliseconds,
         asked_share: ask.share,
@@ -144,21 +165,35 @@ pub(super) fn asked(time: Duration, share: u32, budget: NonZeroU32) -> AskCaptur
     }
 }
 
-/// The file that is written until it is known what stays.
-fn beside(path: &Path) -> PathBuf {
+/// End of the name of the file that is written until it is known what stays.
+const PARTIAL: &str = ".partial";
+
+/// End of the name of the file of what stays, behind that.
+const CUT: &str = ".cut";
+
+/// The name of a file beside another one.
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
+    name.push(end);
     name.into()
 }
 
-/// Puts the packets of whole levels into the place of `path`.
+/// Puts the packets of whole levels into the place of `path`. If that fails, `partial` stays.
 fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
-    let part = {
-        let mut name = partial.as_os_str().to_owned();
-        name.push(".cut");
-        PathBuf::from(name)
-    };
-    let mut to = create(&part)?;
+    let part = beside(partial, CUT);
+    let done = copy(partial, &part, whole)
+        .and_then(|()| fs::rename(&part, path).map_err(|error| unwritten(path, &error)));
+    if done.is_err() {
+        // A file that was not made cannot be removed, and one of no use is not worth an error.
+        drop(fs::remove_file(&part));
+        return done;
+    }
+    fs::remove_file(partial).map_err(|error| unwritten(partial, &error))
+}
+
+/// Copies the packets of whole levels.
+fn copy(partial: &Path, part: &Path, whole: u32) -> Result<(), Failure> {
+    let mut to = create(part)?;
     let from = File::open(partial).map_err(|error| unwritten(partial, &error))?;
     let mut from = BufReader::with_capacity(READ, from);
     let mut blocks = Blocks::default();
@@ -173,11 +208,9 @@ fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
             }
             Ok(())
         })?;
-        to.write_all(&kept).map_err(|error| unwritten(&part, &error))?;
+        to.write_all(&kept).map_err(|error| unwritten(part, &error))?;
     }
-    to.sync_all().map_err(|error| unwritten(&part, &error))?;
-    fs::rename(&part, path).map_err(|error| unwritten(path, &error))?;
-    fs::remove_file(partial).map_err(|error| unwritten(partial, &error))
+    to.sync_all().map_err(|error| unwritten(part, &error))
 }
 
 /// Blocks of pcapng in little-endian order, as they come in parts.
@@ -238,26 +271,76 @@ pub(super) fn told(block: &[u8]) -> Option<Told> {
     })
 }
 
-/// Packets by source, and the level of each.
-#[derive(Debug, Default)]
-struct Seen(HashMap<Source, (u32, u64)>);
+/// True of a block with a packet.
+pub(super) fn is_packet(block: &[u8]) -> bool {
+    block.starts_with(&pcap_parser::pcapng::EPB_MAGIC.to_le_bytes())
+}
+
+/// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
+/// out, and half again: those of the lowest levels.
+#[derive(Debug)]
+pub(super) struct Seen {
+    of: HashMap<Source, (u32, u64)>,
+    /// Lowest level that is kept.
+    lowest: u32,
+    /// Sources that are not kept any more, as far as they were told apart, and all packets of such.
+    left_out: (u64, u64),
+    /// [`MAX_SOURCES`], but in tests.
+    room: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { of: HashMap::new(), lowest: 0, left_out: (0, 0), room: MAX_SOURCES }
+    }
+}
 
 impl Seen {
-    fn note(&mut self, block: &[u8]) {
-        if let Some(Told { source, level, .. }) = told(block) {
-            self.0.entry(source).or_insert((level, 0)).1 += 1;
+    /// Notes a packet; false if its source is not kept.
+    pub(super) fn note(&mut self, told: &Told) -> bool {
+        if told.level < self.lowest {
+            self.left_out.1 += 1;
+            return false;
         }
+        self.of.entry(told.source).or_insert((told.level, 0)).1 += 1;
+        while self.of.len() > self.room && self.lowest < LEVELS {
+            self.lowest += 1;
+            let (lowest, left_out) = (self.lowest, &mut self.left_out);
+            self.of.retain(|_, (level, packets)| {
+                let stays = *level >= lowest;
+                if !stays {
+                    *left_out = (left_out.0 + 1, left_out.1 + *packets);
+                }
+                stays
+            });
+        }
+        told.level >= self.lowest
     }
 
-    /// Sources of some levels, and their packets.
-    fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
+    /// Lowest level that is kept.
+    pub(super) const fn lowest(&self) -> u32 {
+        self.lowest
+    }
+
+    /// True of a source that is kept and of this level or a higher one.
+    pub(super) fn has(&self, source: &Source, level: u32) -> bool {
+        self.of.get(source).is_some_and(|(of, _)| *of >= level)
+    }
+
+    /// Sources of some levels that are kept, and their packets.
+    pub(super) fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
         let mut sum = (0, 0);
-        for (level, packets) in self.0.values() {
+        for (level, packets) in self.of.values() {
             if which(*level) {
                 sum = (sum.0 + 1, sum.1 + packets);
             }
         }
         sum
+    }
+
+    /// Sources of levels below one, also those that are not kept.
+    pub(super) fn below(&self, level: u32) -> u64 {
+        self.of(|of| of < level).0 + self.left_out.0
     }
 }
 
@@ -281,7 +364,7 @@ impl Render for Observed {
                 text,
                 format_args!(
                     "{} sources with {} packets were cut out: packets of that part of the sources \
-                     were missed",
+                     were missed, or there were more sources than are kept",
                     number(self.sources_cut),
                     number(self.packets_cut)
                 ),
@@ -316,6 +399,33 @@ mod tests {
         for wrong in ["1/3", "2/4", "64", "1/65536", "1/0", ""] {
             assert!(share(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// Of more sources than there is room for, those of a level and above stay, whole.
+    #[test]
+    fn many_sources_are_halved_and_those_that_stay_are_whole() {
+        let mut seen = Seen { room: 40, ..Seen::default() };
+        let told = |number: u32| Told {
+            source: Source::V4(number.to_be_bytes()),
+            // As a hash chooses them: half of all in level 0, a quarter in level 1.
+            level: (number + 1).trailing_zeros(),
+            nanos: 0,
+            bytes: 60,
+        };
+        for _ in 0..3 {
+            for number in 0..200 {
+                seen.note(&told(number));
+            }
+        }
+        assert_eq!(seen.lowest(), 3);
+        let level = |number: u32| told(number).level;
+        for number in 0..200 {
+            assert_eq!(seen.has(&told(number).source, 3), level(number) >= 3, "{number}");
+        }
+        let whole = seen.of(|level| level >= 3);
+        assert_eq!(whole, (25, 75), "three packets each");
+        assert_eq!(whole.1 + seen.left_out.1, 600, "no packet is in neither");
+        assert!(seen.below(3) >= 41, "{}", seen.below(3));
     }
 
     #[test]
