@@ -1,7 +1,8 @@
 //! `limiter observe`: every packet of a share of the sources, for a time. Sources of which a packet
 //! was missed are cut out at the end, so that those that stay were seen whole.
 
-use std::collections::HashMap;
+mod seen;
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufReader, Read as _, Write as _};
@@ -23,8 +24,9 @@ use crate::control::Client;
 use crate::daemon::api::capture::AskCapture;
 use crate::daemon::source_of;
 use crate::render::{Render, line, number};
-use crate::replay::tune::MAX_SOURCES;
 use crate::rules::source_text;
+
+pub(super) use seen::Seen;
 
 /// Bytes that a file is read by.
 const READ: usize = 1 << 20;
@@ -128,10 +130,10 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
         Ok(None) => return Err(left(Failure::CutOff)),
         Err(failure) => return Err(left(failure)),
     };
-    let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest);
+    let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest());
     let (sources, packets) = seen.of(|level| level >= whole);
     let (sources_cut, packets_cut) = seen.of(|level| level < whole);
-    let (sources_cut, packets_cut) = (sources_cut + seen.left_out.0, packets_cut + seen.left_out.1);
+    let (sources_cut, packets_cut) = (sources_cut + seen.left_out().0, packets_cut + seen.left_out().1);
     if let (Some(path), Some((partial, _))) = (&ask.write, &partial) {
         let done = if packets_cut == 0 {
             // All of it stays, and takes no more room.
@@ -276,74 +278,6 @@ pub(super) fn is_packet(block: &[u8]) -> bool {
     block.starts_with(&pcap_parser::pcapng::EPB_MAGIC.to_le_bytes())
 }
 
-/// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
-/// out, and half again: those of the lowest levels.
-#[derive(Debug)]
-pub(super) struct Seen {
-    of: HashMap<Source, (u32, u64)>,
-    /// Lowest level that is kept.
-    lowest: u32,
-    /// Sources that are not kept any more, as far as they were told apart, and all packets of such.
-    left_out: (u64, u64),
-    /// [`MAX_SOURCES`], but in tests.
-    room: usize,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self { of: HashMap::new(), lowest: 0, left_out: (0, 0), room: MAX_SOURCES }
-    }
-}
-
-impl Seen {
-    /// Notes a packet; false if its source is not kept.
-    pub(super) fn note(&mut self, told: &Told) -> bool {
-        if told.level < self.lowest {
-            self.left_out.1 += 1;
-            return false;
-        }
-        self.of.entry(told.source).or_insert((told.level, 0)).1 += 1;
-        while self.of.len() > self.room && self.lowest < LEVELS {
-            self.lowest += 1;
-            let (lowest, left_out) = (self.lowest, &mut self.left_out);
-            self.of.retain(|_, (level, packets)| {
-                let stays = *level >= lowest;
-                if !stays {
-                    *left_out = (left_out.0 + 1, left_out.1 + *packets);
-                }
-                stays
-            });
-        }
-        told.level >= self.lowest
-    }
-
-    /// Lowest level that is kept.
-    pub(super) const fn lowest(&self) -> u32 {
-        self.lowest
-    }
-
-    /// True of a source that is kept and of this level or a higher one.
-    pub(super) fn has(&self, source: &Source, level: u32) -> bool {
-        self.of.get(source).is_some_and(|(of, _)| *of >= level)
-    }
-
-    /// Sources of some levels that are kept, and their packets.
-    pub(super) fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
-        let mut sum = (0, 0);
-        for (level, packets) in self.of.values() {
-            if which(*level) {
-                sum = (sum.0 + 1, sum.1 + packets);
-            }
-        }
-        sum
-    }
-
-    /// Sources of levels below one, also those that are not kept.
-    pub(super) fn below(&self, level: u32) -> u64 {
-        self.of(|of| of < level).0 + self.left_out.0
-    }
-}
-
 impl Render for Observed {
     fn render(&self, text: &mut String) {
         match self.share {
@@ -399,33 +333,6 @@ mod tests {
         for wrong in ["1/3", "2/4", "64", "1/65536", "1/0", ""] {
             assert!(share(wrong).is_err(), "{wrong}");
         }
-    }
-
-    /// Of more sources than there is room for, those of a level and above stay, whole.
-    #[test]
-    fn many_sources_are_halved_and_those_that_stay_are_whole() {
-        let mut seen = Seen { room: 40, ..Seen::default() };
-        let told = |number: u32| Told {
-            source: Source::V4(number.to_be_bytes()),
-            // As a hash chooses them: half of all in level 0, a quarter in level 1.
-            level: (number + 1).trailing_zeros(),
-            nanos: 0,
-            bytes: 60,
-        };
-        for _ in 0..3 {
-            for number in 0..200 {
-                seen.note(&told(number));
-            }
-        }
-        assert_eq!(seen.lowest(), 3);
-        let level = |number: u32| told(number).level;
-        for number in 0..200 {
-            assert_eq!(seen.has(&told(number).source, 3), level(number) >= 3, "{number}");
-        }
-        let whole = seen.of(|level| level >= 3);
-        assert_eq!(whole, (25, 75), "three packets each");
-        assert_eq!(whole.1 + seen.left_out.1, 600, "no packet is in neither");
-        assert!(seen.below(3) >= 41, "{}", seen.below(3));
     }
 
     #[test]
