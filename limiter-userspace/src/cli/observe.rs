@@ -133,7 +133,8 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest());
     let (sources, packets) = seen.of(|level| level >= whole);
     let (sources_cut, packets_cut) = seen.of(|level| level < whole);
-    let (sources_cut, packets_cut) = (sources_cut + seen.left_out().0, packets_cut + seen.left_out().1);
+    let (sources_cut, packets_cut) =
+        (sources_cut + seen.left_out().0, packets_cut + seen.left_out().1);
     if let (Some(path), Some((partial, _))) = (&ask.write, &partial) {
         let done = if packets_cut == 0 {
             // All of it stays, and takes no more room.
