@@ -233,8 +233,8 @@ fn an_interrupt_ends_an_explanation_with_its_sums() -> Result<()> {
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {said}", output.status);
-        writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))?;
-        let told = reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+        writer.join().map_err(|_panic| anyhow::anyhow!("the writer panicked"))?;
+        let told = reader.join().map_err(|_panic| anyhow::anyhow!("the reader panicked"))??;
         let last: Value = serde_json::from_str(told.lines().last().context("nothing")?)?;
         let sums = &last["summary"];
         ensure!(sums["seen"]["packets"].as_u64().is_some_and(|packets| packets > 0), "{sums}");

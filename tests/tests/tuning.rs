@@ -146,7 +146,7 @@ fn two_million_sources_are_tuned_by_a_share_of_them() -> Result<()> {
         to.flush()
     });
     let output = child.wait_with_output()?;
-    writer.join().map_err(|_| anyhow!("the writer panicked"))??;
+    writer.join().map_err(|_panic| anyhow!("the writer panicked"))??;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {said}", output.status);
     let told: Value = serde_json::from_slice(&output.stdout)?;

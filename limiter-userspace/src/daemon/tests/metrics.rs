@@ -174,7 +174,7 @@ fn rules_have_the_names_of_their_authors() {
     same(value(&samples, "limiter_rule_bytes_total", &over), 120.0);
     same(value(&samples, "limiter_rule_shadow", &web), 0.0);
     same(value(&samples, "limiter_rule_too_tight", &web), 0.0);
-    for ((metric, labels), _) in &samples {
+    for (metric, labels) in samples.keys() {
         let rule = labels.get("rule").map(String::as_str);
         let name = labels.get("rule_name").map(String::as_str);
         assert_eq!(name, (rule == Some("every source")).then_some("web"), "{metric} {labels:?}");
