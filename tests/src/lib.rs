@@ -33,6 +33,7 @@ pub mod packet;
 pub mod packet_socket;
 pub mod page;
 pub mod pair;
+pub mod pcap;
 pub mod process;
 pub mod program;
 pub mod receiver;

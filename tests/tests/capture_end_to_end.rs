@@ -293,6 +293,7 @@ fn a_capture_ends_with_whoever_reads_it() -> Result<()> {
     limiter.kill()?;
     let (output, said) = end(capture)?;
     ensure!(output.status.code() == Some(1) && said.contains("cut the capture off"), "{said}");
+    ensure!(said.contains(&format!("is kept in {path}")), "{said}");
     limiter.start()?;
     wait_until(&limiter, false)?;
     fs::remove_file(&file)?;
@@ -356,6 +357,34 @@ fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
         let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
         ensure!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
     }
+    limiter.close()?;
+    bed.close()
+}
+
+/// Where there is no room for the file, what was told by then stays, and it is said where.
+#[test]
+fn an_observation_that_cannot_be_written_says_what_is_kept() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("observe-full")?;
+    let mut limiter = bed.limiter("domain: test\ndescriptors: []\n")?;
+    limiter.start()?;
+    let file = bed.dir.path().join("observed.pcapng");
+    let path = file.display().to_string();
+    // Blocks of 512 or 1,024 bytes: fewer than the packets need.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]);
+    command.arg(limiter.binary()).arg("--socket").arg(limiter.socket());
+    command.args(["observe", "--for", "1h", "--share", "1", "-w", &path]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let observation = bed.receiver.spawn(&mut command)?;
+    wait_until(&limiter, true)?;
+    send(&bed, 20, 60.0)?;
+    let (output, said) = end(observation)?;
+    ensure!(output.status.code() == Some(2), "{}: {said}", output.status);
+    let partial = format!("{path}.partial");
+    ensure!(said.contains(&format!("is kept in {partial}")), "{said}");
+    ensure!(fs::metadata(&partial)?.len() > 0 && !file.exists(), "{said}");
+    wait_until(&limiter, false)?;
     limiter.close()?;
     bed.close()
 }

@@ -2,13 +2,14 @@
 //! runs for nobody.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::{Limiter, binary};
+use limiter_tests::pcap;
 use limiter_tests::root::require_root;
 use limiter_tests::terminal::Session;
 use limiter_tests::testbed::Testbed;
@@ -171,6 +172,75 @@ fn is_at_work(child: &Child) -> Result<bool> {
     // Hundredths of a second in user space.
     let worked: u64 = fields.split(' ').nth(11).context("no utime")?.parse()?;
     Ok(caught >> (Signal::INT.as_raw() - 1) & 1 == 1 && worked >= 20)
+}
+
+/// `observe` shows on a terminal how far it is, also where no packet comes, and Ctrl-C ends it with
+/// what was seen.
+#[test]
+fn an_observation_says_how_far_it_is() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("progress")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    for args in [["observe", "--for", "50s"], ["tune", "--for", "50s"]] {
+        let mut watching = session(&bed, &limiter, &args)?;
+        // A second and more of fifty.
+        let told = |text: &str| text.contains(" packets, ") && !text.contains(", 0 %");
+        watching.wait_for("how far it is", told)?;
+        watching.signal(Signal::INT)?;
+        let success = watching.ended()?.success();
+        // Without a packet there is nothing to propose, which is exit code 2.
+        ensure!(success == (args[0] == "observe"), "{args:?}");
+        let ends = if args[0] == "observe" { "were seen whole" } else { "no limit is proposed" };
+        ensure!(watching.text().contains(ends), "{}", watching.text());
+    }
+    limiter.close()?;
+    bed.close()
+}
+
+/// `explain --pcap` of a capture that goes on ends by Ctrl-C with the sums of what was read.
+#[test]
+fn an_interrupt_ends_an_explanation_with_its_sums() -> Result<()> {
+    let dir = WorkDir::create("explain-interrupt")?;
+    let rules = dir.write("rules.yaml", RULES)?;
+    for summary in [true, false] {
+        let mut command = Command::new(binary()?);
+        command.args(["explain", "--pcap", "-", "--output", "json", "--rules"]).arg(&rules);
+        command.args(summary.then_some("--summary")).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut to = child.stdin.take().context("no input")?;
+        let writer = thread::spawn(move || {
+            let mut bytes = pcap::header();
+            loop {
+                if to.write_all(&bytes).is_err() {
+                    return;
+                }
+                bytes = (0..500u32).flat_map(|at| pcap::packet(u64::from(at), at)).collect();
+            }
+        });
+        let mut out = child.stdout.take().context("no output")?;
+        let reader = thread::spawn(move || {
+            let mut said = String::new();
+            out.read_to_string(&mut said).map(|_| said)
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while !is_at_work(&child)? {
+            ensure!(Instant::now() < deadline, "it does nothing");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+        kill_process(pid, Signal::INT)?;
+        let output = child.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {said}", output.status);
+        writer.join().map_err(|_panic| anyhow::anyhow!("the writer panicked"))?;
+        let told = reader.join().map_err(|_panic| anyhow::anyhow!("the reader panicked"))??;
+        let last: Value = serde_json::from_str(told.lines().last().context("nothing")?)?;
+        let sums = &last["summary"];
+        ensure!(sums["seen"]["packets"].as_u64().is_some_and(|packets| packets > 0), "{sums}");
+        ensure!(sums["stopped"].to_string().contains("interrupted"), "{sums}");
+    }
+    Ok(())
 }
 
 /// Ctrl-C ends `tune` and `simulate` with what was read, and exit code 0.

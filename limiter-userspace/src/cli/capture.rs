@@ -13,7 +13,9 @@ use limiter_common::wire::MAX_SNAP;
 use super::args::interval;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::living;
+use super::observe::Blocks;
+use super::progress::Ticker;
+use super::{living, observe};
 use crate::control::{Client, ClientError};
 use crate::daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use crate::render;
@@ -120,7 +122,17 @@ pub(super) fn capture(client: &Client, ask: &Ask) -> Result<super::Answer, Failu
         share: None,
     };
     let mut to = Target::of(&ask.write)?;
-    let report = read(client, &asked, |part| to.write(part))?;
+    let ticker = Ticker::begin(ask.time, !ask.is_piped());
+    let mut blocks = Blocks::default();
+    let read = read(client, &asked, |part| {
+        to.write(part)?;
+        blocks.add(part, |block| {
+            ticker.add(u64::from(observe::is_packet(block)));
+            Ok(())
+        })
+    });
+    drop(ticker);
+    let report = read.map_err(|failure| to.kept(failure))?;
     let errors = report.map_or_else(Vec::new, |report| report_lines(&report));
     Ok(super::Answer { errors, ..super::Answer::default() })
 }
@@ -182,6 +194,14 @@ impl Target {
         Ok(Self::Stdout)
     }
 
+    /// The failure, with the file if there is one.
+    fn kept(&self, failure: Failure) -> Failure {
+        match self {
+            Self::File(file, _) => kept(failure, "what came before", file),
+            Self::Stdout | Self::Path(_) => failure,
+        }
+    }
+
     fn write(&mut self, part: &[u8]) -> Result<(), Failure> {
         if let Self::Path(path) = self {
             *self = Self::File(path.clone(), create(path)?);
@@ -200,6 +220,11 @@ impl Target {
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     opened.map_err(|error| unwritten(path, &error))
+}
+
+/// A failure that leaves a file.
+pub(super) fn kept(failure: Failure, what: &'static str, file: &Path) -> Failure {
+    Failure::Kept { failure: Box::new(failure), what, file: file.to_owned() }
 }
 
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Failure {

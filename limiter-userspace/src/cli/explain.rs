@@ -11,6 +11,7 @@ use super::explain_summary::{Sources, source_text};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::progress::{INTERRUPTED, Progress};
+use super::reading::Late;
 use crate::daemon::api::Counts;
 use crate::daemon::api::stats::outcomes;
 use crate::daemon::api::stats::{ReasonCounts, RuleCounts};
@@ -62,6 +63,8 @@ struct Summary {
     outgoing: u64,
     /// Packets of interfaces of link types that are not known; they were left out.
     other_links: u64,
+    /// Packets that are older than one before them.
+    late: u64,
     /// Error that ended the explanation before the capture's end, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
@@ -79,6 +82,7 @@ struct Aside {
     by_source: Option<BySource>,
     cut: u64,
     outgoing: u64,
+    late: Late,
     /// Link types, their names, and how many packets of them.
     other_links: Vec<(i32, &'static str, u64)>,
     stopped: Option<String>,
@@ -155,6 +159,7 @@ fn each<W: Write>(
             aside.outgoing += 1;
             continue;
         }
+        aside.late.add(captured.nanos);
         let full = |source| Failure::Explain { file: file(), source };
         if let Some(by_source) = &mut aside.by_source {
             by_source.add(&explainer.decide(&captured).map_err(full)?, captured.length);
@@ -194,10 +199,11 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
             marked: counters.marked.into(),
         })
         .collect();
-    let Aside { cut, outgoing, .. } = *aside;
+    let Aside { cut, outgoing, late, .. } = *aside;
     let other_links = aside.other_links.iter().map(|(_, _, packets)| packets).sum();
     let (seen, stopped) = (explainer.seen().into(), aside.stopped.clone());
-    Summary { seen, cut, outgoing, other_links, stopped, reasons, rules, sources: None }
+    let late = late.packets();
+    Summary { seen, cut, outgoing, other_links, late, stopped, reasons, rules, sources: None }
 }
 
 /// The verdict of a reason, as it is written.
@@ -327,6 +333,9 @@ impl<W: Write> Out<W> {
                 text,
                 "{packets} packets are of link type {link} ({name}), and were left out"
             );
+        }
+        if let Some(late) = aside.late.text() {
+            let _: std::fmt::Result = writeln!(text, "{late}");
         }
         if summary.stopped.is_some() {
             let of = if summary.sources.is_some() { "read so far" } else { "above" };

@@ -101,11 +101,18 @@ pub enum Failure {
     #[error("packets are not written to a terminal: name a file with -w, or pipe them")]
     Binary,
     /// A capture whose end did not come.
-    #[error(
-        "the daemon ended, or cut the capture off: what was written up to there is kept; see its \
-         log"
-    )]
+    #[error("the daemon ended, or cut the capture off: see its log")]
     CutOff,
+    /// A capture that ended early, of which there is something.
+    #[error("{failure}; {what} is kept in {}", crate::rules::plain::clean(&file.display().to_string()))]
+    Kept {
+        /// The reason why it ended.
+        failure: Box<Self>,
+        /// Content of the file.
+        what: &'static str,
+        /// The file.
+        file: std::path::PathBuf,
+    },
     /// `top` where there is no terminal.
     #[error(
         "standard output is no terminal: use `limiter top --once` for one frame as text, or \
@@ -151,6 +158,7 @@ impl Failure {
             Self::Pinned(fault) => !fault.is_refusal(),
             Self::Unread { daemon, .. } => daemon.is_failure(),
             Self::Refused(refusal) => matches!(refusal, Refusal::Failed(_)),
+            Self::Kept { failure, .. } => return failure.exit_code(),
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) | Self::CutOff => {
                 true
             }

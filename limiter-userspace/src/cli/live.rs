@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use limiter_common::source::Source;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, LEVELS};
 
 use super::capture;
 use super::failure::Failure;
-use super::observe::{self, Blocks, Told};
+use super::observe::{self, Blocks, Seen, Told};
 use super::pinned::unnamed;
-use super::progress::{INTERRUPTED, Progress};
+use super::progress::{INTERRUPTED, Progress, Ticker};
 use super::reading::Read;
 use crate::control::Client;
 use crate::daemon::api::status::Status;
@@ -44,35 +45,39 @@ pub(super) fn observed(
     tuner: &mut Tuner,
 ) -> Result<(Read, u32), Failure> {
     let mut read = Read::default();
-    let mut levels: HashMap<Source, u32> = HashMap::new();
+    let mut seen = Seen::default();
     let mut blocks = Blocks::default();
-    let mut progress = Progress::begin(true);
-    let began = Instant::now();
+    let mut progress = Progress::begin(false);
+    let ticker = Ticker::begin(Some(time), true);
     let report = capture::read(client, &observe::asked(time, share, budget), |part| {
         blocks.add(part, |block| {
-            let Some(Told { source, level, nanos, bytes }) = observe::told(block) else {
-                return Ok(());
-            };
-            levels.insert(source, level);
-            tuner.observe(&Observation { nanos, source, bytes });
+            let Some(told) = observe::told(block) else { return Ok(()) };
+            if seen.note(&told) {
+                let Told { source, nanos, bytes, .. } = told;
+                tuner.observe(&Observation { nanos, source, bytes });
+            }
             read.packets += 1;
-            // At Ctrl-C the daemon ends the observation, and tells what it still has.
-            progress.goes_on(read.packets, Some(percent(began.elapsed(), time)));
+            ticker.add(1);
             Ok(())
         })
     })?;
+    // At Ctrl-C the daemon ends the observation, and tells what it still has.
     read.interrupted = !progress.goes_on(0, None);
-    drop(progress);
+    drop(ticker);
     let report = report.ok_or(Failure::CutOff)?;
-    let Some(whole) = report.whole_level.filter(|level| *level < LEVELS) else {
+    let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest());
+    if whole >= LEVELS {
         return Err(Failure::Replay(observe::NONE_WHOLE.to_owned()));
-    };
-    let cut = levels.values().filter(|level| **level < whole).count();
-    tuner.retain(|source| levels.get(source).is_none_or(|level| *level >= whole));
+    }
+    let cut = seen.below(whole);
     if cut > 0 {
-        let cut = number(u64::try_from(cut).unwrap_or(u64::MAX));
+        tuner.retain(|source| seen.has(source, whole));
+    }
+    if cut > 0 {
         read.notes.push(format!(
-            "{cut} sources were taken out: packets of that part of the sources were missed"
+            "{} sources were taken out: packets of that part of the sources were missed, or there \
+             were more sources than are kept",
+            number(cut)
         ));
     }
     if read.interrupted {
@@ -100,8 +105,10 @@ pub(super) fn counted(
     };
     let maps = backend.read(&pin_dir).map_err(Failure::Pinned)?;
     let mut read = Read::default();
-    let mut progress = Progress::begin(true);
+    let mut progress = Progress::begin(false);
+    let ticker = Ticker::begin(Some(time), true);
     let mut counters = Counters::default();
+    let dropped_before = dropped(&*maps)?;
     let (began, mut longest, mut last) = (Instant::now(), Duration::ZERO, None);
     'all: loop {
         let at = began.elapsed();
@@ -109,13 +116,15 @@ pub(super) fn counted(
             longest = longest.max(at.saturating_sub(last));
         }
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        read.packets += counters.read(&*maps, nanos, tuner)?;
+        let came = counters.read(&*maps, nanos, tuner)?;
+        read.packets += came;
+        ticker.add(came);
         if at >= time {
             break;
         }
         let next = (at + APART).min(time);
         while began.elapsed() < next {
-            if !progress.goes_on(0, Some(percent(began.elapsed(), time))) {
+            if !progress.goes_on(0, None) {
                 read.interrupted = true;
                 read.notes.push(INTERRUPTED.to_owned());
                 break 'all;
@@ -123,12 +132,21 @@ pub(super) fn counted(
             thread::sleep(LOOK.min(next.saturating_sub(began.elapsed())));
         }
     }
-    drop(progress);
+    drop(ticker);
+    let dropped = dropped(&*maps)?.saturating_sub(dropped_before);
     if counters.last.is_empty() {
         return Err(Failure::Replay(
             "no source has counters: they are of rules on sources, so put one in force, as with \
              shadow_mode; without --counters none is needed"
                 .to_owned(),
+        ));
+    }
+    let elsewhere = dropped.saturating_sub(counters.dropped);
+    if elsewhere > 0 {
+        read.notes.push(format!(
+            "about {} packets more were dropped by other rules, budgets, lists or bans: the \
+             counters of sources do not have these; without --counters they are seen",
+            number(elsewhere)
         ));
     }
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
@@ -141,11 +159,28 @@ pub(super) fn counted(
     Ok(read)
 }
 
+/// Packets that were dropped, by whatever dropped them.
+fn dropped(maps: &dyn Observed) -> Result<u64, Failure> {
+    let tallies = maps.reasons().map_err(Failure::Pinned)?;
+    let drops = Reason::ALL.into_iter().zip(tallies);
+    let drops = drops.filter(|(reason, _)| reason.verdict() == Verdict::Drop);
+    Ok(drops.map(|(_, tally)| tally.packets).sum())
+}
+
+/// Packets of a source that its rule was asked about, and those of them that it dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counted {
+    sum: u64,
+    dropped: u64,
+}
+
 /// The counters of all sources at the last reading.
 #[derive(Debug, Default)]
 struct Counters {
-    /// Packets that came, by source, and whether its rule is in a keyed table.
-    last: HashMap<(Source, bool), u64>,
+    /// Packets by source, and whether its rule is in a keyed table.
+    last: HashMap<(Source, bool), Counted>,
+    /// Packets that came and were dropped, over all readings.
+    dropped: u64,
     /// True once all were read.
     begun: bool,
 }
@@ -160,7 +195,8 @@ impl Counters {
             let keyed = kind == EntryKind::Keyed;
             let read = maps.sources(&mut sweep, BATCH).map_err(Failure::Pinned)?;
             let sums = read.into_iter().map(|(source, bucket)| {
-                ((source, keyed), bucket.passed.saturating_add(bucket.dropped))
+                let sum = bucket.passed.saturating_add(bucket.dropped);
+                ((source, keyed), Counted { sum, dropped: bucket.dropped })
             });
             now.extend(sums);
         }
@@ -168,10 +204,16 @@ impl Counters {
     }
 
     /// Takes a reading, and tells the tuner what came.
-    fn take(&mut self, now: HashMap<(Source, bool), u64>, nanos: u64, tuner: &mut Tuner) -> u64 {
+    fn take(
+        &mut self,
+        now: HashMap<(Source, bool), Counted>,
+        nanos: u64,
+        tuner: &mut Tuner,
+    ) -> u64 {
         let mut came = 0u64;
-        for (key, sum) in &now {
-            let packets = self.came(self.last.get(key).copied(), *sum);
+        for (key, counted) in &now {
+            let Counted { sum: packets, dropped } = self.came(self.last.get(key), *counted);
+            self.dropped = self.dropped.saturating_add(dropped);
             if packets > 0 {
                 tuner.observe_many(nanos, key.0, packets);
                 came = came.saturating_add(packets);
@@ -183,19 +225,16 @@ impl Counters {
 
     /// Packets since the last reading. A source that was not there has counted from nothing, as has
     /// one that left and came again.
-    const fn came(&self, before: Option<u64>, sum: u64) -> u64 {
+    const fn came(&self, before: Option<&Counted>, now: Counted) -> Counted {
         match before {
-            Some(before) if sum >= before => sum - before,
-            None if !self.begun => 0,
-            Some(_) | None => sum,
+            Some(before) if now.sum >= before.sum && now.dropped >= before.dropped => {
+                let (sum, dropped) = (now.sum - before.sum, now.dropped - before.dropped);
+                Counted { sum, dropped }
+            }
+            None if !self.begun => Counted { sum: 0, dropped: 0 },
+            Some(_) | None => now,
         }
     }
-}
-
-/// How much of the time is over.
-fn percent(elapsed: Duration, time: Duration) -> u64 {
-    let share = elapsed.as_millis().saturating_mul(100) / time.as_millis().max(1);
-    u64::try_from(share.min(100)).unwrap_or(100)
 }
 
 #[cfg(test)]
@@ -209,7 +248,8 @@ mod tests {
         let mut tuner = Tuner::new(Settings::default()).unwrap();
         let mut counters = Counters::default();
         let mut take = |second: u64, sums: &[(u8, u64)]| {
-            let now = sums.iter().map(|(last, sum)| (source(*last), *sum)).collect();
+            let counted = |sum: u64| Counted { sum, dropped: sum / 3 };
+            let now = sums.iter().map(|(last, sum)| (source(*last), counted(*sum))).collect();
             counters.take(now, second * 1_000_000_000, &mut tuner)
         };
         assert_eq!(take(0, &[(1, 7)]), 0, "of before");
@@ -217,6 +257,7 @@ mod tests {
         assert_eq!(take(2, &[(1, 12), (2, 3)]), 0);
         assert_eq!(take(3, &[(1, 12)]), 0);
         assert_eq!(take(4, &[(1, 12), (2, 1)]), 1, "it left and came again");
+        assert_eq!(counters.dropped, 3, "from 2 to 4, and 1 of the second");
         let report = tuner.report();
         assert_eq!((report.packets, report.sources), (9, 2));
         // As if they came at once.
@@ -227,7 +268,13 @@ mod tests {
     #[test]
     fn a_source_that_came_again_has_counted_from_nothing() {
         let counters = Counters { begun: true, ..Counters::default() };
-        assert_eq!([Some(10), Some(3), None].map(|before| counters.came(before, 7)), [7, 4, 7]);
-        assert_eq!(Counters::default().came(None, 7), 0);
+        let counted = |sum, dropped| Counted { sum, dropped };
+        let came = |sum, dropped| counters.came(Some(&counted(sum, dropped)), counted(7, 2));
+        assert_eq!(
+            [came(10, 2), came(3, 1), came(5, 4)],
+            [counted(7, 2), counted(4, 1), counted(7, 2)]
+        );
+        assert_eq!(counters.came(None, counted(7, 2)), counted(7, 2));
+        assert_eq!(Counters::default().came(None, counted(7, 2)), counted(0, 0));
     }
 }

@@ -1,7 +1,8 @@
 //! `limiter observe`: every packet of a share of the sources, for a time. Sources of which a packet
 //! was missed are cut out at the end, so that those that stay were seen whole.
 
-use std::collections::HashMap;
+mod seen;
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufReader, Read as _, Write as _};
@@ -16,13 +17,16 @@ use pcap_parser::pcapng::{OptionCode, parse_block_le};
 use serde::Serialize;
 
 use super::args::interval;
-use super::capture::{budget, create, read, seconds, unwritten};
+use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
+use super::progress::Ticker;
 use crate::control::Client;
 use crate::daemon::api::capture::AskCapture;
 use crate::daemon::source_of;
 use crate::render::{Render, line, number};
 use crate::rules::source_text;
+
+pub(super) use seen::Seen;
 
 /// Bytes that a file is read by.
 const READ: usize = 1 << 20;
@@ -97,10 +101,11 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     let mut blocks = Blocks::default();
     let mut seen = Seen::default();
     let mut partial: Option<(PathBuf, File)> = None;
-    let report = read(client, &asked, |part| {
+    let ticker = Ticker::begin(Some(ask.time), true);
+    let read = read(client, &asked, |part| {
         if let Some(path) = &ask.write {
             if partial.is_none() {
-                let path = beside(path);
+                let path = beside(path, PARTIAL);
                 partial = Some((path.clone(), create(&path)?));
             }
             if let Some((path, file)) = &mut partial {
@@ -108,18 +113,37 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
             }
         }
         blocks.add(part, |block| {
-            seen.note(block);
+            if let Some(told) = told(block) {
+                seen.note(&told);
+                ticker.add(1);
+            }
             Ok(())
         })
-    })?;
-    let report = report.ok_or(Failure::CutOff)?;
-    let whole = report.whole_level.unwrap_or(LEVELS);
-    if let (Some(path), Some((partial, file))) = (&ask.write, partial) {
-        drop(file);
-        keep(&partial, path, whole)?;
-    }
+    });
+    drop(ticker);
+    let left = |failure: Failure| match &partial {
+        Some((file, _)) => kept(failure, "what was told by then, of sources whole or not,", file),
+        None => failure,
+    };
+    let report = match read {
+        Ok(Some(report)) => report,
+        Ok(None) => return Err(left(Failure::CutOff)),
+        Err(failure) => return Err(left(failure)),
+    };
+    let whole = report.whole_level.unwrap_or(LEVELS).max(seen.lowest());
     let (sources, packets) = seen.of(|level| level >= whole);
     let (sources_cut, packets_cut) = seen.of(|level| level < whole);
+    let (sources_cut, packets_cut) =
+        (sources_cut + seen.left_out().0, packets_cut + seen.left_out().1);
+    if let (Some(path), Some((partial, _))) = (&ask.write, &partial) {
+        let done = if packets_cut == 0 {
+            // All of it stays, and takes no more room.
+            fs::rename(partial, path).map_err(|error| unwritten(path, &error))
+        } else {
+            keep(partial, path, whole)
+        };
+        done.map_err(left)?;
+    }
     Ok(Observed {
         milliseconds: report.milliseconds,
         asked_share: ask.share,
@@ -144,21 +168,35 @@ pub(super) fn asked(time: Duration, share: u32, budget: NonZeroU32) -> AskCaptur
     }
 }
 
-/// The file that is written until it is known what stays.
-fn beside(path: &Path) -> PathBuf {
+/// End of the name of the file that is written until it is known what stays.
+const PARTIAL: &str = ".partial";
+
+/// End of the name of the file of what stays, behind that.
+const CUT: &str = ".cut";
+
+/// The name of a file beside another one.
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
+    name.push(end);
     name.into()
 }
 
-/// Puts the packets of whole levels into the place of `path`.
+/// Puts the packets of whole levels into the place of `path`. If that fails, `partial` stays.
 fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
-    let part = {
-        let mut name = partial.as_os_str().to_owned();
-        name.push(".cut");
-        PathBuf::from(name)
-    };
-    let mut to = create(&part)?;
+    let part = beside(partial, CUT);
+    let done = copy(partial, &part, whole)
+        .and_then(|()| fs::rename(&part, path).map_err(|error| unwritten(path, &error)));
+    if done.is_err() {
+        // A file that was not made cannot be removed, and one of no use is not worth an error.
+        drop(fs::remove_file(&part));
+        return done;
+    }
+    fs::remove_file(partial).map_err(|error| unwritten(partial, &error))
+}
+
+/// Copies the packets of whole levels.
+fn copy(partial: &Path, part: &Path, whole: u32) -> Result<(), Failure> {
+    let mut to = create(part)?;
     let from = File::open(partial).map_err(|error| unwritten(partial, &error))?;
     let mut from = BufReader::with_capacity(READ, from);
     let mut blocks = Blocks::default();
@@ -173,11 +211,9 @@ fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
             }
             Ok(())
         })?;
-        to.write_all(&kept).map_err(|error| unwritten(&part, &error))?;
+        to.write_all(&kept).map_err(|error| unwritten(part, &error))?;
     }
-    to.sync_all().map_err(|error| unwritten(&part, &error))?;
-    fs::rename(&part, path).map_err(|error| unwritten(path, &error))?;
-    fs::remove_file(partial).map_err(|error| unwritten(partial, &error))
+    to.sync_all().map_err(|error| unwritten(part, &error))
 }
 
 /// Blocks of pcapng in little-endian order, as they come in parts.
@@ -238,27 +274,9 @@ pub(super) fn told(block: &[u8]) -> Option<Told> {
     })
 }
 
-/// Packets by source, and the level of each.
-#[derive(Debug, Default)]
-struct Seen(HashMap<Source, (u32, u64)>);
-
-impl Seen {
-    fn note(&mut self, block: &[u8]) {
-        if let Some(Told { source, level, .. }) = told(block) {
-            self.0.entry(source).or_insert((level, 0)).1 += 1;
-        }
-    }
-
-    /// Sources of some levels, and their packets.
-    fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
-        let mut sum = (0, 0);
-        for (level, packets) in self.0.values() {
-            if which(*level) {
-                sum = (sum.0 + 1, sum.1 + packets);
-            }
-        }
-        sum
-    }
+/// True of a block with a packet.
+pub(super) fn is_packet(block: &[u8]) -> bool {
+    block.starts_with(&pcap_parser::pcapng::EPB_MAGIC.to_le_bytes())
 }
 
 impl Render for Observed {
@@ -281,7 +299,7 @@ impl Render for Observed {
                 text,
                 format_args!(
                     "{} sources with {} packets were cut out: packets of that part of the sources \
-                     were missed",
+                     were missed, or there were more sources than are kept",
                     number(self.sources_cut),
                     number(self.packets_cut)
                 ),

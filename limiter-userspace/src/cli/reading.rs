@@ -1,12 +1,17 @@
 //! Packets that a command reads from captures, or makes, one after the other.
 
+mod merge;
+
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use super::progress::{INTERRUPTED, Progress};
-use crate::explain::{Capture, CaptureError, Captured};
+use crate::explain::{CaptureError, Captured};
+use crate::render::{duration, number};
 use crate::replay::load::parse;
 use crate::rules::plain::clean;
+
+use merge::Merged;
 
 /// Remarks about captures, and the reason why they were not read to the end, if they were not.
 #[derive(Debug, Default)]
@@ -17,12 +22,57 @@ pub(super) struct Read {
     pub(super) packets: u64,
     /// True if Ctrl-C ended it.
     pub(super) interrupted: bool,
-    /// Error that ended a capture before its end.
+    /// Error that ended a capture before its end. Of several captures the last one's; the others
+    /// are among the notes.
     pub(super) stopped: Option<String>,
 }
 
-/// Gives the packets of captures on, all that came in. Captures are read in the order of their
-/// first packets; one that is cut off is read as far as it goes.
+impl Read {
+    /// Notes an error that ended a capture.
+    fn stop(&mut self, error: &CaptureError) {
+        self.notes.extend(self.stopped.replace(clean(&error.to_string())));
+    }
+}
+
+/// Packets whose time is before that of one that came before them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Late {
+    last: u64,
+    packets: u64,
+    /// Nanoseconds that the oldest was behind.
+    most: u64,
+}
+
+impl Late {
+    /// Notes a packet.
+    pub(super) fn add(&mut self, nanos: u64) {
+        if nanos < self.last {
+            self.packets += 1;
+            self.most = self.most.max(self.last - nanos);
+        }
+        self.last = self.last.max(nanos);
+    }
+
+    /// Packets that were late.
+    pub(super) const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Line for people; none if all were in order.
+    pub(super) fn text(&self) -> Option<String> {
+        (self.packets > 0).then(|| {
+            format!(
+                "{} packets are older than one before them, by up to {}, as from several queues \
+                 of a card: that makes bursts look larger; `reordercap` sorts a file",
+                number(self.packets),
+                duration(self.most)
+            )
+        })
+    }
+}
+
+/// Gives the packets of captures on, all that came in. Captures are merged by the times of their
+/// packets; one that is cut off is read as far as it goes.
 ///
 /// # Errors
 ///
@@ -32,62 +82,33 @@ pub(super) fn captures(
     mut to: impl FnMut(&Captured) -> Result<(), Failure>,
 ) -> Result<Read, Failure> {
     let mut read = Read::default();
-    let mut captures = Vec::new();
-    for file in listed(files)? {
-        let name = clean(&file.path.display().to_string());
-        let mut capture = match Capture::open(&file.path) {
-            Ok(capture) => capture,
-            Err(error @ (CaptureError::NoCapture { .. } | CaptureError::Empty { .. }))
-                if file.of_directory =>
-            {
-                read.notes.push(format!("left out: {}", clean(&error.to_string())));
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        match capture.next_packet() {
-            Ok(first) => captures.push((first, capture, name)),
-            Err(error) => read.stopped = Some(clean(&error.to_string())),
-        }
-    }
-    captures.sort_by_key(|(first, ..)| first.as_ref().map(|packet| packet.nanos));
+    let mut merged = Merged::begin(listed(files)?, &mut read)?;
     let mut progress = Progress::begin(true);
     let (mut outgoing, mut seen) = (0u64, 0);
-    'all: for (first, mut capture, name) in captures {
-        let mut next: Result<_, CaptureError> = Ok(first);
-        loop {
-            match next {
-                Ok(None) => break,
-                Ok(Some(packet)) => {
-                    seen += 1;
-                    if !progress.goes_on(seen, capture.percent()) {
-                        read.interrupted = true;
-                        read.notes.push(INTERRUPTED.to_owned());
-                        break 'all;
-                    }
-                    if packet.outbound {
-                        outgoing += 1;
-                    } else {
-                        to(&packet)?;
-                        read.packets += 1;
-                    }
-                }
-                Err(error) => {
-                    read.stopped = Some(clean(&error.to_string()));
-                    break;
-                }
-            }
-            next = capture.next_packet();
+    let mut late = Late::default();
+    while let Some(packet) = merged.next(&mut read) {
+        seen += 1;
+        if !progress.goes_on(seen, merged.percent()) {
+            read.interrupted = true;
+            read.notes.push(INTERRUPTED.to_owned());
+            break;
         }
-        for (link, kind, packets) in capture.left_out() {
-            read.notes.push(format!(
-                "{name}: {packets} packets are of link type {link} ({kind}), and were left out"
-            ));
+        if packet.outbound {
+            outgoing += 1;
+        } else {
+            late.add(packet.nanos);
+            to(&packet)?;
+            read.packets += 1;
         }
     }
+    drop(progress);
+    merged.end(&mut read);
+    read.notes.extend(late.text());
     if outgoing > 0 {
-        read.notes
-            .push(format!("{outgoing} packets went out, as the capture says, and were left out"));
+        read.notes.push(format!(
+            "{} packets went out, as the capture says, and were left out",
+            number(outgoing)
+        ));
     }
     Ok(read)
 }

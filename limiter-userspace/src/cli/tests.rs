@@ -434,7 +434,7 @@ made by tcpdump where limits were in force, a capture has only what they let pas
         );
         assert!(
             lines[2].starts_with(
-                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"other_links":0,"reasons":"#
+                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"other_links":0,"late":0,"reasons":"#
             )
         );
         assert_eq!(lines.len(), 3);

@@ -80,6 +80,14 @@ pub(super) struct Ask {
     /// Sources to leave out: an address, a prefix, or a file with one a line; may be repeated
     #[arg(long, value_name = "ADDRESS|PREFIX|FILE", requires = TRAFFIC)]
     exclude: Vec<String>,
+    /// Sources that are told of one by one: those that send most, and those that would be hit. As
+    /// JSON each has the least burst at each of the 32 rates
+    #[arg(
+        long, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+        requires = TRAFFIC,
+    )]
+    top: u32,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
@@ -167,6 +175,7 @@ pub(super) fn tune(
         excluded: excluded(&ask.exclude)?,
         spare: ask.spare,
         max_frame: ask.max_frame,
+        named: usize::try_from(ask.top).unwrap_or(usize::MAX),
     };
     let mut tuner = Tuner::new(settings).map_err(|error| Failure::Replay(error.to_string()))?;
     let (read, one_of) = ask.read(client, backend, &mut tuner)?;

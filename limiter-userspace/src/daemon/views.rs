@@ -11,7 +11,7 @@ mod metrics;
 mod others;
 mod stats;
 
-pub(super) use counted::{Title, names as rule_names, numbered};
+pub(super) use counted::{Shadows, Title, names as rule_names, numbered};
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) wall: Option<Duration>,
     /// Sources that have sent something.
     sources: BTreeSet<Source>,
+    /// Places in the map of sources for each source that is there: more than one as in lines.
+    pub(crate) places: usize,
     /// Counts of new entries, beside the model's.
     pub(crate) admission: HashMap<EntryKind, Admission>,
     /// Counts of rules, beside the model's.
@@ -142,6 +144,7 @@ impl Default for Fake {
             now: Ticks::ZERO,
             wall: None,
             sources: BTreeSet::new(),
+            places: 1,
             admission: HashMap::new(),
             rules: HashMap::new(),
             reasons: [Tally::default(); Reason::COUNT],
@@ -319,10 +322,13 @@ impl Observed for Opened {
         let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (kind == EntryKind::V4);
         let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
         let from = from.map_or(0, |from| from as usize);
-        let to = (from + most).min(entries.len());
-        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
+        let all = entries.len() * state.places;
+        let to = (from + most).min(all);
+        sweep.go_on((to < all).then(|| u32::try_from(to).unwrap()));
+        // Each source is in the first of its places.
+        let [from, to] = [from.min(to), to].map(|place| place.div_ceil(state.places));
         let bucket = |source: &Source| Some((*source, state.model.bucket(source)?));
-        Ok(entries[from.min(to)..to].iter().filter_map(bucket).collect())
+        Ok(entries[from..to].iter().filter_map(bucket).collect())
     }
 
     fn keys(&self, _from: Option<u32>, _most: usize) -> Result<Keys, DatapathError> {

@@ -75,7 +75,8 @@ fn metrics_are_served_where_asked_for() -> Result<()> {
     unix.set_read_timeout(TIMEOUT)?;
     for page in [ask(unix, "/metrics")?, over_tcp(&bed.receiver, "/metrics")?] {
         ensure!(page.starts_with("HTTP/1.1 200 "), "{page}");
-        let over = "limiter_rule_packets_total{rule=\"every source\",verdict=\"over\"}";
+        let over =
+            "limiter_rule_packets_total{rule=\"every source\",rule_name=\"\",verdict=\"over\"}";
         ensure!(value(&page, over)? == 5, "{page}");
         let over = "limiter_packets_total{verdict=\"drop\",reason=\"over-limit\"}";
         ensure!(value(&page, over)? == 5, "{page}");

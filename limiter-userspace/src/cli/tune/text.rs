@@ -152,7 +152,10 @@ impl Tuned {
             let most = source.most.map(number);
             let row = [source.source.clone(), number(source.packets), number(source.bytes)];
             let hit = if source.hit { "yes" } else { "no" };
-            let last = [burst(source.burst), hit.to_owned()];
+            let last = match &self.report.proposal {
+                Some(_) => [burst(source.burst), hit.to_owned()],
+                None => ["-".to_owned(), "-".to_owned()],
+            };
             top.add_row(row.into_iter().chain(most).chain(last));
         }
         text.push('\n');

@@ -239,13 +239,24 @@ impl Service {
     }
 }
 
+impl ExplainedNow {
+    /// The rule that decides, with the name that its author gave it.
+    fn titled(&self, rule: &str) -> String {
+        let step = self.steps.iter().find(|step| step.rule.as_deref() == Some(rule));
+        match step.and_then(|step| step.name.as_deref()) {
+            Some(name) => format!("{name} ({rule})"),
+            None => rule.to_owned(),
+        }
+    }
+}
+
 impl Render for ExplainedNow {
     fn render(&self, text: &mut String) {
         let mut lines = vec![
             ("packet", self.packet.clone()),
             ("verdict", format!("{}: {}", self.verdict, self.reason)),
         ];
-        lines.extend(self.rule.clone().map(|rule| ("rule", rule)));
+        lines.extend(self.rule.as_deref().map(|rule| ("rule", self.titled(rule))));
         lines.push(("so", self.happens.clone()));
         if self.verdict == "drop" {
             let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);

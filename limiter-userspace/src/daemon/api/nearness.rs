@@ -241,7 +241,8 @@ impl Render for Nearness {
             let (title, answer) = (rule.title(), rule.answer.name());
             line(text, format_args!("{title}: {answer}: {}", rule.evidence));
         }
-        let mut how = format!("\n{} buckets, read ", number(self.buckets));
+        text.push('\n');
+        let mut how = format!("{} buckets, read ", number(self.buckets));
         // Writing to a string cannot fail.
         let _: std::fmt::Result = match self.read_seconds_ago {
             0 => write!(how, "just now"),

@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{CaptureBudget, CaptureFilter, LEVELS};
 use tokio::sync::mpsc;
 
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::service::{Service, lock};
+use super::views::Shadows;
 use crate::daemon::api::capture::{AskCapture, CaptureReport};
 use crate::datapath::{CapturedPacket, Datapath};
 use crate::rules::model::TriePrefix;
@@ -93,6 +95,8 @@ struct Running {
     ended: Option<Ticks>,
     /// The names of rules by number, and the generation that they are of.
     names: (u64, BTreeMap<u32, String>),
+    /// Rules in shadow mode then.
+    shadows: Shadows,
 }
 
 impl Captures {
@@ -137,6 +141,7 @@ impl Captures {
             level: filter.level,
             ended: None,
             names: (datapath.generation(), names),
+            shadows: Shadows::of(datapath, effective),
         });
         tracing::info!(user, session, "a capture began");
         Ok((session, reader))
@@ -227,6 +232,7 @@ impl Running {
         let generation = datapath.generation();
         if self.names.0 != generation {
             self.names = (generation, filter::names(datapath, effective));
+            self.shadows = Shadows::of(datapath, effective);
         }
         // As much as waits for the reader at once, and then others have their turn.
         for _ in 0..WAITING {
@@ -271,7 +277,8 @@ impl Running {
         let key: [u8; 16] = bytemuck::cast(record.source);
         let source = (record.version != 0).then(|| TriePrefix::of_source(key).selector()).flatten();
         let source = source.map(|source| source.to_string());
-        let rule = self.names.1.get(&record.rule).map(String::as_str);
+        let rule = self.shadows.told(Reason::from_index(record.reason.into()), record.rule);
+        let rule = self.names.1.get(&rule).map(String::as_str);
         let name = |index| {
             let at = datapath.attachments().iter().find(|at| at.ifindex == index);
             at.map(|at| at.interface.clone())

@@ -14,7 +14,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Event;
 use tokio::sync::mpsc;
 
@@ -26,7 +26,7 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
-use super::views::{self, Title};
+use super::views::{self, Shadows, Title};
 use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::daemon::api::source::RuleDrops;
 use crate::daemon::api::sources::OtherDrops;
@@ -113,6 +113,8 @@ pub(super) struct Events {
     log: LogBudget,
     /// The names of rules by number, and the generation that they are of.
     names: (u64, BTreeMap<u32, Title>),
+    /// Rules in shadow mode then.
+    shadows: Shadows,
 }
 
 impl Events {
@@ -125,6 +127,7 @@ impl Events {
             hooks_left_out: 0,
             log: LogBudget::default(),
             names: (0, BTreeMap::new()),
+            shadows: Shadows::default(),
         }
     }
 
@@ -135,9 +138,11 @@ impl Events {
             let generation = datapath.generation();
             if self.names.0 != generation {
                 self.names = (generation, views::rule_names(datapath, effective));
+                self.shadows = Shadows::of(datapath, effective);
             }
+            let rule = self.shadows.told(Reason::from_index(event.reason.into()), event.rule);
             if self.followers.want_drops() {
-                let title = self.names.1.get(&event.rule).cloned();
+                let title = self.names.1.get(&rule).cloned();
                 let dropped = Dropped {
                     source: source(&Key::of(&event)),
                     rule_name: title.as_ref().and_then(|title| title.name.clone()),
@@ -148,7 +153,7 @@ impl Events {
                 self.followers.tell(&Line::Drop(dropped));
             }
             let names = &self.names.1;
-            if let Some(open) = self.episodes.record(event, || names.get(&event.rule).cloned()) {
+            if let Some(open) = self.episodes.record(event, || names.get(&rule).cloned()) {
                 let line = Line::Start(view(&Key::of(&event), &open, false, datapath));
                 self.tell(line, datapath.now());
             }
@@ -267,6 +272,9 @@ impl Events {
         effective: &EffectiveSet,
     ) -> Vec<OtherDrops> {
         let told = |(key, open): &(Key, &Open)| {
+            if Reason::from_index(key.reason.into()).verdict() == Verdict::Pass {
+                return None;
+            }
             let selector = TriePrefix::of_source(key.source).selector().filter(&which)?;
             let own = effective.resolve(&selector).map(|found| found.rule.path.to_string());
             let rule = open.rule.as_ref().map(|title| title.rule.clone());

@@ -61,7 +61,7 @@ pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
     }
     if sent < FEW {
         return unknown(format!(
-            "{} {} sent anything in {minutes}, and {FEW} are needed",
+            "seen to send in {minutes}: {} {}, and {FEW} are needed",
             number(sent),
             if sent == 1 { source } else { sources }
         ));

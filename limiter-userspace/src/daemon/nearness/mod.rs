@@ -25,8 +25,15 @@ use crate::datapath::{Observed, Sweep};
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;
 
+/// Readings of so many places in a second, at most: in lines most places may be empty. That is
+/// 2.5 MB of memory.
+const READINGS: usize = 32;
+
 /// Buckets that are read before others have their turn when somebody waits: a few milliseconds.
 const SLICE: usize = 4096;
+
+/// Sources that are read in the time of a key.
+const EACH_KEY: usize = 4;
 
 /// Between two rounds that nobody asked for.
 const APART: Ticks = Ticks::from_nanos(10_000_000_000);
@@ -139,8 +146,15 @@ impl Watch {
     pub(super) fn look(&mut self, datapath: &dyn Observed) -> Result<(), ServiceError> {
         let now = datapath.now();
         let waits = self.done.as_ref().is_some_and(|done| now.since(done.began) < APART);
-        if self.round.is_some() || !waits {
-            self.slice(datapath, CALM)?;
+        if self.round.is_none() && waits {
+            return Ok(());
+        }
+        let mut left = CALM;
+        for _ in 0..READINGS {
+            left = left.saturating_sub(self.slice(datapath, left)?);
+            if left == 0 || self.round.is_none() {
+                break;
+            }
         }
         Ok(())
     }
@@ -161,8 +175,8 @@ impl Watch {
         Ok(self.round.is_none() && self.done.as_ref().is_some_and(is_fresh))
     }
 
-    /// Reads about `most` buckets.
-    fn slice(&mut self, datapath: &dyn Observed, most: usize) -> Result<(), ServiceError> {
+    /// Reads about `most` buckets, or as many places; says how many buckets were there.
+    fn slice(&mut self, datapath: &dyn Observed, most: usize) -> Result<usize, ServiceError> {
         let now = datapath.now();
         let generation = datapath.generation();
         if self.rules_of != Some(generation) {
@@ -182,9 +196,11 @@ impl Watch {
             },
         };
         self.limits.clear();
+        let mut found = 0;
         match round.stage {
             Stage::Sources(mut sweep) => {
                 for (source, bucket) in datapath.sources(&mut sweep, most)? {
+                    found += 1;
                     let id = self.hash.hash_one(source);
                     let slot = Resolved::from_raw(bucket.resolved).slot();
                     let limit = self.limit(datapath, slot)?;
@@ -196,18 +212,21 @@ impl Watch {
                 self.round = Some(round);
             }
             Stage::Keys(from) => {
-                let is_done = self.keys(datapath, &mut round, from, most, now)?;
+                let is_done;
+                (found, is_done) = self.keys(datapath, &mut round, from, most, now)?;
                 if !is_done {
                     self.round = Some(round);
-                    return Ok(());
+                    return Ok(found);
                 }
                 self.budgets(datapath, &mut round, now)?;
                 self.end(round);
             }
         }
-        Ok(())
+        Ok(found)
     }
 
+    /// Reads about as many keys as take the time of `most` sources; says how many sources' time
+    /// that was, and whether it was the last of them.
     fn keys(
         &mut self,
         datapath: &dyn Observed,
@@ -215,13 +234,14 @@ impl Watch {
         from: Option<u32>,
         most: usize,
         now: Ticks,
-    ) -> Result<bool, ServiceError> {
+    ) -> Result<(usize, bool), ServiceError> {
         if datapath.installed().tables.ids.is_empty() {
-            return Ok(true);
+            return Ok((0, true));
         }
         let offset = WallOffset::from_raw(datapath.control(Control::WallOffset)?);
         // A key takes ten times the room of a source.
-        let (keys, next) = datapath.keys(from, most / 4)?;
+        let (keys, next) = datapath.keys(from, (most / EACH_KEY).max(1))?;
+        let found = keys.len() * EACH_KEY;
         for (key, bucket) in keys {
             let id = self.hash.hash_one(bytemuck::bytes_of(&key));
             // A key that is charged to a budget has only counters: the budget has the state.
@@ -232,7 +252,7 @@ impl Watch {
             }
         }
         round.stage = Stage::Keys(next);
-        Ok(next.is_none())
+        Ok((found, next.is_none()))
     }
 
     /// The buckets of budgets: few, and all of them are followed.

@@ -105,6 +105,34 @@ fn without_a_rule_there_is_no_name_and_the_counts_are_the_kernels() {
     assert_eq!((told.counts.sent, told.counts.over_budget, told.counts.lost), (1, 20, 4));
 }
 
+/// Of a packet that a rule in shadow mode would have dropped, the program notes the rule of the
+/// source. That one is not blamed, and nothing is listed as dropped.
+#[test]
+fn a_rule_in_shadow_mode_is_told_by_its_own_name_or_none() {
+    const TRIAL: &str = "descriptors:
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: all, rate: 10/s}}
+  - key: destination_port
+    rate_limit: {name: trial, rate: 10/s}
+    shadow_mode: true
+";
+    let other = "  - {key: protocol, rate_limit: {name: more, rate: 9/s}, shadow_mode: true}\n";
+    for (rules, name) in [(TRIAL.to_owned(), Some("trial")), (format!("{TRIAL}{other}"), None)] {
+        let mut daemon = Daemon::start(&[]);
+        daemon.write(&rules);
+        daemon.service.reload().unwrap();
+        drop_at(&daemon, 5);
+        if let Some(event) = daemon.fake.state().events.front_mut() {
+            event.reason = Reason::Shadow as u8;
+        }
+        look_at(&mut daemon, 5);
+        let told = daemon.service.events().unwrap();
+        let episode = &told.episodes[0];
+        assert_eq!((episode.reason.as_str(), episode.rule_name.as_deref()), ("shadow", name));
+        let drops = daemon.service.events.by_other_rules(None, &daemon.service.effective);
+        assert_eq!(drops, [], "it passed");
+    }
+}
+
 #[test]
 fn the_end_of_the_daemon_is_the_end_of_every_reader() {
     let mut daemon = Daemon::start(&[]);

@@ -29,7 +29,9 @@ fn read(text: &str) -> Samples {
             Value::Gauge(value) => value,
             other => panic!("{}: {other:?}", sample.metric),
         };
-        let labels = sample.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        // An empty label is as good as none.
+        let labels = sample.labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels = labels.map(|(k, v)| (k.clone(), v.clone())).collect();
         let before = samples.insert((sample.metric.clone(), labels), value);
         assert!(before.is_none(), "{} has the same labels twice", sample.metric);
     }
@@ -153,6 +155,30 @@ fn the_metrics_are_the_statistics() {
     let refused = |why| value(&samples, "limiter_entries_refused_total", &[table[0], ("why", why)]);
     same(refused("budget"), 2.0);
     same(refused("full"), 1.0);
+}
+
+/// The name that the author of a rule gave it is a label of every sample of the rule.
+#[test]
+fn rules_have_the_names_of_their_authors() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.write(
+        "descriptors:\n  - {key: remote_address, rate_limit: {name: web, rate: 10/s, burst: 5}}\n  \
+         - {key: destination_port, rate_limit: {rate: 10/s}}\n",
+    );
+    daemon.service.reload().unwrap();
+    daemon.fake.send(Source::V4([192, 0, 2, 1]), 7, 60);
+    let samples = scrape(&daemon);
+    let web = [("rule", "every source"), ("rule_name", "web")];
+    let over = [web[0], web[1], ("verdict", "over")];
+    same(value(&samples, "limiter_rule_packets_total", &over), 2.0);
+    same(value(&samples, "limiter_rule_bytes_total", &over), 120.0);
+    same(value(&samples, "limiter_rule_shadow", &web), 0.0);
+    same(value(&samples, "limiter_rule_too_tight", &web), 0.0);
+    for (metric, labels) in samples.keys() {
+        let rule = labels.get("rule").map(String::as_str);
+        let name = labels.get("rule_name").map(String::as_str);
+        assert_eq!(name, (rule == Some("every source")).then_some("web"), "{metric} {labels:?}");
+    }
 }
 
 #[test]

@@ -211,6 +211,34 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
     assert_eq!((told.buckets, rule(&told).tracked), (5000, 5000));
 }
 
+/// In lines most places are empty: a round of few sources does not take minutes, and who comes
+/// after it is told of.
+#[test]
+fn empty_places_hold_no_round_up() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1);
+    send(&daemon, 0..100, 1);
+    // As many places as the default table has for a family.
+    daemon.fake.state().places = 5000;
+    for second in 2..11 {
+        at(&daemon, second);
+        daemon.service.housekeep().unwrap();
+    }
+    daemon.fake.state().places = 1;
+    send(&daemon, 100..130, 3);
+    assert_eq!(rule(&told(&daemon)).sent, 30, "they are new, and all of theirs counts");
+}
+
+/// The last line has the words about the reading, and begins with none that were replaced.
+#[test]
+fn the_text_ends_with_how_it_was_read() {
+    let daemon = Daemon::start(&[]);
+    send(&daemon, 0..3, 1);
+    let text = crate::render::text(&told(&daemon));
+    assert!(text.ends_with("\n\n3 buckets, read just now\n"), "{text}");
+    assert!(!text.contains('\u{fffd}'), "{text}");
+}
+
 #[test]
 fn of_many_a_share_is_followed_and_all_are_counted() {
     let daemon = Daemon::start(&[]);

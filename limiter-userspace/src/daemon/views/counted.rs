@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{ActionKind, RuleCounters};
+use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters};
 
 use super::Result;
 use crate::daemon::api::sources::DroppedBy;
@@ -151,6 +151,42 @@ pub(in crate::daemon) fn names(
         }
     }
     names
+}
+
+/// The rules in shadow mode, by number. Of a packet that one of them would have dropped, the
+/// program notes the rule of the source, as of every packet that passes.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct Shadows {
+    /// Rules by source whose packets have no other table.
+    of_sources: BTreeSet<u32>,
+    others: BTreeSet<u32>,
+}
+
+impl Shadows {
+    pub(in crate::daemon) fn of(datapath: &dyn Observed, effective: &EffectiveSet) -> Self {
+        let installed = datapath.installed();
+        let plain: BTreeSet<u32> = installed.rules.values().map(|rule| rule.limit.rule).collect();
+        let rules = numbered(datapath, effective).filter(|(_, of)| of.rule.terms.is_shadow());
+        let budgets = effective.budgets.iter().filter(|budget| budget.limits.shadow);
+        let budgets = budgets
+            .filter_map(|budget| installed.tables.budget(effective.tag(&budget.name)))
+            .map(|(_, record)| record.rule);
+        let (of_sources, others) =
+            rules.map(|(number, _)| number).chain(budgets).partition(|rule| plain.contains(rule));
+        Self { of_sources, others }
+    }
+
+    /// The rule that is told of with a reason; [`RULE_NONE`] where several may have been it.
+    pub(in crate::daemon) fn told(&self, reason: Reason, rule: u32) -> u32 {
+        if reason != Reason::Shadow {
+            return rule;
+        }
+        match (self.of_sources.contains(&rule), self.others.first(), self.others.len()) {
+            (true, None, _) => rule,
+            (false, Some(only), 1) => *only,
+            _ => RULE_NONE,
+        }
+    }
 }
 
 /// All budgets in force, those of replies and bans last.

@@ -249,6 +249,16 @@ struct Subject {
     shadow: bool,
 }
 
+impl Subject {
+    /// Labels of its samples: what it is for, the name that its author gave it, and more.
+    fn labels<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let name = self.rule_name.as_deref().unwrap_or_default();
+        let mut labels = vec![("rule", self.name.as_str()), ("rule_name", name)];
+        labels.extend(more);
+        labels
+    }
+}
+
 fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subject> {
     let named = |entry: LimitEntry, name| Subject {
         name,
@@ -297,7 +307,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
         let mut samples = page.metric(name, Kind::Counter, help);
         for subject in subjects {
             for (verdict, count) in verdicts(&subject.outcomes, value) {
-                samples.add(&[("rule", &subject.name), ("verdict", verdict)], count);
+                samples.add(&subject.labels(&[("verdict", verdict)]), count);
             }
         }
     }
@@ -324,14 +334,9 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
                 upper.map(|upper| (upper.kind.as_str(), upper.effective_per_second)),
             ];
             for (bound, rate) in bounds.into_iter().flatten() {
-                let labels = [
-                    ("rule", subject.name.as_str()),
-                    ("limit", &place),
-                    ("bound", bound),
-                    ("count", &limit.count),
-                ];
+                let more = [("limit", place.as_str()), ("bound", bound), ("count", &limit.count)];
                 if let Some(rate) = rate {
-                    rates.add(&labels, rate);
+                    rates.add(&subject.labels(&more), rate);
                 }
             }
         }
@@ -339,7 +344,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
     let help = "1 for a rule or budget that only counts.";
     let mut shadow = page.metric("limiter_rule_shadow", Kind::Gauge, help);
     for subject in subjects.iter().filter(|subject| subject.name != OTHER) {
-        shadow.add(&[("rule", &subject.name)], u8::from(subject.shadow));
+        shadow.add(&subject.labels(&[]), u8::from(subject.shadow));
     }
     Ok(())
 }
@@ -352,27 +357,23 @@ fn nearness(page: &mut Exposition, subjects: &[Subject], of: &Nearness) {
     let rules: Vec<_> = subjects
         .iter()
         .filter(|subject| !subject.limits.is_empty())
-        .map(|Subject { name, rule_name, .. }| {
-            let labels =
-                [("rule", name.as_str()), ("rule_name", rule_name.as_deref().unwrap_or_default())];
-            (labels, by_rule.get(name.as_str()).copied())
-        })
+        .map(|subject| (subject, by_rule.get(subject.name.as_str()).copied()))
         .collect();
     let help = "Sources or keys that are followed, sent anything in the last 30 to 60 minutes, and \
          came above this per cent of their limit; 100: lost a packet.";
     let mut near = page.metric("limiter_rule_near", Kind::Gauge, help);
-    for ([path, name], known) in &rules {
+    for (subject, known) in &rules {
         let counts =
             known.map_or([0; 4], |rule| [rule.sent, rule.above_50, rule.above_80, rule.lost]);
         for (above, count) in ["0", "50", "80", "100"].into_iter().zip(counts) {
-            near.add(&[*path, *name, ("above", above)], count);
+            near.add(&subject.labels(&[("above", above)]), count);
         }
     }
     let help = "1 while the limit is too tight: many sources lose a small part of their packets.";
     let mut tight = page.metric("limiter_rule_too_tight", Kind::Gauge, help);
-    for (labels, known) in &rules {
+    for (subject, known) in &rules {
         let is_tight = known.is_some_and(|rule| rule.answer == Fit::TooTight);
-        tight.add(labels, u8::from(is_tight));
+        tight.add(&subject.labels(&[]), u8::from(is_tight));
     }
     page.metric(
         "limiter_nearness_followed_one_of",

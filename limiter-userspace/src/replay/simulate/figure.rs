@@ -14,6 +14,9 @@ const RIGHT: f64 = 230.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
 
+/// Between two names, where there is room.
+const APART: f64 = 24.0;
+
 /// Colours that people who see few of them tell apart (Okabe and Ito), and dashes for those who see
 /// none.
 const LINES: [(&str, &str); 6] = [
@@ -55,9 +58,13 @@ pub fn figure(report: &Report, title: &str) -> String {
     axes.begin(&mut svg, title);
     let mut lines = vec![("offered", OFFERED, "", 2.5, &offered)];
     for (place, (row, line)) in report.candidates.iter().zip(&passed).enumerate() {
-        let (colour, dashes) = LINES.get(place % LINES.len()).copied().unwrap_or((INK, ""));
+        // After six lines, colours come again with the dashes of others.
+        let turn = place / LINES.len();
+        let (colour, _) = LINES.get(place % LINES.len()).copied().unwrap_or((INK, ""));
+        let (_, dashes) = LINES.get((place + turn) % LINES.len()).copied().unwrap_or((INK, ""));
         lines.push((row.name.as_str(), colour, dashes, 2.0, line));
     }
+    let apart = APART.min((HEIGHT - TOP - 16.0) / float(lines.len() as u64));
     for (index, (name, colour, dashes, width, line)) in lines.into_iter().enumerate() {
         let dashes = if dashes.is_empty() {
             String::new()
@@ -72,7 +79,7 @@ pub fn figure(report: &Report, title: &str) -> String {
                 axes.points(line, steps)
             ),
         );
-        let y = TOP + 10.0 + 24.0 * float(index as u64);
+        let y = TOP + 10.0 + apart * float(index as u64);
         let x = WIDTH - RIGHT + 14.0;
         put(
             &mut svg,

@@ -153,6 +153,30 @@ fn hostile_names_are_text_in_the_picture() {
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
 }
 
+/// As many rule sets as there may be have lines of their own look, and names in the picture.
+#[test]
+fn a_picture_of_many_has_every_name_and_no_two_lines_alike() {
+    let set = || every("unit: second, requests_per_unit: 50");
+    let sets: Vec<_> =
+        (0..MAX_CANDIDATES).map(|number| (format!("rules-{number}"), set())).collect();
+    let load = "duration: 1s\nsenders: [{pattern: steady, rate: 100/s}]\n";
+    let svg = figure(&run(&sets, load), "many");
+    let looks: std::collections::BTreeSet<&str> = svg
+        .lines()
+        .filter(|line| line.starts_with("<polyline"))
+        .map(|line| line.split(" points").next().unwrap())
+        .collect();
+    assert_eq!(looks.len(), 1 + MAX_CANDIDATES, "{looks:?}");
+    for number in 0..MAX_CANDIDATES {
+        assert!(svg.contains(&format!(">rules-{number}</text>")), "{number}");
+    }
+    for line in svg.lines().filter(|line| line.starts_with("<text") && line.contains("rules-")) {
+        let (_, y) = line.split_once(" y=\"").unwrap();
+        let y: f64 = y.split('"').next().unwrap().parse().unwrap();
+        assert!(y < 480.0, "{line}");
+    }
+}
+
 #[test]
 fn a_picture_of_nothing_is_one() {
     let simulation = Simulation::new(&[("none".to_owned(), rules("descriptors: []"))], &SETTINGS);

@@ -60,6 +60,8 @@ pub struct Settings {
     pub spare: f64,
     /// The largest frame in bytes: a byte burst holds one.
     pub max_frame: u64,
+    /// Sources that are named one by one: those that send most, and those that are hit.
+    pub named: usize,
 }
 
 impl Default for Settings {
@@ -70,6 +72,7 @@ impl Default for Settings {
             excluded: Vec::new(),
             spare: 0.999,
             max_frame: 1522,
+            named: 20,
         }
     }
 }

@@ -15,9 +15,6 @@ use crate::rules::model::SourceMasks;
 /// Shares of the sources that a burst spares, of [`AtRate::bursts`].
 pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 
-/// Sources that are named one by one.
-const NAMED: usize = 20;
-
 /// Bursts of [`AtRate::hits`]: as many packets, or frames of the largest size.
 const BURSTS: [u64; 5] = [1, 10, 100, 1000, 10_000];
 
@@ -82,6 +79,9 @@ pub struct TopSource {
     pub most: [u64; 4],
     /// The least burst at the proposed rate that drops nothing.
     pub burst: Option<u64>,
+    /// The same at each of [`Report::rates`]: the sigma-rho curve of the source; none where no rule
+    /// may have such a burst.
+    pub bursts: Vec<Option<u64>>,
     /// True if the proposal drops anything of it.
     pub hit: bool,
 }
@@ -129,7 +129,11 @@ impl Tuner {
                 share_hit: hits as f64 / sources.max(1) as f64,
                 packets_of_hit: of_hit as f64 / packets.max(1) as f64,
                 share_at_most: chance::at_most(hits, sources),
-                hit: hit.iter().take(NAMED).map(|(_, source)| self.text(*source)).collect(),
+                hit: hit
+                    .iter()
+                    .take(self.settings.named)
+                    .map(|(_, source)| self.text(*source))
+                    .collect(),
             })
         });
         let mut top: Vec<_> = self.kept.iter().collect();
@@ -137,9 +141,10 @@ impl Tuner {
         let order = |(source, kept): &(&Source, &Kept)| {
             (Reverse(if bytes { kept.bytes } else { kept.packets }), **source)
         };
-        if top.len() > NAMED {
-            top.select_nth_unstable_by_key(NAMED, order);
-            top.truncate(NAMED);
+        let named = self.settings.named;
+        if top.len() > named {
+            top.select_nth_unstable_by_key(named, order);
+            top.truncate(named);
         }
         top.sort_unstable_by_key(order);
         let top = top.into_iter().map(|(source, kept)| {
@@ -153,8 +158,10 @@ impl Tuner {
                 (rate.burst(need), rate.allows(*burst).is_none_or(|allowed| need > allowed))
             });
             let (burst, hit) = need.unwrap_or_default();
+            let bursts = (0..).zip(&self.rates);
+            let bursts = bursts.map(|(place, rate)| rate.burst(self.need(kept, place))).collect();
             let Kept { packets, bytes, .. } = *kept;
-            TopSource { source: self.text(*source), packets, bytes, most, burst, hit }
+            TopSource { source: self.text(*source), packets, bytes, most, burst, bursts, hit }
         });
         Report {
             packets: self.packets,

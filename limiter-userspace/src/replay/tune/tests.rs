@@ -128,14 +128,25 @@ fn a_mix_is_tuned_to_its_users() {
                 - {pattern: steady, rate: 1000/s, address: 203.0.113.66}\n";
     let (tuner, _) = tuned(load, Settings::default());
     let report = tuner.report();
-    let proposal = report.proposal.unwrap();
+    let proposal = report.proposal.clone().unwrap();
     // Times are cut to a nanosecond, so a packet may be that much early: two at once, and the
     // margin.
     assert_eq!((proposal.rate.as_str(), proposal.burst), ("10/s", 3));
-    assert_eq!((proposal.sources_hit, proposal.hit), (1, vec!["203.0.113.66".to_owned()]));
+    assert_eq!((proposal.sources_hit, &proposal.hit), (1, &vec!["203.0.113.66".to_owned()]));
     assert_eq!((report.sources, report.one_of), (1001, 1));
     assert!(report.top[0].hit && !report.top[1].hit);
     assert_eq!(report.top[0].most, [10, 1000, 20_000, 20_000]);
+    // Each one's own curve: its burst at the proposed rate is in it, and none is needed at its own
+    // rate and above, but for the early nanosecond.
+    assert_eq!(report.top.len(), 20);
+    for top in &report.top {
+        assert_eq!(top.bursts.len(), RATES);
+        let at = |rate: &str| report.rates.iter().position(|at| at.rate == rate).unwrap();
+        assert_eq!(top.bursts[at(&proposal.rate)], top.burst);
+        assert!(top.bursts.windows(2).all(|pair| pair[0] >= pair[1]), "{top:?}");
+        let own = if top.hit { "1000/s" } else { "10/s" };
+        assert!(top.bursts[at(own)] <= Some(2) && top.bursts[RATES - 1] == Some(1), "{top:?}");
+    }
     // Without that one, nobody is hit.
     let excluded = vec!["203.0.113.64/26".parse().unwrap()];
     let (tuner, _) = tuned(load, Settings { excluded, ..Settings::default() });

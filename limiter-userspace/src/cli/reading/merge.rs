@@ -1,0 +1,163 @@
+//! Several captures as one, by the times of their packets. Only those are open that have packets
+//! of the present time, so a directory may have more files than a process may open.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+
+use super::{Listed, Read};
+use crate::cli::failure::Failure;
+use crate::explain::{Capture, CaptureError, Captured};
+use crate::rules::plain::clean;
+
+/// A capture that is being read, with its next packet.
+struct Open {
+    capture: Capture,
+    name: String,
+    next: Captured,
+}
+
+/// A capture that was looked at.
+enum Waiting {
+    /// A file, to be opened again.
+    File(PathBuf),
+    /// A pipe, which cannot be.
+    Pipe(Box<Open>),
+}
+
+/// Captures under way.
+pub(super) struct Merged {
+    /// The captures that were not begun, by the time of their first packet, the last one first.
+    waiting: Vec<(u64, Waiting)>,
+    open: Vec<Option<Open>>,
+    /// Time of the next packet of each open one, the earliest on top.
+    times: BinaryHeap<Reverse<(u64, usize)>>,
+    files: u64,
+    ended: u64,
+}
+
+impl Merged {
+    /// Looks at the first packet of each.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be read at all. One of a directory that is no capture is left out.
+    pub(super) fn begin(files: Vec<Listed>, read: &mut Read) -> Result<Self, Failure> {
+        let mut waiting = Vec::with_capacity(files.len());
+        for file in files {
+            let mut capture = match Capture::open(&file.path) {
+                Ok(capture) => capture,
+                Err(error @ (CaptureError::NoCapture { .. } | CaptureError::Empty { .. }))
+                    if file.of_directory =>
+                {
+                    read.notes.push(format!("left out: {}", clean(&error.to_string())));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let name = clean(&file.path.display().to_string());
+            match capture.next_packet() {
+                Ok(None) => left_out(&capture, &name, read),
+                // A file has an end that is known.
+                Ok(Some(next)) if capture.percent().is_some() => {
+                    waiting.push((next.nanos, Waiting::File(file.path)));
+                }
+                Ok(Some(next)) => {
+                    let nanos = next.nanos;
+                    waiting.push((nanos, Waiting::Pipe(Box::new(Open { capture, name, next }))));
+                }
+                Err(error) => read.stop(&error),
+            }
+        }
+        let files = u64::try_from(waiting.len()).unwrap_or(u64::MAX);
+        // Of two that begin at once, the one that was named first is read first.
+        waiting.reverse();
+        waiting.sort_by_key(|(nanos, _)| Reverse(*nanos));
+        Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0 })
+    }
+
+    /// The next packet of all; none behind the last. Errors end their capture, and are noted.
+    pub(super) fn next(&mut self, read: &mut Read) -> Option<Captured> {
+        loop {
+            let earliest = self.times.peek().map(|Reverse((nanos, _))| *nanos);
+            let begins = |nanos: u64| earliest.is_none_or(|earliest| nanos <= earliest);
+            if let Some((_, waiting)) = self.waiting.pop_if(|(nanos, _)| begins(*nanos)) {
+                self.start(waiting, read);
+                continue;
+            }
+            let Reverse((_, place)) = self.times.pop()?;
+            let open = self.open.get_mut(place)?.as_mut()?;
+            let (packet, ended) = match open.capture.next_packet() {
+                Ok(Some(next)) => {
+                    self.times.push(Reverse((next.nanos, place)));
+                    return Some(std::mem::replace(&mut open.next, next));
+                }
+                Ok(None) => (std::mem::take(&mut open.next), None),
+                Err(error) => (std::mem::take(&mut open.next), Some(error)),
+            };
+            if let Some(error) = ended {
+                read.stop(&error);
+            }
+            self.close(place, read);
+            return Some(packet);
+        }
+    }
+
+    /// Opens a capture whose time has come.
+    fn start(&mut self, waiting: Waiting, read: &mut Read) {
+        let open = match waiting {
+            Waiting::Pipe(open) => *open,
+            Waiting::File(path) => {
+                let name = clean(&path.display().to_string());
+                let opened = Capture::open(&path).and_then(|mut capture| {
+                    let next = capture.next_packet()?;
+                    Ok(next.map(|next| Open { capture, name, next }))
+                });
+                match opened {
+                    Ok(Some(open)) => open,
+                    // Somebody has emptied it since.
+                    Ok(None) => return,
+                    Err(error) => return read.stop(&error),
+                }
+            }
+        };
+        let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+        self.times.push(Reverse((open.next.nanos, place)));
+        match self.open.get_mut(place) {
+            Some(free) => *free = Some(open),
+            None => self.open.push(Some(open)),
+        }
+    }
+
+    fn close(&mut self, place: usize, read: &mut Read) {
+        if let Some(open) = self.open.get_mut(place).and_then(Option::take) {
+            left_out(&open.capture, &open.name, read);
+            self.ended += 1;
+        }
+    }
+
+    /// Hundredths that were read, each file taken for as large as the others; none with a pipe.
+    pub(super) fn percent(&self) -> Option<u64> {
+        let mut sum = self.ended.saturating_mul(100);
+        for open in self.open.iter().flatten() {
+            sum = sum.saturating_add(open.capture.percent()?);
+        }
+        sum.checked_div(self.files)
+    }
+
+    /// Ends before the end: notes what was left out of those that are open.
+    pub(super) fn end(mut self, read: &mut Read) {
+        for place in 0..self.open.len() {
+            self.close(place, read);
+        }
+    }
+}
+
+/// Notes the packets of a capture that are of other link types.
+fn left_out(capture: &Capture, name: &str, read: &mut Read) {
+    for (link, kind, packets) in capture.left_out() {
+        read.notes.push(format!(
+            "{name}: {packets} packets are of link type {link} ({kind}), and were left out"
+        ));
+    }
+}
