@@ -181,7 +181,7 @@ fn interface(
         attaching::mtu(state, &owner, &native),
         place::device(link, links, asked),
         frames::tags(name, &changes, &peer(link, links)),
-        frames::joined(name, &changes),
+        frames::joined(name, &changes, attaching::is_generic(&owner, &native)),
         frames::queues(name, &machine::queues(link), machine::cpus()),
         frames::filters(name, &filters, may_bpf),
     ]
