@@ -58,7 +58,8 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
         assert_made(&imported, Err(reason), &rule);
     }
     let marked = iptables(&format!(
-        "-A INPUT {HASH} 5/s --hashlimit-name a -j MINE\n-A MINE -j MARK --set-mark 1\n-A MINE -j LOG"
+        "-A INPUT {HASH} 5/s --hashlimit-name a -j MINE\n-A MINE -j MARK \
+         --set-mark 1\n-A MINE -j LOG"
     ));
     assert_eq!(marked.rules[0].outcome, Outcome::NotTranslated, "{}", marked.text);
     let v6 = "*filter\n-A INPUT -p ipv6-icmp --icmpv6-type 8 -m limit --limit 5/s -j ACCEPT\n-A \
@@ -90,8 +91,8 @@ fn chains_before_and_limits_beside_are_told_of() {
 #[test]
 fn packets_that_are_not_tracked_are_neither_new_nor_established() {
     let rules = format!(
-        "-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p udp --dport 53 {HASH} \
-         20/s --hashlimit-name a -j DROP"
+        "-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p udp --dport 53 \
+         {HASH} 20/s --hashlimit-name a -j DROP"
     );
     for raw in ["-A PREROUTING -p udp --dport 53 -j NOTRACK", "-A PREROUTING -j CT --notrack"] {
         let imported = behind_raw(raw, &rules);
@@ -110,8 +111,8 @@ fn packets_that_are_not_tracked_are_neither_new_nor_established() {
 #[test]
 fn a_return_to_a_policy_that_drops_lets_nobody_in() {
     let text = format!(
-        "*filter\n:INPUT DROP [0:0]\n-A INPUT -s 192.0.2.0/24 -j RETURN\n-A INPUT -p tcp {HASH} 5/s \
-         --hashlimit-burst 9 --hashlimit-name a -j DROP\n-A INPUT -j ACCEPT\nCOMMIT\n"
+        "*filter\n:INPUT DROP [0:0]\n-A INPUT -s 192.0.2.0/24 -j RETURN\n-A INPUT -p tcp {HASH} \
+         5/s --hashlimit-burst 9 --hashlimit-name a -j DROP\n-A INPUT -j ACCEPT\nCOMMIT\n"
     );
     let made = imported(Format::Iptables, &text);
     assert_eq!(rules(&made), ["protocol=tcp remote_address=0.0.0.0/0: 5/s burst 9"]);
@@ -163,7 +164,8 @@ fn policers_that_filters_share_and_chains_that_filters_jump_to() {
         format!(
             "filter protocol ip pref {port} flower chain {chain} \nfilter protocol ip pref {port} \
              flower chain {chain} handle 0x1 \n  eth_type ipv4\n  ip_proto udp\n  dst_port \
-             {port}\n  not_in_hw\n\taction order 1:  police {police} overhead 0b \n\tref 2 bind 2 \n"
+             {port}\n  not_in_hw\n\taction order 1:  police {police} overhead 0b \n\tref 2 \
+             bind 2 \n"
         )
     };
     let of = |text: &str| imported(Format::Tc, text);
@@ -175,12 +177,14 @@ fn policers_that_filters_share_and_chains_that_filters_jump_to() {
     assert!(refusal(&of(&filter(7, 53, &format!("0x5 {drop}")))).contains("chain 7"));
     assert!(refusal(&of(&filter(0, 53, &format!("0x5 {drop}/drop")))).contains("its action"));
     assert_eq!(rules(&of(&filter(0, 53, &format!("0x5 {drop}/pipe")))).len(), 1);
-    let bpf = "filter protocol all pref 1 bpf chain 0 \nfilter protocol all pref 1 bpf chain 0 handle 0x1 \
+    let bpf = "filter protocol all pref 1 bpf chain 0 \nfilter protocol all pref 1 bpf chain 0 \
+               handle 0x1 \
                x.o:[tc] direct-action not_in_hw id 5 tag ab jited \n";
     assert!(refusal(&of(bpf)).contains("the filter bpf"));
     let json = |chain: u32| {
         format!(
-            r#"[{{"protocol":"all","pref":1,"kind":"matchall","chain":{chain},"options":{{"handle":1,
+            r#"[{{"protocol":"all","pref":1,"kind":"matchall","chain":{chain},"options":
+            {{"handle":1,
             "actions":[{{"order":1,"kind":"police","index":1,"rate":1000000,"burst":102400,
             "mtu":2048,"control_action":{{"type":"drop"}},"overhead":0,"ref":1,"bind":1}}]}}}}]"#
         )
