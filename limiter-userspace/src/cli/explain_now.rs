@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use super::args::Explain;
+use super::living;
 
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
 pub(super) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap", add = living::sources())]
     pub(super) from: Option<String>,
     /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]

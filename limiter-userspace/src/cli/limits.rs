@@ -15,12 +15,12 @@ use crate::rules::{RateText, RateTextError, Target, rate_text, source_text};
 /// told.
 pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     let (port, shared) = (set.whom.port.as_deref(), set.whom.shared);
-    if set.source.is_none() && source_text::parse(&set.rate).is_ok() {
-        return Err(RateTextError::Missing(set.rate.clone()).into());
+    if set.source().is_none() && source_text::parse(set.rate()).is_ok() {
+        return Err(RateTextError::Missing(set.rate().to_owned()).into());
     }
-    Target::parse(set.source.as_deref(), port, shared)?;
+    Target::parse(set.source(), port, shared)?;
     let count = set.count.map(limiter_common::wire::Count::from);
-    let rate = RateText::parse(&set.rate)?.counting(count, &set.rate)?;
+    let rate = RateText::parse(set.rate())?.counting(count, set.rate())?;
     let burst = match (set.burst.as_deref(), rate) {
         (None, _) => None,
         (Some(_), RateText::Unlimited) => return Err(RateTextError::UnlimitedBurst.into()),
@@ -29,14 +29,14 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     let terms = rate.terms(burst, 0)?;
     rate_text::rejecting(rate_text::shadowed(terms, set.shadow)?, set.reject)?;
     let limit = SetLimit {
-        source: set.source.clone(),
+        source: set.source().map(str::to_owned),
         to: set.whom.port.clone(),
         shared,
         name: set.name.clone(),
         count: count.map(|count| count.name().to_owned()),
         // A part of a second more is no harm; less would be.
         seconds: set.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0)),
-        rate: set.rate.clone(),
+        rate: set.rate().to_owned(),
         burst,
         shadow: set.shadow,
         reject: set.reject,

@@ -1,6 +1,7 @@
 //! `limiter allow`, `deny`, `unlist` and `lists`.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
@@ -34,6 +35,10 @@ pub(super) fn set(
     // Sources that may be refused come first, because then nothing is changed.
     sources.sort_by_key(|(source, seconds)| (!own(source), *seconds));
     let force = listing.whom.force;
+    let listed: BTreeSet<Selector> = match &listing.whom.file {
+        Some(_) => held(client, list)?,
+        None => BTreeSet::new(),
+    };
     let mut changed = ListsChanged::default();
     let of_one_time = sources.chunk_by(|(_, one), (_, other)| one == other);
     for batch in of_one_time.flat_map(|group| group.chunks(BATCH)) {
@@ -53,7 +58,32 @@ pub(super) fn set(
             .collect::<Result<_, _>>()?;
         changed = take_off_others(client, list, &kept, force)?.unwrap_or(changed);
     }
-    Ok(summed_up(changed, &listing.whom))
+    if listing.whom.file.is_none() {
+        return Ok(changed);
+    }
+    // Of a file the sums are told, and not each of its sources.
+    let named: BTreeSet<Selector> =
+        sources.iter().map(|(source, _)| source_text::parse(source)).collect::<Result<_, _>>()?;
+    let before = named.intersection(&listed).count();
+    let mut sums = format!(
+        "{} named: {} new on the {} list, {before} on it before",
+        named.len(),
+        named.len() - before,
+        list.name()
+    );
+    if listing.replace {
+        let off = listed.difference(&named).count();
+        // A string takes everything.
+        let _: std::fmt::Result = write!(sums, "; {off} others taken off");
+    }
+    Ok(ListsChanged { done: vec![sums], ..changed })
+}
+
+/// Sources on a list now.
+fn held(client: &Client, list: ListName) -> Result<BTreeSet<Selector>, Failure> {
+    let Lists { entries } = client.get("/v1/lists")?;
+    let entries = entries.iter().filter(|entry| entry.list == list);
+    Ok(entries.map(|entry| source_text::parse(&entry.source)).collect::<Result<_, _>>()?)
 }
 
 /// Takes off a list all but some sources. They come last, so that nobody is on it in between who is
@@ -64,15 +94,8 @@ fn take_off_others(
     kept: &BTreeSet<Selector>,
     force: bool,
 ) -> Result<Option<ListsChanged>, Failure> {
-    let Lists { entries } = client.get("/v1/lists")?;
-    let mut others = BTreeSet::new();
-    for entry in entries.iter().filter(|entry| entry.list == list) {
-        let source = source_text::parse(&entry.source)?;
-        if !kept.contains(&source) {
-            others.insert(source);
-        }
-    }
-    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let held = held(client, list)?;
+    let others: Vec<String> = held.difference(kept).map(ToString::to_string).collect();
     let hand = hand::query(force);
     let mut changed = None;
     for batch in others.chunks(BATCH) {
@@ -104,12 +127,12 @@ pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
         changed = client.delete(&format!("/v1/lists?sources={}{hand}", batch.join(",")))?;
         changed.not_listed += not_listed;
     }
-    Ok(summed_up(changed, whom))
-}
-
-/// Of a file the sums are told, and not each of its sources.
-fn summed_up(changed: ListsChanged, whom: &Whom) -> ListsChanged {
-    if whom.file.is_some() { ListsChanged { done: Vec::new(), ..changed } } else { changed }
+    if whom.file.is_some() {
+        // Of a file the sums are told, and not each of its sources.
+        let off = names.len().saturating_sub(changed.not_listed);
+        changed.done = vec![format!("{} named: {off} taken off", names.len())];
+    }
+    Ok(changed)
 }
 
 /// True if the session in which the command is typed falls under a source.

@@ -8,7 +8,7 @@ use crate::rules::RateText;
 use crate::stderr::say;
 
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 7] = [
+const TRIED: [(&str, &str); 17] = [
     (
         "start",
         "`limiter run --iface IFACE --rules FILE` is the daemon; as a service it is \
@@ -31,11 +31,48 @@ const TRIED: [(&str, &str); 7] = [
         "use `limiter stats`; for Prometheus `curl --unix-socket /run/limiter/limiter.sock \
         http://localhost/metrics`, or `limiter run --metrics-listen 127.0.0.1:9464`",
     ),
+    ("attach", "`limiter run --iface IFACE --rules FILE` attaches, and `limiter detach` frees"),
+    ("enable", "use `limiter on`; as a service it is `systemctl enable --now limiter`"),
+    ("disable", "use `limiter off`, which lets every packet pass until `limiter on`"),
+    ("whitelist", "use `limiter allow ADDRESS`"),
+    ("permit", "use `limiter allow ADDRESS`"),
+    ("blacklist", "use `limiter deny ADDRESS`"),
+    (
+        "flush",
+        "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter detach` for all",
+    ),
+    ("config", "`limiter check FILE` reads rules, `limiter export` writes those in force"),
+    ("info", "use `limiter status` for the daemon, `limiter show ADDRESS` for a source"),
+    ("version", "use `limiter --version`"),
+];
+
+/// Options that people try, and what there is instead.
+const OPTIONS: [(&str, &str); 2] = [
+    ("--egress", "limiter is for what comes in: docs/limitations.md says what to use for the rest"),
+    ("--ingress", "all that comes in is limited, and nothing else: leave it out"),
+];
+
+/// Arguments without which a command has nothing to do: the command, the argument as it is missed,
+/// and what to give.
+const MISSED: [(&str, &str, &str); 2] = [
+    (
+        "explain",
+        "--pcap",
+        "give a packet, as in `limiter explain --from 192.0.2.7 --to 22/tcp`, or a capture with \
+        --pcap FILE",
+    ),
+    (
+        "ban",
+        "--for",
+        "a ban ends: give --for, as in `--for 10m`; `limiter deny ADDRESS` is for ever",
+    ),
 ];
 
 /// Ends with the error of the arguments.
 pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
-    if let Some(instead) = instead(&error) {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(instead) = instead(&error, &words) {
         say(format_args!("limiter: {instead}"));
         return ExitCode::from(2);
     }
@@ -61,7 +98,7 @@ fn without_dashes(error: &mut clap::Error) {
 }
 
 /// Our own words for some mistakes.
-fn instead(error: &clap::Error) -> Option<String> {
+fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
         _ => None,
@@ -74,9 +111,21 @@ fn instead(error: &clap::Error) -> Option<String> {
         }
         ErrorKind::UnknownArgument => {
             let unknown = word(ContextKind::InvalidArg)?;
-            let words: Vec<String> =
-                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            rate_in_words(&words, unknown)
+            if let Some((_, instead)) = OPTIONS.iter().find(|(known, _)| *known == unknown) {
+                return Some(format!("there is no option {unknown}: {instead}"));
+            }
+            rate_in_words(words, unknown)
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let Some(ContextValue::Strings(missed)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            let (_, _, what) = MISSED.iter().find(|(command, argument, _)| {
+                words.iter().any(|word| word == command)
+                    && missed.len() == 1
+                    && missed.iter().all(|missed| missed.starts_with(argument))
+            })?;
+            Some((*what).to_owned())
         }
         _ => None,
     }
@@ -106,7 +155,49 @@ fn rate_in_words(words: &[String], unknown: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::cli::args::Args;
+
+    /// Our words for a command line, if it is refused with such.
+    fn told(line: &str) -> Option<String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Args::try_parse_from(&words).err()?;
+        instead(&error, &words)
+    }
+
+    #[test]
+    fn a_rate_stands_anywhere_behind_its_address() {
+        for line in [
+            "limiter set 192.0.2.0/24 --port 22/tcp --count syns 10/min --for 1h --name ssh",
+            "limiter set --port 22/tcp --shared 10/min --for 1h",
+            "limiter set 192.0.2.7 --for 1h 10/min",
+            "limiter set 192.0.2.7 10/min --burst -1",
+        ] {
+            assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
+        assert_eq!(told("limiter set 192.0.2.7 -5/s").as_deref(), Some(negative));
+        let meant = "\"100 pps\" is not a rate: did you mean 100/s?";
+        assert_eq!(told("limiter set 192.0.2.7 100 pps").as_deref(), Some(meant));
+    }
+
+    #[test]
+    fn what_is_missed_or_meant_is_named() {
+        for (line, part) in [
+            ("limiter explain", "limiter explain --from 192.0.2.7 --to 22/tcp"),
+            ("limiter ban 192.0.2.7", "--for 10m"),
+            ("limiter run --iface eth0 --egress", "for what comes in"),
+            ("limiter whitelist 192.0.2.7", "`limiter allow ADDRESS`"),
+            ("limiter version", "`limiter --version`"),
+        ] {
+            let told = told(line).unwrap_or_default();
+            assert!(told.contains(part), "{line}: {told}");
+        }
+        assert_eq!(told("limiter ban"), None);
+        assert_eq!(told("limiter deny --file"), None);
+    }
 
     #[test]
     fn a_rate_in_several_words_is_told_from_other_mistakes() {

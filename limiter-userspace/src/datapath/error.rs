@@ -93,7 +93,7 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// No such interface here.
-    #[error("there is no interface {0} in this network namespace: `ip link` lists them")]
+    #[error("there is no interface {0} in this network namespace: {way}", way = names(.0))]
     NoInterface(String),
     /// There is none of this name, but others that are limited.
     #[error(
@@ -314,6 +314,18 @@ fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
 /// True if a limiter's program is called so.
 fn is_limiter(program: &str) -> bool {
     Framing::ALL.iter().any(|framing| framing.program() == program)
+}
+
+/// The remedy where there is no interface of a name.
+fn names(interface: &str) -> &'static str {
+    if interface.contains(',') {
+        "give --iface once for each"
+    } else if interface.contains(['*', '+', '?']) || matches!(interface, "any" | "all") {
+        "name each one that is meant with an --iface of its own, as patterns are not known: \
+         `ip link` lists them"
+    } else {
+        "`ip link` lists them"
+    }
 }
 
 /// The remedy where another interface may be meant.

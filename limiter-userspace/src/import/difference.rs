@@ -46,6 +46,8 @@ pub(super) enum Difference {
     Full(&'static str),
     /// The sender is told.
     Rejected,
+    /// The sender is told there, and not by a list.
+    Silent,
     /// `recent`, and what counts there.
     Recent(&'static str),
     /// Several limits in one rule.
@@ -72,7 +74,7 @@ impl Difference {
             Self::Accepted => 'J',
             Self::Forgotten(_) => 'K',
             Self::Full(_) => 'L',
-            Self::Rejected => 'M',
+            Self::Rejected | Self::Silent => 'M',
             Self::Recent(_) => 'N',
             Self::Several => 'O',
             Self::DeniesOpen => 'P',
@@ -146,6 +148,7 @@ impl fmt::Display for Difference {
             Self::Rejected => f.write_str(
                 "`replies` bounds the answers here, and the kind of answer is limiter's own",
             ),
+            Self::Silent => f.write_str("the sender is told there; a list here drops in silence"),
             Self::Several => f.write_str(
                 "with the limits beside it: a packet that one drops is charged to none here; \
                  there, to \

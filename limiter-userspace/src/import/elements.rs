@@ -17,6 +17,8 @@ pub(super) struct Elements {
     pub(super) sources: BTreeMap<Selector, Option<u64>>,
     /// True if an IPv6 address became its /64.
     pub(super) prefix64: bool,
+    /// True if the times are those of the whole ban, and not what is left of it.
+    pub(super) from_now: bool,
     /// Entries that were not translated: place, text and reason.
     pub(super) not: Vec<(String, String, String)>,
 }
@@ -49,6 +51,9 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
     );
     if lists.iter().any(|list| list.prefix64) {
         text.push_str("# D: an IPv6 address there is a /64 here.\n");
+    }
+    if lists.iter().any(|list| list.from_now) {
+        text.push_str("# A time is that of the whole ban, as fail2ban says it: it begins anew.\n");
     }
     let mut rules = Vec::new();
     for list in lists {

@@ -83,7 +83,10 @@ fn addresses(text: &str) -> Elements {
             [address, _, _, "+", seconds, "=", ..] => match seconds.parse::<i64>() {
                 // Below zero is for ever.
                 Ok(0) => jail.refuse(place, line, "its time is over"),
-                Ok(seconds) => add(&mut jail, &place, address, u64::try_from(seconds).ok()),
+                Ok(seconds) => {
+                    jail.from_now |= seconds > 0;
+                    add(&mut jail, &place, address, u64::try_from(seconds).ok());
+                }
                 Err(_) => jail.refuse(place, line, "its time cannot be read"),
             },
             words => {

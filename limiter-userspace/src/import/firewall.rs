@@ -32,8 +32,10 @@ pub(super) enum Verdict {
     Reject,
     /// Back to the chain that jumped here.
     Return,
-    /// On to the next rule: the rule logs, counts or marks.
+    /// On to the next rule: the rule logs or counts.
     Continue,
+    /// On to the next rule, after something that others can ask for: a mark, an entry of a set.
+    Marks(String),
     Jump(String),
     /// As [`Verdict::Jump`], and never back here.
     Goto(String),
@@ -103,6 +105,8 @@ pub(super) struct Rule {
 pub(super) struct Chain {
     /// Place where it begins; none for one that rules jump to.
     pub(super) hook: Option<Hook>,
+    /// Place among the chains of a hook: lower ones come first.
+    pub(super) priority: i64,
     /// True if what no rule decided is dropped.
     pub(super) drops: bool,
     /// Packets that it is for, where it has a hook.
@@ -119,6 +123,8 @@ pub(super) type ChainName = (String, String);
 pub(super) struct Firewall {
     pub(super) rules: Vec<Rule>,
     pub(super) chains: BTreeMap<ChainName, Chain>,
+    /// Packets that rules take out of connection tracking, each with the place of its rule.
+    pub(super) untracked: Vec<(String, Packets)>,
     /// Things to say of the whole.
     pub(super) remarks: Vec<String>,
 }

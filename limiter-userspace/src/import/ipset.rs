@@ -92,9 +92,14 @@ fn made(name: &str, kind: &str, options: &[&str]) -> Made {
         options.get(at + 1).and_then(|value| value.parse::<u64>().ok())
     };
     let mut list = Elements::named(&format!("set {name}"));
-    let of_sources = TYPES.contains(&kind);
+    let masked = options.contains(&"bitmask");
+    let of_sources = TYPES.contains(&kind) && !masked;
     if !of_sources {
-        let reason = "its elements are more than sources: limiter denies sources";
+        let reason = if masked {
+            "its bitmask makes of each element more than is written"
+        } else {
+            "its elements are more than sources: limiter denies sources"
+        };
         list.refuse(format!("set {name}"), &format!("create {name} {kind}"), reason);
     }
     // 0 is for ever.

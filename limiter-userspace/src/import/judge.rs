@@ -2,7 +2,9 @@
 //! left to the firewall, because limiter has nothing to do with it.
 
 mod before;
+mod beside;
 mod deny;
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +19,11 @@ use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
 use super::walk::{self, Barrier, Gone};
-use crate::rules::model::{Meter, Over, RESERVED, RateLimit, RuleLimit};
-use crate::rules::plain::{clean, is_plain};
+use crate::rules::model::{Meter, Over, RateLimit, RuleLimit};
+use crate::rules::plain::clean;
 use crate::rules::rate_text::MIN_FULL_FRAME;
+use beside::Placed;
+use names::{is_interface, place};
 
 /// Most comparisons of what rules are for.
 const MOST_EFFORT: usize = 10_000_000;
@@ -69,6 +73,8 @@ pub(super) struct Step<'a> {
     pub(super) shared: bool,
     /// True in a chain with a hook.
     pub(super) base: bool,
+    /// True if the policy of its chain drops.
+    pub(super) drops: bool,
     pub(super) barriers: &'a [Barrier],
     /// Looks for the rule that drops what is over.
     pub(super) over: Dropping<'a>,
@@ -81,6 +87,8 @@ pub(super) struct Judge<'a> {
     pub(super) differences: BTreeMap<usize, BTreeSet<Difference>>,
     pub(super) tables: Tables,
     pub(super) denied: Vec<Denied>,
+    /// Limits that were translated.
+    placed: Vec<Placed>,
     /// Rules that drop what is over the limit of another.
     consumed: BTreeSet<usize>,
     /// Uses of each memory and of each limit in common.
@@ -102,6 +110,7 @@ impl<'a> Judge<'a> {
             differences: BTreeMap::new(),
             tables: Tables::default(),
             denied: Vec::new(),
+            placed: Vec::new(),
             consumed: BTreeSet::new(),
             memories,
             effort: 0,
@@ -158,7 +167,7 @@ impl<'a> Judge<'a> {
         let limits = step.packets.unknown.iter().any(|unknown| unknown.limits);
         let left = |text: &str| Fate::Left(text.to_owned());
         let (fate, gone) = match step.verdict {
-            Verdict::Continue => (left("neither drops nor limits"), None),
+            Verdict::Continue | Verdict::Marks(_) => (left("neither drops nor limits"), None),
             Verdict::Accept => {
                 (left("accepts, and limiter lets pass what no rule limits"), Some(Gone::Accepted))
             }
@@ -179,6 +188,7 @@ impl<'a> Judge<'a> {
         self.fate(step.rule, fate);
         // A return from a chain with a hook is the end.
         Some(match gone? {
+            Gone::Returned if step.base && step.drops => Gone::Dropped,
             Gone::Returned if step.base => Gone::Accepted,
             gone => gone,
         })
@@ -214,6 +224,10 @@ impl<'a> Judge<'a> {
                 let why = "limits only what is logged or counted, and no traffic";
                 self.fate(step.rule, Fate::Left(why.to_owned()));
                 return None;
+            }
+            (Verdict::Marks(what), _) => {
+                let why = format!("limits {what}, and it is not followed what comes of that");
+                (None, Err(why))
             }
             (Verdict::Drop | Verdict::Reject, true) => (None, self.translate(step, limit)),
             (Verdict::Accept | Verdict::Return, false) => {
@@ -290,7 +304,12 @@ impl<'a> Judge<'a> {
         if step.packets.interfaces.iter().flatten().any(|name| !is_interface(name)) {
             return Err("no interface has such a name".to_owned());
         }
+        if !step.case.times.is_empty() {
+            return Err("its set has sources for a time, and a rule here would keep them".into());
+        }
+        self.charges_once(step, limit)?;
         let before = self.before(step, limit)?;
+        self.is_tracked(step, before.established)?;
         let mut differences = limit.differences.clone();
         differences.extend(of_hook(step.hook));
         differences.extend(before.differences);
@@ -317,6 +336,7 @@ impl<'a> Judge<'a> {
         }
         let name = self.name(step.rule);
         let common = limit.shared.as_ref().map(|name| clean(name));
+        let placed = Placed::new(step, common.clone());
         let budget = shared.then(|| common.unwrap_or_else(|| name.clone()));
         let over = if rejects { Over::Reject } else { Over::Drop };
         let limit = RuleLimit::hard(meter);
@@ -325,6 +345,7 @@ impl<'a> Judge<'a> {
         let firewall = self.firewall;
         let place = |rule: usize| place(firewall, rule);
         self.tables.add(piece, place)?;
+        self.placed.push(placed);
         self.differences.entry(step.rule).or_default().extend(differences);
         Ok(())
     }
@@ -339,26 +360,6 @@ impl<'a> Judge<'a> {
         rule.is_some_and(|rule| rule.cases.iter().any(|case| case.verdict == Verdict::Reject))
     }
 
-    /// Name of a rule in the rule file: its comment, and its place.
-    fn name(&self, rule: usize) -> String {
-        let found = self.firewall.rules.get(rule);
-        let place = found.map_or_else(String::new, |rule| rule.place.clone());
-        let comment = found.and_then(|rule| rule.name.as_ref()).map(|name| name.trim());
-        let name = match comment {
-            Some(comment) if !comment.is_empty() => {
-                let comment: String = comment.chars().take(60).collect();
-                format!("{comment} ({place})")
-            }
-            _ => place,
-        };
-        let name = clean(&name);
-        if name.starts_with(RESERVED) { format!("there: {name}") } else { name }
-    }
-
-    fn place(&self, rule: usize) -> String {
-        place(self.firewall, rule)
-    }
-
     fn spend(&mut self, effort: usize) -> Result<(), String> {
         self.effort = self.effort.saturating_add(effort);
         if self.effort > MOST_EFFORT {
@@ -366,16 +367,6 @@ impl<'a> Judge<'a> {
         }
         Ok(())
     }
-}
-
-/// True for what the kernel takes as the name of an interface, and a rule file as well.
-fn is_interface(name: &str) -> bool {
-    let bad = |c: char| c == '/' || c.is_whitespace() || !is_plain(c);
-    !name.is_empty() && name.len() < 16 && !name.contains(bad)
-}
-
-fn place(firewall: &Firewall, rule: usize) -> String {
-    firewall.rules.get(rule).map_or_else(String::new, |rule| rule.place.clone())
 }
 
 fn of_hook(hook: Hook) -> Vec<Difference> {

@@ -164,15 +164,6 @@ impl Tables {
         self.near(of).filter(applies).collect()
     }
 
-    /// Rules whose limits stand beside another one.
-    pub(super) fn beside(&self) -> BTreeSet<usize> {
-        let several = self.all_paths().into_iter().flat_map(|(path, of)| {
-            let applying = self.applying(path, of);
-            if applying.len() > 1 { applying } else { Vec::new() }
-        });
-        several.map(|piece| piece.rule).collect()
-    }
-
     /// The rule set, and beside each of its rules those that it came from.
     pub(super) fn set(&self, shadow: bool) -> (RuleSet, Vec<Vec<usize>>) {
         let mut set = RuleSet::default();

@@ -3,6 +3,8 @@
 mod chains;
 mod hostile;
 mod meters;
+mod silent;
+mod silent_nft;
 mod spellings;
 mod spellings_nft;
 mod texts;

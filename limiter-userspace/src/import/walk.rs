@@ -82,14 +82,25 @@ impl<'a> Walk<'a> {
             steps: 0,
             effort: 0,
         };
-        for (name, chain) in &firewall.chains {
-            let Some(hook) = chain.hook else { continue };
-            walk.barriers.clear();
+        let hooked = |(name, chain): (&'a ChainName, &'a Chain)| Some((chain.hook?, name, chain));
+        let mut hooked: Vec<_> = firewall.chains.iter().filter_map(hooked).collect();
+        hooked.sort_by_key(|(hook, _, chain)| (*hook != Hook::Prerouting, chain.priority));
+        // Chains drop for those behind them, and accept for themselves alone.
+        let mut dropped: Vec<(Hook, Barrier)> = Vec::new();
+        for (hook, name, chain) in hooked {
+            let before = |of: Hook| of == Hook::Prerouting || of == hook;
+            let before = dropped.iter().filter(|(of, _)| before(*of));
+            walk.barriers = before.map(|(_, barrier)| barrier.clone()).collect();
+            let carried = walk.barriers.len();
+            walk.effort += carried;
             walk.returned = 0;
             walk.way = vec![name.clone()];
             let (table, _) = name;
             let here = Here { chain, table, hook, depth: 0, shared: false };
             walk.chain(here, &chain.packets, judge);
+            let own = walk.barriers.drain(..).skip(carried);
+            let own = own.filter(|barrier| barrier.gone == Gone::Dropped && !barrier.partly);
+            dropped.extend(own.map(|barrier| (hook, barrier)));
         }
         if walk.steps > MOST_STEPS || walk.effort > MOST_EFFORT {
             judge.cut_short();
@@ -133,6 +144,7 @@ impl<'a> Walk<'a> {
                     hook: here.hook,
                     shared: here.shared,
                     base: here.depth == 0,
+                    drops: here.chain.drops,
                     barriers: &self.barriers,
                     over: &over,
                 };
@@ -213,14 +225,16 @@ impl<'a> Walk<'a> {
         let Some(chain) = self.firewall.chains.get(&name).filter(|_| depth < DEEPEST) else {
             return unknown();
         };
+        let mut went_on = Verdict::Continue;
         for rule in chain.rules.iter().take(DEEPEST).filter_map(|at| self.firewall.rules.get(*at)) {
             for case in &rule.cases {
                 match self.ends(table, &case.verdict, depth + 1) {
                     Verdict::Continue => {}
+                    marks @ Verdict::Marks(_) => went_on = marks,
                     end @ (Verdict::Accept | Verdict::Drop | Verdict::Reject | Verdict::Return)
                         if case.limit.is_none() && case.packets == Packets::default() =>
                     {
-                        return if end == Verdict::Return { Verdict::Continue } else { end };
+                        return if end == Verdict::Return { went_on } else { end };
                     }
                     _ => return unknown(),
                 }
@@ -229,7 +243,7 @@ impl<'a> Walk<'a> {
         if chain.rules.len() > DEEPEST || matches!(verdict, Verdict::Goto(_)) {
             return unknown();
         }
-        Verdict::Continue
+        went_on
     }
 
     /// The rule that drops what is over a limit whose rule accepts what is within it; none where
@@ -254,7 +268,7 @@ impl<'a> Walk<'a> {
                 }
                 let place = &rule.place;
                 match self.ends(here.table, &case.verdict, 0) {
-                    Verdict::Continue => {}
+                    Verdict::Continue | Verdict::Marks(_) => {}
                     Verdict::Drop | Verdict::Reject if case.limit.is_none() => {
                         if own.has_all_of(packets) {
                             return Ok(Some((*at, packets.has_all_of(&own))));

@@ -13,6 +13,7 @@ use super::walk::Walk;
 use super::{Entry, Imported, Outcome};
 use crate::rules::compile::CompileErrors;
 use crate::rules::file::blocks;
+use crate::rules::model::{Part, Path};
 use crate::rules::plain::clean;
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
@@ -93,15 +94,26 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
 }
 
 fn unheld(set: &RuleSet) -> Option<CompileErrors> {
-    let index = |_: &str| Some(1);
+    // Any numbers, but for each name its own.
+    let names: BTreeSet<&str> = set.rules.iter().flat_map(|rule| interfaces(&rule.path)).collect();
+    let index =
+        |name: &str| names.iter().zip(1..).find_map(|(known, at)| (*known == name).then_some(at));
     let environment =
         Environment { max_frame: MIN_FULL_FRAME, interface_index: &index, cpus: 1, cluster: None };
     compile_set(set, &environment).err()
 }
 
+/// Names of interfaces in a path.
+fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
+    path.0.iter().filter_map(|part| match part {
+        Part::Interface(name) => name.as_deref(),
+        _ => None,
+    })
+}
+
 /// Rules with their fates, each with its index.
 fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
-    let beside = judge.tables.beside();
+    let beside = judge.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
         // Rules that a program has besides the text.

@@ -19,15 +19,16 @@ pub(in crate::cli) struct Whom {
 
 /// Arguments of `set`.
 #[derive(Debug, clap::Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "limiter set [OPTIONS] [ADDRESS|PREFIX] <RATE>")]
 pub(in crate::cli) struct Set {
-    /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24 [default with --port: every source]
+    /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24; with --port the rate alone is for every
+    /// source
+    // Of two words the first is the address, whatever options stand between them.
     #[arg(value_name = "ADDRESS|PREFIX")]
-    pub(in crate::cli) source: Option<String>,
+    first: String,
     /// How much it may send
-    // A rate may begin with a dash by mistake; it deserves our words.
-    #[arg(allow_hyphen_values = true)]
-    pub(in crate::cli) rate: String,
+    #[arg(value_name = "RATE")]
+    second: Option<String>,
     #[command(flatten)]
     pub(in crate::cli) whom: Whom,
     /// Packets or bytes at once, as in 200, 10k or 60kB [default: the amount of RATE]
@@ -51,6 +52,18 @@ pub(in crate::cli) struct Set {
     /// Set it even if it limits this SSH session
     #[arg(long)]
     pub(in crate::cli) force: bool,
+}
+
+impl Set {
+    /// The address or prefix, if one is given.
+    pub(in crate::cli) fn source(&self) -> Option<&str> {
+        self.second.as_ref().map(|_| self.first.as_str())
+    }
+
+    /// The rate.
+    pub(in crate::cli) fn rate(&self) -> &str {
+        self.second.as_ref().unwrap_or(&self.first)
+    }
 }
 
 /// Arguments of `unset`.

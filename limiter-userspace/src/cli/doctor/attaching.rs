@@ -45,6 +45,18 @@ pub(super) fn program(name: &str, owner: &Owner) -> Finding {
     .on(name)
 }
 
+/// True where the program runs in generic mode, or could in no other.
+pub(super) fn is_generic(
+    owner: &Owner,
+    native: &Result<Option<NativeMode>, DatapathError>,
+) -> bool {
+    match (owner, native) {
+        (Owner::Ours(mode), _) => *mode == Mode::Generic,
+        (_, Ok(Some(native))) => !native.is_there,
+        _ => false,
+    }
+}
+
 /// Judges whether the driver takes the program itself. Only an interface that was asked for has to.
 pub(super) fn native(
     link: &Link,

@@ -10,6 +10,9 @@ const TAKES_TAGS: &str = "tx-vlan-hw-insert";
 /// Names of the kernel for offloads of a card that join frames.
 const JOINS: [&str; 2] = ["rx-lro", "rx-gro-hw"];
 
+/// Name of the kernel for joining frames in software.
+const GRO: &str = "rx-gro";
+
 /// The other end of a veth pair.
 #[derive(Debug)]
 pub(super) enum Peer {
@@ -52,14 +55,26 @@ pub(super) fn tags(name: &str, offloads: &Result<Offloads, DatapathError>, peer:
     finding.on(name)
 }
 
-/// Judges whether the card joins frames.
-pub(super) fn joined(name: &str, offloads: &Result<Offloads, DatapathError>) -> Finding {
+/// Judges whether the card joins frames, or the kernel does, before the program in generic mode.
+pub(super) fn joined(
+    name: &str,
+    offloads: &Result<Offloads, DatapathError>,
+    is_generic: bool,
+) -> Finding {
     let check = "joined-frames";
     let offloads = match offloads {
         Ok(offloads) => offloads,
         Err(error) => return Finding::unseen(check, error).on(name),
     };
     let on: Vec<&str> = JOINS.into_iter().filter(|name| offloads.is_on(name)).collect();
+    if on.is_empty() && is_generic && offloads.is_on(GRO) {
+        let seen = "in generic mode the kernel may join frames (GRO) before they are seen: joined \
+                    ones count as one packet";
+        return Finding::note(check, seen)
+            .remedy("limit bytes, or switch it off")
+            .command(format!("ethtool -K {name} gro off"))
+            .on(name);
+    }
     if on.is_empty() {
         return Finding::ok(check, "frames are not joined before they are seen").on(name);
     }

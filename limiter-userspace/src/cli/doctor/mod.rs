@@ -19,6 +19,7 @@ use std::time::Duration;
 use super::Answer;
 use super::args::{Output, PIN_DIR, SOCKET};
 use super::failure::Failure;
+use super::living;
 use crate::control::Client;
 use crate::daemon::api::lists::{ListName, Lists};
 use crate::daemon::api::status::Status;
@@ -42,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Ask {
     /// Interface to look at; may be repeated [default: those that can be meant: up, and neither the
     /// loopback nor a container's]
-    #[arg(long, value_name = "IFACE")]
+    #[arg(long, value_name = "IFACE", add = living::interfaces())]
     iface: Vec<String>,
     /// Directory of the pinned maps and links [default: the daemon's; without one,
     /// /sys/fs/bpf/limiter]
@@ -181,7 +182,7 @@ fn interface(
         attaching::mtu(state, &owner, &native),
         place::device(link, links, asked),
         frames::tags(name, &changes, &peer(link, links)),
-        frames::joined(name, &changes),
+        frames::joined(name, &changes, attaching::is_generic(&owner, &native)),
         frames::queues(name, &machine::queues(link), machine::cpus()),
         frames::filters(name, &filters, may_bpf),
     ]

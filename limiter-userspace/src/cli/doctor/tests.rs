@@ -171,13 +171,17 @@ fn tags_are_hidden_by_either_end() {
 
 #[test]
 fn a_card_that_joins_frames_is_warned_of() {
-    assert_eq!(frames::joined("eth0", &on(&["rx-gro"], &[])).level, Level::Ok);
-    let lro = frames::joined("eth0", &on(&["rx-lro"], &["rx-lro"]));
+    assert_eq!(frames::joined("eth0", &on(&["rx-gro"], &[]), false).level, Level::Ok);
+    let software = frames::joined("eth0", &on(&["rx-gro"], &[]), true);
+    assert_eq!(software.level, Level::Note);
+    assert_eq!(software.command.as_deref(), Some("ethtool -K eth0 gro off"));
+    assert_eq!(frames::joined("eth0", &on(&[], &[]), true).level, Level::Ok);
+    let lro = frames::joined("eth0", &on(&["rx-lro"], &["rx-lro"]), false);
     assert_eq!(lro.level, Level::Warning);
     assert!(!lro.seen.contains("switched off"), "{lro:?}");
-    let fixed = frames::joined("eth0", &on(&["rx-gro-hw"], &[]));
+    let fixed = frames::joined("eth0", &on(&["rx-gro-hw"], &[]), false);
     assert!(fixed.seen.contains("rx-gro-hw, which it does not let be switched off"), "{fixed:?}");
-    assert_eq!(frames::joined("eth0", &Err(no_answer())).level, Level::Unknown);
+    assert_eq!(frames::joined("eth0", &Err(no_answer()), true).level, Level::Unknown);
 }
 
 #[test]

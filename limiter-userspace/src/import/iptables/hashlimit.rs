@@ -8,6 +8,13 @@ use crate::import::packets::{Family, Packets};
 use crate::import::rate;
 use crate::rules::model::{Period, Unit};
 
+/// Milliseconds after which an entry that counts bytes is forgotten, if the rule does not say.
+const BYTE_EXPIRE: u64 = 15_000;
+
+fn without_packets(expire: u64) -> String {
+    format!("after {expire} ms without packets")
+}
+
 /// Options of one rule.
 #[derive(Debug, Default)]
 pub(super) struct HashLimit {
@@ -101,6 +108,11 @@ impl HashLimit {
                 Some(burst) => rate::bytes(burst).or_else(|| rate::number(burst)),
             };
             let burst = amount.zip(extra).and_then(|(amount, extra)| amount.checked_add(extra));
+            // What the rate does not bring back is there again with a new entry.
+            let expire = self.expire.unwrap_or(BYTE_EXPIRE);
+            if extra.is_some_and(|extra| extra > 0) || expire < 1000 {
+                differences.push(Difference::Forgotten(without_packets(expire)));
+            }
             differences.push(Difference::Bytes("of IP packets, merged by GRO, in pieces of 16"));
             differences.push(Difference::ByteBurst(
                 "there one second of the rate, and --hashlimit-burst once in whole seconds; \
@@ -123,8 +135,7 @@ impl HashLimit {
                 // The default is the unit of time.
                 let expire = self.expire.unwrap_or(unit.seconds() * 1000);
                 if rate::fills_slower(amount, unit, burst, expire) {
-                    let after = format!("after {expire} ms without packets");
-                    differences.push(Difference::Forgotten(after));
+                    differences.push(Difference::Forgotten(without_packets(expire)));
                 }
             }
             read.map(|((amount, unit), burst)| {

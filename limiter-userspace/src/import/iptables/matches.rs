@@ -204,6 +204,9 @@ fn icmp(reading: &mut Reading<'_>, word: &str) {
         return;
     }
     match icmp_message(&text, reading.family) {
+        Some(_) if reading.packets.icmp.is_some() => {
+            reading.packets.lacks(format!("{word} twice in one rule"));
+        }
         Some(message) => reading.packets.icmp = Some(vec![message]),
         None => reading.packets.lacks(format!("{word} {text}: limiter has types without codes")),
     }
@@ -221,7 +224,14 @@ pub(in crate::import) fn icmp_message(text: &str, family: Family) -> Option<u8> 
     };
     if let Ok(kind) = kind.parse::<u8>() {
         let only = code.is_none_or(|code| code == "0" && echoes.contains(&kind));
-        return only.then(|| Icmp { kind, code: 0 }.message(version));
+        // Rule files name a message of both families alike: a type that only the other one has
+        // would become another message.
+        let message = Icmp { kind, code: 0 }.message(version);
+        let others: &[u8] = match family {
+            Family::V4 => &[1, 128, 129, 133, 134, 137],
+            Family::V6 => &[0, 5, 8, 9, 10, 11, 12],
+        };
+        return (only && !others.contains(&kind)).then_some(message);
     }
     if code.is_some() {
         return None;
@@ -234,8 +244,14 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
     match state_bits(&text.split(',').collect::<Vec<_>>(), &mut reading.packets) {
-        Some(bits) if not => reading.packets.states = Some(state::ALL & !bits),
-        Some(bits) => reading.packets.states = Some(bits),
+        Some(bits) => {
+            let bits = if not { state::ALL & !bits } else { bits };
+            let both = reading.packets.states.unwrap_or(state::ALL) & bits;
+            reading.packets.states = Some(both);
+            if both == 0 {
+                reading.packets.lacks("its states exclude each other");
+            }
+        }
         None => {}
     }
 }

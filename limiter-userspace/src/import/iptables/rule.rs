@@ -160,7 +160,7 @@ impl Reading<'_> {
             "--comment" => self.comment = self.value(word),
             _ if self.is_of_limit(word) || matches::option(self, word) => {}
             // Options of targets and of modules that are not known.
-            _ if word.starts_with("--") && (self.verdict.is_some() || self.foreign) => {
+            _ if word.starts_with("--") && (self.foreign || self.is_of_target(word)) => {
                 self.skip_values();
             }
             _ => {
@@ -170,6 +170,16 @@ impl Reading<'_> {
         }
         if word != "!" && self.negated() {
             self.packets.lacks(format!("`! {word}` is not known"));
+        }
+    }
+
+    /// True for an option of the target that was named before.
+    fn is_of_target(&self, word: &str) -> bool {
+        match &self.verdict {
+            Some(Verdict::Reject) => word == "--reject-with",
+            Some(Verdict::Continue | Verdict::Marks(_) | Verdict::Unknown(_)) => true,
+            // Chains have none.
+            _ => false,
         }
     }
 

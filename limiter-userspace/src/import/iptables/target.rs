@@ -2,9 +2,12 @@
 
 use crate::import::firewall::Verdict;
 
-/// Targets after which the next rule is asked, and those that only translate addresses.
-const GO_ON: [&str; 33] = [
-    "AUDIT",
+/// Targets after which the next rule is asked, and that tell people something.
+const GO_ON: [&str; 8] = ["AUDIT", "IDLETIMER", "LED", "LOG", "NFLOG", "TEE", "TRACE", "ULOG"];
+
+/// Targets after which the next rule is asked, and that change the packet or what is known of it;
+/// those that only translate addresses are among them.
+const MARKS: [&str; 25] = [
     "CHECKSUM",
     "CLASSIFY",
     "CONNMARK",
@@ -16,13 +19,9 @@ const GO_ON: [&str; 33] = [
     "ECN",
     "HL",
     "HMARK",
-    "IDLETIMER",
-    "LED",
-    "LOG",
     "MARK",
     "MASQUERADE",
     "NETMAP",
-    "NFLOG",
     "NOTRACK",
     "RATEEST",
     "REDIRECT",
@@ -32,11 +31,8 @@ const GO_ON: [&str; 33] = [
     "SNPT",
     "TCPMSS",
     "TCPOPTSTRIP",
-    "TEE",
     "TOS",
-    "TRACE",
     "TTL",
-    "ULOG",
 ];
 
 /// Targets that decide in a way of their own.
@@ -51,6 +47,7 @@ pub(super) fn verdict(name: &str) -> Verdict {
         "REJECT" => Verdict::Reject,
         "RETURN" => Verdict::Return,
         name if GO_ON.contains(&name) => Verdict::Continue,
+        name if MARKS.contains(&name) => Verdict::Marks(format!("the target {name}")),
         name if OTHER.contains(&name) => Verdict::Unknown(format!("the target {name}")),
         name => Verdict::Jump(name.to_owned()),
     }

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use super::{Judge, MOST_EXEMPT, Step};
 use crate::import::difference::Difference;
 use crate::import::firewall::{Key, Limit};
-use crate::import::packets::{Packets, state};
+use crate::import::packets::{Family, Packets, state};
 use crate::import::walk::Gone;
 
 impl Judge<'_> {
@@ -50,6 +50,12 @@ impl Judge<'_> {
                     } else if only_related(other, packets) {
                         before.differences.push(Difference::Related(place));
                     } else if let Some(sources) = only_sources(other, packets) {
+                        if self.has_times(barrier.rule) {
+                            return Err(format!(
+                                "{place} accepts sources for a time, and a rule here would keep \
+                                 them"
+                            ));
+                        }
                         before.exempt.extend(sources);
                         if before.exempt.len() > MOST_EXEMPT {
                             return Err(format!(
@@ -73,6 +79,12 @@ impl Judge<'_> {
         }
         Ok(before)
     }
+
+    /// True if a rule is for sources of a set that leave it after a time.
+    fn has_times(&self, rule: usize) -> bool {
+        let cases = self.firewall.rules.get(rule).into_iter().flat_map(|rule| &rule.cases);
+        cases.into_iter().any(|case| !case.times.is_empty())
+    }
 }
 
 /// Consequences of what was taken away before.
@@ -91,6 +103,12 @@ pub(super) fn is_loopback(packets: &Packets) -> bool {
 /// True if of `from` those of known connections are taken, all of them, and no others.
 pub(super) fn only_established(taken: &Packets, from: &Packets) -> bool {
     let states = taken.states.unwrap_or(state::ALL);
+    // Connection tracking leaves the discovery of neighbours alone.
+    let neighbours =
+        from.family != Some(Family::V4) && from.protocols.as_ref().is_none_or(|p| p.contains(&58));
+    if states & state::UNTRACKED != 0 && neighbours {
+        return false;
+    }
     let rest = Packets { states: None, ..taken.clone() };
     states & state::ESTABLISHED != 0
         && states & (state::NEW | state::INVALID) == 0

@@ -51,7 +51,7 @@ impl Judge<'_> {
             }
         }
         if step.case.verdict == Verdict::Reject || *step.verdict == Verdict::Reject {
-            differences.push(Difference::Rejected);
+            differences.push(Difference::Silent);
         }
         if sources.iter().any(|net| matches!(net, IpNet::V6(v6) if v6.prefix_len() > 64)) {
             differences.push(Difference::Prefix64);

@@ -1,6 +1,6 @@
 //! Conditions of nft: `{"match": {"op": ..., "left": ..., "right": ...}}`.
 
-use limiter_common::packet::{Icmp, TCP, Version};
+use limiter_common::packet::TCP;
 use serde_json::Value;
 
 use super::Objects;
@@ -149,6 +149,10 @@ pub(super) fn condition(
             &known
         }
     };
+    if set.has_limits() {
+        packets.lacks_limit("elements of its set have limits of their own");
+        return Vec::new();
+    }
     let Some(values) = set.values() else {
         packets.lacks("a set has more elements than are read");
         return Vec::new();
@@ -170,7 +174,12 @@ pub(super) fn condition(
                 values.iter().map(|(value, time)| (nets(value).map_or(0, |n| n.len()), *time));
             each.flat_map(|(count, time)| std::iter::repeat_n(time, count)).collect()
         }
-        _ => Vec::new(),
+        _ => {
+            if times.iter().any(Option::is_some) {
+                packets.lacks("its set has elements for a time, and a rule here would keep them");
+            }
+            Vec::new()
+        }
     }
 }
 
@@ -241,11 +250,13 @@ pub(super) fn apply(
                 Value::String(name) => icmp_name(name, family),
                 value => {
                     let kind = value.as_u64().and_then(|kind| u8::try_from(kind).ok())?;
-                    let version = if family == Family::V4 { Version::V4 } else { Version::V6 };
-                    Some(Icmp { kind, code: 0 }.message(version))
+                    icmp_message(&kind.to_string(), family)
                 }
             };
             let found: Option<Vec<u8>> = values.iter().map(message).collect();
+            if packets.icmp.is_some() {
+                return twice();
+            }
             packets.icmp = Some(found.ok_or_else(unread)?);
         }
         Field::State => {
@@ -275,6 +286,9 @@ fn shown(values: &[&Value]) -> String {
 
 fn interfaces(not: bool, values: &[&Value], packets: &mut Packets) -> Result<(), String> {
     let names: Option<Vec<&str>> = values.iter().map(|value| value.as_str()).collect();
+    if packets.interfaces.is_some() {
+        return Err("it has two conditions on the interface".to_owned());
+    }
     match names.as_deref() {
         // Limiter is not attached to lo.
         Some(["lo"]) if not => Ok(()),

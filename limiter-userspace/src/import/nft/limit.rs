@@ -68,9 +68,14 @@ fn bytes(amount: u64, unit: &str) -> Result<u64, &'static str> {
 }
 
 /// The limit of each element: of `{"set": ...}` with statements, and of `{"meter": ...}`.
+///
+/// `keeps` tells of elements that stay for their time from when they were made, and not from when
+/// they were used; `timeout` are the seconds of elements that have none of their own.
 pub(super) fn of_elements(
     key: &Value,
     statements: &Value,
+    keeps: bool,
+    timeout: Option<u64>,
     packets: &mut Packets,
 ) -> Result<Limit, String> {
     let statements: Vec<&Value> = match statements {
@@ -94,15 +99,21 @@ pub(super) fn of_elements(
     }
     let mut limit = found.ok_or("its elements have no limit")?;
     let (key, timeout) = match key.get("elem") {
-        Some(element) => (element.get("val").unwrap_or(&Value::Null), element.get("timeout")),
-        None => (key, None),
+        Some(element) => {
+            let own = element.get("timeout").and_then(Value::as_u64);
+            (element.get("val").unwrap_or(&Value::Null), own.or(timeout))
+        }
+        None => (key, timeout),
     };
-    if let Some(seconds) = timeout.and_then(Value::as_u64)
+    if let Some(seconds) = timeout.filter(|seconds| *seconds > 0)
         && let Meter::TokenBucket(rate) = limit.meter
     {
         let (amount, unit) = (rate.requests_per_unit, rate.period.unit);
-        if rate::fills_slower(amount, unit, rate.burst, seconds.saturating_mul(1000)) {
-            let after = format!("{seconds} s after its element is made or, with `update`, used");
+        if keeps {
+            let after = format!("every {seconds} s, however much was sent");
+            limit.differences.push(Difference::Forgotten(after));
+        } else if rate::fills_slower(amount, unit, rate.burst, seconds.saturating_mul(1000)) {
+            let after = format!("{seconds} s after the last packet");
             limit.differences.push(Difference::Forgotten(after));
         }
     }
@@ -135,7 +146,11 @@ pub(super) fn of_elements(
         }
         limit.key.push(part);
     }
-    limit.differences.push(Difference::Full("packets of new keys are not limited"));
+    limit.differences.push(Difference::Full(if limit.over {
+        "packets of new keys are not limited"
+    } else {
+        "packets of new keys are taken to be over the limit"
+    }));
     Ok(limit)
 }
 

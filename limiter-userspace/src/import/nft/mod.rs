@@ -39,6 +39,7 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
     let mut firewall = Firewall::default();
     let mut named = Objects::default();
     let mut rules = Vec::new();
+    let mut dormant = Vec::new();
     for object in objects {
         // `nft -j -f` takes the same objects in commands.
         let object = object.get("add").unwrap_or(object);
@@ -60,7 +61,8 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
             "limit" => {
                 named.limits.insert(name_of(body, "name")?, body);
             }
-            "metainfo" | "table" | "counter" | "quota" | "meter" | "flowtable" | "ct helper"
+            "table" => dormant.extend(dormant_table(body)),
+            "metainfo" | "counter" | "quota" | "meter" | "flowtable" | "ct helper"
             | "ct timeout" | "ct expectation" | "synproxy" | "secmark" | "tunnel" => {}
             "flush" | "delete" | "insert" | "replace" | "reset" | "create" | "rename"
             | "destroy" => {
@@ -75,10 +77,39 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
             *named.filled.entry((table.clone(), set)).or_default() += 1;
         }
     }
+    let offloads = rules.iter().any(|rule| offloads(rule));
+    for chain in firewall.chains.values_mut().filter(|_| offloads) {
+        if matches!(chain.hook, Some(Hook::Prerouting | Hook::Forward)) {
+            chain.packets.lacks("a flowtable takes open connections past its chain");
+        }
+    }
     for body in rules {
         add_rule(&mut firewall, &named, body)?;
     }
+    for table in dormant {
+        for chain in firewall.chains.iter_mut().filter(|((of, _), _)| *of == table) {
+            chain.1.hook = None;
+        }
+        firewall.remarks.push(format!("the table {table} is dormant: none of it is in force"));
+    }
     Ok(firewall)
+}
+
+/// Family and name of a table whose chains are off; nft 1.0 prints one letter of that.
+fn dormant_table(table: &Value) -> Option<String> {
+    let is = |flag: &Value| flag.as_str().is_some_and(|flag| matches!(flag, "d" | "dormant"));
+    let off = match table.get("flags")? {
+        Value::Array(flags) => flags.iter().any(is),
+        flag => is(flag),
+    };
+    off.then_some(())?;
+    Some(format!("{} {}", text(table, "family")?, text(table, "name")?))
+}
+
+/// True for a rule that hands connections to a flowtable, which takes them past later hooks.
+fn offloads(rule: &Value) -> bool {
+    let statements = rule.get("expr").and_then(Value::as_array);
+    statements.into_iter().flatten().any(|statement| statement.get("flow").is_some())
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
@@ -119,12 +150,18 @@ fn chain(firewall: &mut Firewall, body: &Value) -> Result<(), ImportError> {
             packets.interfaces = Some(names.collect());
         }
         // Some versions leave the device out.
-        _ if family == "netdev" => packets.lacks("the device of its chain is not in the text"),
+        _ if family == "netdev" || text(body, "hook") == Some("ingress") => {
+            packets.lacks("the device of its chain is not in the text")
+        }
         _ => {}
     }
     let drops = text(body, "policy") == Some("drop");
     let entry = firewall.chains.entry(name).or_default();
-    *entry = Chain { hook, drops, packets, rules: std::mem::take(&mut entry.rules) };
+    let priority = body.get("prio").and_then(Value::as_i64).unwrap_or(0);
+    // Ingress comes before prerouting.
+    let first = if text(body, "hook") == Some("ingress") { i64::from(i32::MIN) * 2 } else { 0 };
+    let priority = priority.saturating_add(first);
+    *entry = Chain { hook, priority, drops, packets, rules: std::mem::take(&mut entry.rules) };
     Ok(())
 }
 
@@ -151,6 +188,14 @@ fn add_rule(
     let empty = Value::Array(Vec::new());
     let expressions = body.get("expr").unwrap_or(&empty);
     let cases = rule::cases(objects, &name.0, expressions);
+    let notrack = expressions.as_array().is_some_and(|statements| {
+        statements.iter().any(|statement| statement.get("notrack").is_some())
+    });
+    if notrack && firewall.chains.get(&name).is_none_or(|chain| chain.hook != Some(Hook::Outgoing))
+    {
+        let packets = cases.iter().map(|case| (place.clone(), case.packets.clone()));
+        firewall.untracked.extend(packets);
+    }
     let text = expressions.to_string();
     firewall.push(name, Rule { place, text, name: comment, cases });
     Ok(())

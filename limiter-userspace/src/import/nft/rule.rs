@@ -10,18 +10,11 @@ use crate::import::firewall::{Case, Limit, Verdict};
 use crate::import::packets::Packets;
 
 /// Statements that change no verdict.
-const GO_ON: [&str; 10] = [
-    "counter",
-    "log",
-    "mangle",
-    "notrack",
-    "ct helper",
-    "ct timeout",
-    "ct expectation",
-    "dup",
-    "flow",
-    "secmark",
-];
+const GO_ON: [&str; 4] = ["counter", "last", "log", "dup"];
+
+/// Statements that change the packet, or what is known of it or its connection.
+const MARKS: [&str; 7] =
+    ["mangle", "notrack", "ct helper", "ct timeout", "ct expectation", "flow", "secmark"];
 
 /// Statements that translate addresses, after which a packet is accepted.
 const TRANSLATES: [&str; 5] = ["snat", "dnat", "masquerade", "redirect", "fwd"];
@@ -47,6 +40,8 @@ struct Reading<'a> {
     packets: Packets,
     limit: Option<Limit>,
     verdict: Option<Verdict>,
+    /// The first statement behind a limit that marks something.
+    marks: Option<String>,
     times: Vec<Option<u64>>,
     /// Cases of a verdict map.
     mapped: Vec<Case>,
@@ -60,6 +55,7 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
         packets: Packets::default(),
         limit: None,
         verdict: None,
+        marks: None,
         times: Vec::new(),
         mapped: Vec::new(),
     };
@@ -71,12 +67,18 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
         }
         _ => reading.packets.lacks_limit("its statements cannot be read"),
     }
-    let Reading { mut packets, limit, verdict, times, mut mapped, .. } = reading;
+    let Reading { mut packets, limit, verdict, marks, times, mut mapped, .. } = reading;
+    if !times.is_empty()
+        && (matches!(verdict, Some(Verdict::Jump(_) | Verdict::Goto(_))) || !mapped.is_empty())
+    {
+        packets.lacks("the set of the jump to its chain has sources for a time");
+    }
     if packets.settle().is_err() {
         packets.lacks("its addresses are of several families");
     }
     if mapped.is_empty() {
-        let verdict = verdict.unwrap_or(Verdict::Continue);
+        let marks = marks.map_or(Verdict::Continue, Verdict::Marks);
+        let verdict = verdict.filter(|verdict| *verdict != Verdict::Continue).unwrap_or(marks);
         return vec![Case { packets, limit, verdict, times }];
     }
     if limit.is_some() {
@@ -130,8 +132,11 @@ impl Reading<'_> {
                 let empty = Value::Null;
                 let (key, statements) =
                     (body.get("key").unwrap_or(&empty), body.get("stmt").unwrap_or(&empty));
-                let read = of_elements(key, statements, &mut self.packets);
-                self.limited(read);
+                // With a time, each use begins it anew.
+                let read = of_elements(key, statements, false, None, &mut self.packets);
+                let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+                let memory = Some(format!("the meter {name} of {}", self.table));
+                self.limited(read.map(|limit| Limit { memory, ..limit }));
                 None
             }
             "ct count" => {
@@ -159,6 +164,10 @@ impl Reading<'_> {
             "continue" => Some(Verdict::Continue),
             "jump" | "goto" => Some(target(name, body)),
             name if GO_ON.contains(&name) => None,
+            name if MARKS.contains(&name) => {
+                self.marks(format!("the statement {name:?}"));
+                None
+            }
             name if TRANSLATES.contains(&name) => Some(Verdict::Accept),
             name => Some(Verdict::Unknown(format!("the statement {name:?}"))),
         };
@@ -177,6 +186,12 @@ impl Reading<'_> {
         }
     }
 
+    fn marks(&mut self, what: String) {
+        if self.limit.is_some() {
+            self.marks.get_or_insert(what);
+        }
+    }
+
     fn named(&self, name: &str) -> Result<Limit, String> {
         let key = (self.table.to_owned(), name.to_owned());
         let body = self
@@ -190,31 +205,37 @@ impl Reading<'_> {
 
     /// `{"set": {"op": "add", "elem": ..., "set": "@name", "stmt": [...]}}`.
     fn elements(&mut self, body: &Value) {
-        let statements = body.get("stmt").filter(|statements| {
+        let name = body.get("set").or_else(|| body.get("map")).and_then(Value::as_str);
+        let name = name.unwrap_or_default().trim_start_matches('@');
+        let op = body.get("op").and_then(Value::as_str);
+        let known = (self.table.to_owned(), name.to_owned());
+        let set = self.objects.sets.get(&known);
+        let own = body.get("stmt").filter(|statements| {
             statements.as_array().is_none_or(|statements| !statements.is_empty())
         });
-        let Some(statements) = statements else {
+        let statements = own.or_else(|| set.and_then(|set| set.statements));
+        let (Some(statements), true) = (statements, op != Some("delete")) else {
             // Only notes the source; those that are noted are another rule's.
-            return;
+            return self.marks(format!("the set {name}"));
         };
         let Some(key) = body.get("elem") else {
             return self.packets.lacks_limit("a statement on a set cannot be read");
         };
-        if body.get("op").and_then(Value::as_str) == Some("delete") {
-            return self.packets.lacks_limit("it takes elements off a set");
+        if self.objects.filled.get(&known).is_some_and(|rules| *rules > 1) {
+            self.packets.lacks_limit(format!(
+                "another rule uses the set {name} of {} as well, and both share its buckets",
+                self.table
+            ));
         }
-        let name = body.get("set").or_else(|| body.get("map")).and_then(Value::as_str);
-        let name = name.unwrap_or_default().trim_start_matches('@');
-        let read = of_elements(key, statements, &mut self.packets).map(|limit| {
-            let memory = Some(format!("the set {name} of {}", self.table));
-            Limit { memory, ..limit }
-        });
+        let keeps = op != Some("update");
+        let timeout = set.and_then(|set| set.timeout);
+        let read = of_elements(key, statements, keeps, timeout, &mut self.packets);
         self.limited(read);
     }
 
     /// `{"vmap": {"key": ..., "data": {"set": [[value, verdict], ...]}}}`.
     fn map(&mut self, body: &Value) {
-        let unread = "a verdict map is not read: its verdicts are not known";
+        let unread = "a verdict map of this shape";
         let known;
         let set = match body.get("data") {
             Some(Value::String(name)) => {
@@ -235,7 +256,10 @@ impl Reading<'_> {
             return self.unknown(unread);
         };
         if values.len() > MOST_CASES {
-            return self.unknown("a verdict map has more cases than are read");
+            return self.unknown("a verdict map of so many cases");
+        }
+        if values.iter().any(|(_, time)| time.is_some()) {
+            return self.unknown("a verdict map whose elements leave it after a time");
         }
         // Cases with one verdict are one: no value is in two of them.
         let mut cases: Vec<(Verdict, Vec<&Value>)> = Vec::new();

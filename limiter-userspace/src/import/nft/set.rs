@@ -11,19 +11,34 @@ const MOST: usize = 1 << 18;
 /// The most prefixes that a range of addresses is.
 const MOST_OF_RANGE: usize = 256;
 
+/// Fields of an element that change no verdict but by its time.
+const OF_ELEMENTS: [&str; 5] = ["val", "timeout", "expires", "comment", "counter"];
+
+/// True for statements of which one is more than a counter.
+fn decides(statements: &Value) -> bool {
+    statements.as_array().is_some_and(|statements| {
+        statements.iter().any(|statement| statement.get("counter").is_none())
+    })
+}
+
 /// A set, or a map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Set<'a> {
     elements: Vec<&'a Value>,
     /// The time of elements that have none of their own, in seconds.
-    timeout: Option<u64>,
+    pub(super) timeout: Option<u64>,
+    /// Statements that each element has, as a limit.
+    pub(super) statements: Option<&'a Value>,
 }
 
 impl<'a> Set<'a> {
     /// The set of an object.
     pub(super) fn of(body: &'a Value) -> Self {
-        let mut set =
-            Self { timeout: body.get("timeout").and_then(Value::as_u64), ..Self::default() };
+        let mut set = Self {
+            timeout: body.get("timeout").and_then(Value::as_u64),
+            statements: body.get("stmt").filter(|statements| decides(statements)),
+            ..Self::default()
+        };
         set.add(body);
         set
     }
@@ -40,7 +55,18 @@ impl<'a> Set<'a> {
             Value::Array(values) => values.iter().take(MOST + 1).collect(),
             value => vec![value],
         };
-        Self { elements, timeout: None }
+        Self { elements, ..Self::default() }
+    }
+
+    /// True if an element says more than that it is there.
+    pub(super) fn has_limits(&self) -> bool {
+        let more = |element: &&Value| {
+            element
+                .get("elem")
+                .and_then(Value::as_object)
+                .is_some_and(|inner| inner.keys().any(|key| !OF_ELEMENTS.contains(&key.as_str())))
+        };
+        self.statements.is_some() || self.elements.iter().any(more)
     }
 
     /// The elements, without what belongs to one: value, and seconds that are left.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::police::Police;
-use super::{Action, Filter, ethernet, firewall, flower};
+use super::{Action, Filter, ethernet, firewall, flower, is_ingress};
 use crate::import::error::ImportError;
 use crate::import::firewall::Firewall;
 
@@ -45,7 +45,8 @@ fn filter(index: usize, object: &Value, options: &Value) -> Filter {
     let mut filter = Filter {
         place: format!("filter {}", index + 1),
         text: object.to_string(),
-        egress: object.get("parent").is_some_and(|parent| parent != "ffff:"),
+        egress: object.get("parent").is_some_and(|parent| !parent.as_str().is_some_and(is_ingress)),
+        chain: object.get("chain").and_then(Value::as_u64).unwrap_or(0),
         ..Filter::default()
     };
     ethernet(word("protocol"), &mut filter.packets);
@@ -63,7 +64,7 @@ fn filter(index: usize, object: &Value, options: &Value) -> Filter {
         }
         // The matches of it have one name, and a reader of JSON sees the last of them.
         "u32" => filter.packets.lacks_limit("u32 in JSON: give `tc filter show` without -j"),
-        kind => filter.packets.lacks(format!("the filter {kind} is not known")),
+        kind => filter.packets.lacks_limit(format!("the filter {kind} is not known")),
     }
     let actions = options.get("actions").and_then(Value::as_array);
     for action in actions.into_iter().flatten() {
@@ -118,6 +119,7 @@ fn police(action: &Value, verdict: &str) -> Police {
         packets_burst: number("pkts_burst"),
         exceed: Some(verdict.to_owned()),
         goes_on: false,
+        index: number("index"),
         refused,
     }
 }

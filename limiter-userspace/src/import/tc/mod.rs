@@ -30,6 +30,8 @@ struct Filter {
     packets: Packets,
     actions: Vec<Action>,
     egress: bool,
+    /// Number of its chain: others come to one that is not 0.
+    chain: u64,
 }
 
 /// Filters as a chain: the first that matches decides.
@@ -39,7 +41,10 @@ fn firewall(filters: Vec<Filter>) -> Firewall {
     let chain = Chain { hook: Some(Hook::Prerouting), ..Chain::default() };
     firewall.chains.insert(name.clone(), chain);
     for filter in filters {
-        let Filter { place, text, mut packets, mut actions, egress } = filter;
+        let Filter { place, text, mut packets, mut actions, egress, chain } = filter;
+        if chain != 0 {
+            packets.lacks_limit(format!("chain {chain} is for what other filters send there"));
+        }
         if egress {
             packets.lacks_limit("a filter of what leaves: limiter is for what comes in");
         }
@@ -62,16 +67,22 @@ fn firewall(filters: Vec<Filter>) -> Firewall {
     firewall
 }
 
+/// True for where filters of what comes in hang.
+fn is_ingress(parent: &str) -> bool {
+    matches!(parent, "ffff:" | "ffff:fff1" | "ffff:fff2")
+}
+
 /// A policer drops what is over it, and ends the search for what is within.
 fn policed(mut packets: Packets, police: Police) -> Vec<Case> {
     let goes_on = police.goes_on;
+    let memory = police.index.map(|index| format!("the policer {index}"));
     let limit = match police.meter() {
         Ok((meter, mut differences)) => {
             differences.push(Difference::Policed(
                 "the device is not in this text: run limiter on that one alone, or add `interface`",
             ));
             let key = Vec::new();
-            Some(Limit { meter, over: true, key, memory: None, shared: None, differences })
+            Some(Limit { meter, over: true, key, memory, shared: None, differences })
         }
         Err(reason) => {
             packets.lacks_limit(reason);

@@ -21,6 +21,8 @@ pub(super) struct Police {
     pub(super) exceed: Option<String>,
     /// True if what is within it goes on to the next filter.
     pub(super) goes_on: bool,
+    /// Number of the policer: filters that name one share it.
+    pub(super) index: Option<u64>,
     /// The reason why it is not translated.
     pub(super) refused: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The text of `tc filter show dev X ingress`.
 
 use super::police::{Police, bytes_a_second, size};
-use super::{Action, Filter, ethernet, firewall, flower};
+use super::{Action, Filter, ethernet, firewall, flower, is_ingress};
 use crate::import::error::ImportError;
 use crate::import::firewall::Firewall;
 use crate::import::packets::Packets;
@@ -56,9 +56,13 @@ fn head(words: &[&str], filter: &mut Filter) -> String {
     while let Some(word) = words.next() {
         let mut value = || words.next().copied().unwrap_or_default();
         match *word {
-            "parent" => filter.egress = value() != "ffff:",
+            "parent" => filter.egress = !is_ingress(value()),
             "protocol" => ethernet(value(), &mut filter.packets),
-            "pref" | "chain" | "handle" | "fh" | "order" | "bkt" | "flowid" | "classid" => {
+            "chain" => match value().parse() {
+                Ok(chain) => filter.chain = chain,
+                Err(_) => filter.packets.lacks("its chain cannot be read"),
+            },
+            "pref" | "handle" | "fh" | "order" | "bkt" | "flowid" | "classid" => {
                 value();
             }
             "key" | "ht" | "divisor" | "*flowid" => {}
@@ -70,7 +74,7 @@ fn head(words: &[&str], filter: &mut Filter) -> String {
         }
     }
     if kind.is_empty() {
-        filter.packets.lacks("its kind of filter is not known");
+        filter.packets.lacks_limit("its kind of filter is not known");
     }
     kind
 }
@@ -130,13 +134,17 @@ fn police(words: &[&str]) -> Police {
                 let (exceed, conform) = actions.split_once('/').unwrap_or((actions, "pass"));
                 police.goes_on = conform == "continue";
                 police.exceed = Some(exceed.to_owned());
-                true
+                matches!(conform, "pass" | "ok" | "pipe" | "continue")
             }
             "mtu" => size(value()).is_some(),
             // More bytes for each packet.
             "overhead" => value() == "0b",
             "linklayer" => value() == "ethernet",
-            word => word.starts_with("0x"),
+            word => {
+                let index = word.strip_prefix("0x").and_then(|n| u64::from_str_radix(n, 16).ok());
+                police.index = index;
+                index.is_some()
+            }
         };
         if !read {
             police.refused = Some(format!("its {word} cannot be read"));

@@ -188,6 +188,8 @@ enum End {
     Accepted,
     /// Dropped, by a rule without a limit or by the policy.
     Dropped(Option<usize>),
+    /// Out of the chain with the hook, by a rule.
+    Returned(usize),
 }
 
 /// Walks through the chains. `over` is a limit that does not hold.
@@ -199,8 +201,13 @@ fn walk(
 ) -> (End, BTreeSet<usize>) {
     let mut met = BTreeSet::new();
     let end = chain(lines, 0, packet, over, &mut met, 0);
-    let policy = if drops { End::Dropped(None) } else { End::Accepted };
-    (end.unwrap_or(policy), met)
+    let policy = |by| if drops { End::Dropped(by) } else { End::Accepted };
+    let end = match end {
+        None => policy(None),
+        Some(End::Returned(line)) => policy(Some(line)),
+        Some(end) => end,
+    };
+    (end, met)
 }
 
 fn chain(
@@ -225,7 +232,7 @@ fn chain(
         match line.target {
             "ACCEPT" => return Some(End::Accepted),
             "DROP" => return Some(End::Dropped(line.limit.is_none().then_some(index))),
-            "RETURN" => return None,
+            "RETURN" => return (depth == 0).then_some(End::Returned(index)),
             "LOG" => {}
             target => {
                 let to = CHAINS.iter().position(|name| *name == target).unwrap();

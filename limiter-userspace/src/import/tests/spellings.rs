@@ -145,7 +145,7 @@ const KEYS: &[(&str, Result<&str, &str>)] = &[
     ("-o eth0 --hashlimit-mode srcip", Err("packets leave by")),
     ("-f --hashlimit-mode srcip", Err("fragment")),
     ("-s example.org --hashlimit-mode srcip", Err("no address or prefix")),
-    ("-s 2001:db8::1 --hashlimit-mode srcip", Err("of another family")),
+    ("-s 192.0.2.1,2001:db8::1 --hashlimit-mode srcip", Err("of another family")),
     ("-p nosuch --hashlimit-mode srcip", Err("the protocol nosuch")),
     ("-p icmp --icmp-type 3/4 --hashlimit-mode srcip", Err("types without codes")),
     ("-m owner --uid-owner root --hashlimit-mode srcip", Err("-m owner")),

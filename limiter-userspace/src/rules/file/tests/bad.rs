@@ -89,7 +89,8 @@ fn bad_files_are_refused_with_place_and_remedy() {
                 "descriptors:\n  - key: remote_address\n    value: 2001:db8::1/128\n    {good}\n"
             ),
             "3:12: value: 2001:db8::1/128 is longer than /64, and an IPv6 source is a /64: write \
-             2001:db8::/64"
+             2001:db8::/64, or for 2001:db8::1/128 alone a rule with `masked_remote_address` and \
+             `v6_prefix_mask_len: 128`"
                 .into(),
         ),
         (

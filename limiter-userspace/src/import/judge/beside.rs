@@ -1,0 +1,80 @@
+//! Limits that some packets come to one after the other, and packets that connection tracking
+//! does not see.
+
+use std::collections::BTreeSet;
+
+use super::{Fate, Judge, MOST_EFFORT, Step};
+use crate::import::firewall::{Hook, Limit};
+use crate::import::packets::Packets;
+use crate::rules::plain::clean;
+
+/// A limit that was translated.
+pub(super) struct Placed {
+    rule: usize,
+    hook: Hook,
+    packets: Packets,
+    /// Name of the limit, where several rules charge it.
+    shared: Option<String>,
+}
+
+impl Placed {
+    pub(super) fn new(step: &Step<'_>, shared: Option<String>) -> Self {
+        Self { rule: step.rule, hook: step.hook, packets: step.packets.clone(), shared }
+    }
+
+    /// True if a packet can come to both.
+    fn meets(&self, other: &Self) -> bool {
+        let ways = [self.hook, other.hook];
+        let apart = ways.contains(&Hook::Input) && ways.contains(&Hook::Forward);
+        !apart && !self.packets.is_apart(&other.packets)
+    }
+}
+
+impl Judge<'_> {
+    /// Refuses a rule that charges a limit for packets for which another rule charged it before.
+    pub(super) fn charges_once(&self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
+        let Some(name) = &limit.shared else { return Ok(()) };
+        let own = Placed::new(step, Some(clean(name)));
+        let again = |other: &&Placed| other.shared == own.shared && other.meets(&own);
+        match self.placed.iter().find(again) {
+            Some(other) => Err(format!(
+                "{} charges the same limit, and some packets are charged by both",
+                self.place(other.rule)
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what asks for states of connections, of packets that have none.
+    pub(super) fn is_tracked(&self, step: &Step<'_>, established: bool) -> Result<(), String> {
+        if !established && step.packets.states.is_none() {
+            return Ok(());
+        }
+        let untracked = &self.firewall.untracked;
+        match untracked.iter().find(|(_, packets)| !packets.is_apart(step.packets)) {
+            Some((place, _)) => Err(format!(
+                "{place} takes some of its packets out of connection tracking: they are never new \
+                 nor established there"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Rules whose limits some packets come to besides another limit.
+    pub(in crate::import) fn beside(&self) -> BTreeSet<usize> {
+        let translated = |placed: &&Placed| self.fates.get(placed.rule) == Some(&Fate::Translated);
+        let placed: Vec<&Placed> = self.placed.iter().filter(translated).collect();
+        let mut effort = 0;
+        let mut beside = BTreeSet::new();
+        for (index, one) in placed.iter().enumerate() {
+            for other in placed.iter().take(index) {
+                effort += one.packets.weight().saturating_mul(other.packets.weight());
+                // Too many to compare are taken to meet.
+                if one.rule != other.rule && (effort > MOST_EFFORT || one.meets(other)) {
+                    beside.extend([one.rule, other.rule]);
+                }
+            }
+        }
+        beside
+    }
+}
