@@ -1,9 +1,25 @@
 //! A shared word, whatever holds it: a BPF map value, an atomic of the host, a model checker.
 
 /// One 64-bit word that several CPUs change by compare-and-exchange.
+///
+/// An exchange that stores is a full barrier: what comes before it is done before, what comes after
+/// it after. A load, and an exchange that stores nothing, order nothing by themselves.
 pub trait Cell {
     /// Reads the word.
     fn load(&self) -> u64;
+
+    /// Keeps what was read before, of any word, before all that comes after: an acquire fence,
+    /// where loads may change places. By default nothing, for words whose loads acquire.
+    #[inline(always)]
+    fn acquire_fence(&self) {}
+
+    /// Reads the word before all that comes after.
+    #[inline(always)]
+    fn load_acquire(&self) -> u64 {
+        let word = self.load();
+        self.acquire_fence();
+        word
+    }
 
     /// Stores `new` if the word still is `current`; says whether it did.
     fn compare_exchange(&self, current: u64, new: u64) -> bool;
@@ -13,6 +29,11 @@ impl<T: Cell> Cell for &T {
     #[inline(always)]
     fn load(&self) -> u64 {
         T::load(self)
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        T::acquire_fence(self);
     }
 
     #[inline(always)]

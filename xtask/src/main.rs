@@ -2,10 +2,12 @@
 //! needs by itself, says what it installs before it does, and writes its own talk to standard
 //! error.
 
+mod arch;
 mod build;
 mod captures;
 mod check;
 mod comments;
+mod cross;
 mod dist;
 mod failure;
 mod fuzz;

@@ -102,6 +102,7 @@ pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ti
     let converted = Word::new(tat, resolved.scale());
     // While `resolved` stands, both slots mean what was read from them. A packet that was held up
     // past that must not store what it computed from them.
+    bucket.resolved().acquire_fence();
     if bucket.resolved().load() != resolved.raw() {
         return;
     }

@@ -93,8 +93,13 @@ where
 impl<L: Line> Cell for LineBucket<L> {
     #[inline(always)]
     fn load(&self) -> u64 {
-        let word = self.entry.word().load();
+        let word = self.entry.word().load_acquire();
         if self.stands() { word } else { Word::GONE.raw() }
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        self.entry.word().acquire_fence();
     }
 
     #[inline(always)]
@@ -110,6 +115,11 @@ impl<L: Line> Cell for LineResolved<L> {
         self.seen.set(resolved);
         self.compared.set(LIMIT);
         resolved
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        self.entry.resolved().acquire_fence();
     }
 
     /// Never: a limit changes under the lock alone, by [`super::repoint`].

@@ -115,8 +115,9 @@ impl HostEntry {
             word: self.word.load(Ordering::Acquire),
             resolved: self.resolved.load(Ordering::Acquire),
             name: self.name.load(Ordering::Acquire),
-            passed: self.passed.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            // Before the name is read again.
+            passed: self.passed.load(Ordering::Acquire),
+            dropped: self.dropped.load(Ordering::Acquire),
         }
     }
 }

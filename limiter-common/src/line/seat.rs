@@ -65,6 +65,14 @@ pub(super) fn place_of<W: World>(maps: &W, source: &Source) -> Option<Place> {
     Some(Place::of(name(source)?, maps.lines(kind(source))?))
 }
 
+/// True if an entry, whose name was read, is being made or left. Otherwise its limit, read after
+/// this, is no older than the name: who makes an entry stores the name first and the word last.
+#[inline(always)]
+fn is_being_made(entry: &impl Entry) -> bool {
+    entry.name().acquire_fence();
+    Word::from_raw(entry.word().load_acquire()).is_gone()
+}
+
 /// The bucket of a source, where its family has lines. `None` as well while it is being made: a
 /// packet that then asks for the lock waits for that.
 #[inline(always)]
@@ -81,7 +89,7 @@ pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Li
         let Seat { line, way } = step!(elsewhere(maps; source))?;
         maps.line(family, line)?.entry(way)?
     };
-    if Word::from_raw(entry.word().load()).is_gone() {
+    if is_being_made(&entry) {
         return None;
     }
     Some(LineBucket::new(entry, name))
@@ -95,7 +103,7 @@ pub fn bucket_again<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W:
     maps.lines(family)?;
     let Seat { line, way } = step!(seat(maps; source))?;
     let entry = maps.line(family, line)?.entry(way)?;
-    if Word::from_raw(entry.word().load()).is_gone() {
+    if is_being_made(&entry) {
         return None;
     }
     Some(LineBucket::new(entry, name(source)?))

@@ -138,6 +138,7 @@ impl<L: Lease> LeaseRef<L> {
     fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
         // The daemon stores `granted` first: who sees the new end sees what is granted until then.
         let lives = arrival.now < self.lease.expires();
+        self.lease.used().acquire_fence();
         let left = self.lease.granted().saturating_sub(used);
         if lives && arrival.units <= left { Some(used.wrapping_add(arrival.units)) } else { None }
     }

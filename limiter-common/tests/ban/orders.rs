@@ -4,22 +4,27 @@ use limiter_common::ban::{self, BanTerms, Entry, History};
 use limiter_common::cell::Cell;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
 use crate::{SECOND, at, terms};
 
 const RULE: u32 = 7;
 
+/// A word with no more order than in the program for arm64.
 struct Word(Arc<AtomicU64>);
 
 impl Cell for Word {
     fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn acquire_fence(&self) {
+        fence(Ordering::Acquire);
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 

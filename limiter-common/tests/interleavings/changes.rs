@@ -5,7 +5,7 @@ use limiter_common::wire::Limit;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{World, burst, every_order, owing, passes, resolved};
+use crate::world::{World, burst, every_order, fails_without_fences, owing, passes, resolved};
 
 /// Two packets and a commit of `generation` at once, in every order. Then the rest of the bucket:
 /// what passed in all.
@@ -63,6 +63,13 @@ fn an_empty_bucket_gives_nothing() {
         let bucket = (owing(old, false), resolved(1, 0, Slot::NONE, false));
         check(&[burst(old, 1), burst(new, 2)], bucket, 2, |passed| passed == 0);
     }
+}
+
+/// On processors that change the places of loads, a fence keeps the second look at `resolved`
+/// behind the look at the slots, and at the word.
+#[test]
+fn without_fences_a_full_bucket_gives_less() {
+    assert!(fails_without_fences(a_full_bucket_gives_no_more_than_the_larger_limit));
 }
 
 /// A waiting conversion is done once, also when the next change arrives: what was available stays

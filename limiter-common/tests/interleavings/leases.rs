@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use crate::tables_world::{World, limit_of, passes, rule};
-use crate::world::every_order_within;
+use crate::world::{every_order_within, fails_without_fences};
 
 /// The end of a lease that lives.
 const LATER: Ticks = Ticks::new(u64::MAX);
@@ -92,6 +92,12 @@ fn a_lease_begins_with_its_new_grant() {
             assert_eq!((world.rest(), world.lease().used()), (0, granted));
         });
     }
+}
+
+/// On processors that change the places of loads, a fence keeps what is granted behind its end.
+#[test]
+fn without_fences_a_lease_begins_with_an_old_grant() {
+    assert!(fails_without_fences(a_lease_begins_with_its_new_grant));
 }
 
 /// The daemon ends a lease, reads what was used, and hands the lease out again with one more unit.

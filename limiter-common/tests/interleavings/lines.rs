@@ -7,7 +7,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::lines_world::{Held, World, conforms, source};
-use crate::world::{NOW, burst, every_order_within, owing, resolved};
+use crate::world::{
+    NOW, burst, every_order_within, fails_without_fences, owing, resolved, unlimited,
+};
 
 /// The limit of a source that is in the slot of its number.
 fn own(number: u8) -> Resolved {
@@ -157,6 +159,35 @@ fn a_charge_lands_in_its_own_bucket() {
             }
         });
     }
+}
+
+/// On processors that change the places of loads, a fence keeps the name behind the word.
+#[test]
+fn without_fences_a_charge_lands_in_another_bucket() {
+    assert!(fails_without_fences(a_charge_lands_in_its_own_bucket));
+}
+
+/// Two packets of a limited source, which takes the way of an unlimited one: what is known of the
+/// way is never older than its name.
+fn a_way_of_an_unlimited_source() {
+    every_order_within(2, || {
+        let limits = [unlimited(0), burst(1, 0), burst(1, 0), burst(1, 0)];
+        let world = Arc::new(World::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let passed = count(&two(&world, 1, 1));
+        assert_eq!(passed + world.pass_of(1, 2), 1);
+    });
+}
+
+#[test]
+fn a_way_has_not_the_limit_of_the_source_before() {
+    a_way_of_an_unlimited_source();
+}
+
+/// On processors that change the places of loads, fences keep the limit behind the word, and the
+/// word behind the name.
+#[test]
+fn without_fences_a_way_has_the_limit_of_the_source_before() {
+    assert!(fails_without_fences(a_way_of_an_unlimited_source));
 }
 
 /// A way that goes from one source to another and back while a packet of the first is under

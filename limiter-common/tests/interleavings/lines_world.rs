@@ -136,6 +136,12 @@ impl Cell for HeadWord<'_> {
         }
     }
 
+    fn acquire_fence(&self) {
+        if let Self::Shared(word) = self {
+            word.acquire_fence();
+        }
+    }
+
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         match self {
             Self::Shared(word) => word.compare_exchange(current, new),

@@ -26,7 +26,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use crate::absent::{
     Nothing, no_key_leases, no_lines, no_map, nothing_before, room_for_all, unbounded,
 };
-use crate::world::LoomWord;
+use crate::world::{LoomWord, acquire_fence};
 
 /// Words of a bucket here: as few as the limits need, because every one is exchanged.
 const WORDS: usize = 2;
@@ -46,11 +46,15 @@ struct Latest(AtomicU64);
 
 impl limiter_common::cell::Cell for Latest {
     fn load(&self) -> u64 {
-        self.0.fetch_or(0, Ordering::AcqRel)
+        self.0.fetch_or(0, Ordering::Relaxed)
+    }
+
+    fn acquire_fence(&self) {
+        acquire_fence();
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -69,6 +73,10 @@ pub(crate) struct Word(Arc<State>, usize);
 impl limiter_common::cell::Cell for Word {
     fn load(&self) -> u64 {
         self.0.words[self.1].load()
+    }
+
+    fn acquire_fence(&self) {
+        self.0.words[self.1].acquire_fence();
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
@@ -135,11 +143,11 @@ impl LoomLease {
 
 impl maps::Lease for LoomLease {
     fn granted(&self) -> u64 {
-        self.0.granted.load(Ordering::Acquire)
+        self.0.granted.load(Ordering::Relaxed)
     }
 
     fn expires(&self) -> Ticks {
-        Ticks::new(self.0.expires.load(Ordering::Acquire))
+        Ticks::new(self.0.expires.load(Ordering::Relaxed))
     }
 
     fn used(&self) -> impl limiter_common::cell::Cell {

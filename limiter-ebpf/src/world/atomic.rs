@@ -14,6 +14,26 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{KeyedBucket, Lease as LeaseWords};
 use limiter_common::world::{Keyed, Lease};
 
+/// Keeps what was read before it before all that comes after.
+///
+/// x86 keeps loads in order by itself, and has nothing of this. BPF of this instruction set has no
+/// fence and no load that acquires, but an atomic instruction that fetches is a full barrier: for
+/// arm64 the kernel makes it `ldsetal`, or `ldxr`, `stlxr` and `dmb ish` (an exchange that fails is
+/// no barrier there). The word is on the stack of this CPU, so that none waits for another.
+#[inline(always)]
+pub(crate) fn acquire_fence() {
+    #[cfg(all(target_arch = "bpf", not(bpf_target_arch = "x86_64")))]
+    {
+        let mut own = 0_u64;
+        // SAFETY: a word of the stack, written before and unchanged by it. In assembly, because the
+        // compiler leaves an atomic instruction out on a word that nobody else sees.
+        unsafe {
+            core::arch::asm!("{zero} = atomic_fetch_or((u64 *)({own} + 0), {zero})",
+                own = in(reg) &raw mut own, zero = inout(reg) 0_u64 => _, options(nostack));
+        }
+    }
+}
+
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
 
@@ -31,6 +51,11 @@ impl Cell for MapWord {
         // SAFETY: the pointer comes from a map look-up in this run of the program, which keeps the
         // value alive (RCU), and it is aligned: the kernel aligns values to 8 bytes.
         unsafe { self.0.as_ptr().read_volatile() }
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        acquire_fence();
     }
 
     #[inline(always)]
@@ -88,6 +113,11 @@ impl Cell for KeyedWord {
     #[inline(always)]
     fn load(&self) -> u64 {
         step!(load_word(; &self.bucket, self.index))
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        acquire_fence();
     }
 
     #[inline(always)]

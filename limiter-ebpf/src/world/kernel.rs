@@ -22,7 +22,7 @@ use limiter_common::wire::{
 };
 use limiter_common::world::World;
 
-use super::atomic::{MapKeyed, MapLease, MapWord};
+use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
 use super::entries::MapEntryTable;
 use super::frame::Frame;
@@ -124,9 +124,16 @@ impl World for Kernel {
     #[inline(always)]
     fn control(&self, word: Control) -> u64 {
         match CONTROL.get_ptr(word.index()) {
-            // SAFETY: a value of the array, alive as long as the program; the daemon may store to
-            // it meanwhile, so the read is volatile.
-            Some(value) => unsafe { value.read_volatile() },
+            Some(value) => {
+                // SAFETY: a value of the array, alive as long as the program; the daemon may store
+                // to it meanwhile, so the read is volatile.
+                let value = unsafe { value.read_volatile() };
+                // What the daemon wrote before a generation is read after its number.
+                if matches!(word, Control::Generation) {
+                    acquire_fence();
+                }
+                value
+            }
             None => 0,
         }
     }

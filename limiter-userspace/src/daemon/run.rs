@@ -130,7 +130,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         };
         check(options, &layers, max_frame, backend).map_err(refused)?;
     }
-    let source_table = options.source_table.unwrap_or(SourceTable::AUTO);
+    let source_table = options.source_table.unwrap_or_else(SourceTable::auto);
     Ok(Prepared { layers, read: digest, state, source_table, cluster })
 }
 

@@ -1,5 +1,7 @@
 //! Typed handles on the program's maps.
 
+use std::sync::atomic::{Ordering, fence};
+
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
@@ -94,7 +96,10 @@ impl Maps {
         self.control.get(&word.index(), 0).map_err(DatapathError::map(map::CONTROL))
     }
 
+    /// Stores a word after all that was stored before, in any map: the program reads a generation
+    /// first, and then what it refers to.
     pub(super) fn set_control(&mut self, word: Control, value: u64) -> Result<(), DatapathError> {
+        fence(Ordering::Release);
         self.control.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
     }
 

@@ -1,5 +1,7 @@
 //! The store of the buckets of sources: chosen when the maps are made, and kept with them.
 
+use std::env::consts::ARCH;
+
 use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
 use limiter_common::wire::{EntryKind, EntryTable, LINE_WAYS, constant, lines_for, map};
@@ -25,9 +27,15 @@ pub enum SourceTable {
 }
 
 impl SourceTable {
-    /// Store of maps to be made where nobody names one: lines where their protocol is proven, which
-    /// is on processors that do not reorder plain loads.
-    pub const AUTO: Self = if cfg!(target_arch = "x86_64") { Self::Lines } else { Self::Hash };
+    /// Store of maps to be made where nobody names one.
+    pub fn auto() -> Self {
+        Self::auto_on(ARCH)
+    }
+
+    /// Store for a processor: lines where a kernel for it was seen to take and run their program.
+    fn auto_on(arch: &str) -> Self {
+        if matches!(arch, "x86_64" | "aarch64") { Self::Lines } else { Self::Hash }
+    }
 
     /// Name in options and output.
     pub const fn name(self) -> &'static str {
@@ -133,5 +141,17 @@ impl SourceStore {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_lines_where_their_program_was_run() {
+        let chosen = ["x86_64", "aarch64", "riscv64", "s390x"].map(SourceTable::auto_on);
+        let (lines, hash) = (SourceTable::Lines, SourceTable::Hash);
+        assert_eq!(chosen, [lines, lines, hash, hash]);
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::arch::Arch;
 use super::{REVISION, SUMS, Source, VERSION, deb};
+use crate::arch::Arch;
 use crate::process;
 
 /// Modes and paths of the package's files, in the checkout.

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::tree::{Layout, PROGRAMS, Tree};
-use super::{Programs, Source, VERSION, cross};
-use crate::process;
+use super::{Programs, Source, VERSION};
+use crate::{cross, process};
 
 /// Directory of control file and scripts, in the checkout.
 const DEBIAN: &str = "dist/debian";

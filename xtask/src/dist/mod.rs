@@ -1,9 +1,7 @@
 //! `cargo xtask dist`: the packages of a release, and that they come out the same again.
 
-mod arch;
 mod archive;
 mod check;
-mod cross;
 mod deb;
 mod notices;
 mod oci;
@@ -19,10 +17,10 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
-use self::arch::Arch;
+use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
-use crate::{process, workspace};
+use crate::{cross, process, workspace};
 
 /// Version of all packages: that of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

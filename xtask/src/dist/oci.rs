@@ -9,10 +9,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::arch::Arch;
 use super::tree::Tree;
-use super::{Programs, Source, VERSION, cross};
-use crate::process;
+use super::{Programs, Source, VERSION};
+use crate::arch::Arch;
+use crate::{cross, process};
 
 /// Debian's packages of the libraries, and those of their files that the image has.
 const LIBRARIES: [(&str, &[&str]); 2] =

@@ -42,6 +42,8 @@ pub(crate) enum Tools {
     Peers,
     /// Tools that the kernel tests call on other kernels.
     Vm,
+    /// Tools of [`Tools::Vm`], for kernels of another architecture.
+    VmCross,
     /// Tools that make a whole system for an emulated machine, and a package to install there.
     System,
     /// Tools that make packages, for other architectures too.
@@ -125,6 +127,7 @@ impl Tools {
             Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
+            Self::VmCross => &[SANDBOX, GUEST, CROSS],
             Self::System => &[DEB, SYSTEM],
             Self::Dist => &[DEB, PACKAGES, CROSS],
             Self::DistCheck => &[DEB, PACKAGES, CROSS, OPINIONS],

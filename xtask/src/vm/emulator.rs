@@ -10,11 +10,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::package::{self, SOURCES};
+use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::process;
 
-const PROGRAM: &str = "qemu-system-x86_64";
-const PACKAGE: &str = "qemu-system-x86";
 /// Other parts of the emulator. One of another release, as an image tool, would have to be removed
 /// for ours to be installed; it is nothing to what is only unpacked.
 const SIBLINGS: &str = "Package: qemu-";
@@ -28,43 +27,65 @@ const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qe
 #[derive(Debug)]
 pub(super) enum Emulator {
     /// That in the search path.
-    Own,
+    Own(String),
     /// The packages unpacked into a directory.
-    Unpacked(PathBuf),
+    Unpacked {
+        /// The directory.
+        root: PathBuf,
+        /// Name of the program.
+        program: String,
+    },
 }
 
 impl Emulator {
     /// The machine's own, or one that is unpacked into the cache.
-    pub(super) fn find(cache: &Path) -> Result<Self> {
-        if process::find(PROGRAM).is_some() {
-            return Ok(Self::Own);
+    pub(super) fn find(cache: &Path, arch: Arch) -> Result<Self> {
+        let program = program(arch);
+        if process::find(&program).is_some() {
+            return Ok(Self::Own(program));
         }
-        let directory = match package::offered_or_updated(PACKAGE) {
+        let package = package_of(arch);
+        let directory = match package::offered_or_updated(package) {
             // No colon, which parts the paths of libraries.
-            Some(version) => cache.join(format!("{PACKAGE}_{}", version.replace(':', "_"))),
-            None => package::cached(cache, PACKAGE).ok_or_else(|| {
-                Refused::new(format!("no {PROGRAM}, and apt has no package {PACKAGE}"), SOURCES)
+            Some(version) => cache.join(format!("{package}_{}", version.replace(':', "_"))),
+            None => package::cached(cache, package).ok_or_else(|| {
+                Refused::new(format!("no {program}, and apt has no package {package}"), SOURCES)
             })?,
         };
         if !directory.exists() {
-            package::unpack(cache, PACKAGE, &directory, download, |from, to| {
+            let download = |into: &Path| download(into, package);
+            package::unpack(cache, package, &directory, download, |from, to| {
                 fs::rename(from, to.join("root")).context("moving what was unpacked")
             })?;
         }
-        Ok(Self::Unpacked(directory.join("root")))
+        Ok(Self::Unpacked { root: directory.join("root"), program })
     }
 
     /// The command without arguments.
     pub(super) fn command(&self) -> Command {
-        let Self::Unpacked(root) = self else {
-            return process::command(PROGRAM);
+        let (root, program) = match self {
+            Self::Own(program) => return process::command(program),
+            Self::Unpacked { root, program } => (root, program),
         };
-        let mut command = process::command(root.join("usr/bin").join(PROGRAM));
+        let mut command = process::command(root.join("usr/bin").join(program));
         command.env("LD_LIBRARY_PATH", libraries(root, env::var_os("LD_LIBRARY_PATH")));
         for data in DATA {
             command.arg("-L").arg(root.join(data));
         }
         command
+    }
+}
+
+/// The program that emulates machines of an architecture.
+fn program(arch: Arch) -> String {
+    format!("qemu-system-{}", arch.gnu())
+}
+
+/// Debian's package of it.
+const fn package_of(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Amd64 => "qemu-system-x86",
+        Arch::Arm64 => "qemu-system-arm",
     }
 }
 
@@ -80,20 +101,9 @@ fn libraries(root: &Path, others: Option<OsString>) -> OsString {
 }
 
 /// Has apt download the package, and what it needs that is not installed, into a directory.
-fn download(into: &Path) -> Result<Command> {
+fn download(into: &Path, package: &str) -> Result<Command> {
     let status = fs::read_to_string(STATUS).with_context(|| format!("cannot read {STATUS}"))?;
-    let assumed = into.join("status");
-    fs::write(&assumed, without_siblings(&status))?;
-    fs::create_dir(into.join("partial"))?;
-    let mut apt = process::command("apt-get");
-    apt.args(["--quiet", "--yes", "--download-only", "--no-install-recommends", "--no-remove"]);
-    // Nothing outside of the directory is written, so that no lock is needed, nor root.
-    apt.args(["-o", "Debug::NoLocking=1"]);
-    for (option, path) in [("State::status", assumed), ("Cache::archives", into.to_owned())] {
-        apt.arg("-o").arg(format!("Dir::{option}={}", path.display()));
-    }
-    apt.args(["install", PACKAGE]);
-    Ok(apt)
+    package::with_dependencies(into, &without_siblings(&status), &[], &[package])
 }
 
 /// dpkg's list without the parts of the emulator.

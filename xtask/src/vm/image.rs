@@ -1,6 +1,5 @@
 //! The guest's file system: the tests, the programs that they call, and all libraries of both.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,7 @@ use anyhow::{Context as _, Result};
 use super::console::Case;
 use super::newc::Archive;
 use super::package::{Kernel, name};
-use crate::failure::Refused;
-use crate::process;
+use super::userland::Userland;
 
 /// The script that runs as process 1.
 const INIT: &str = include_str!("init.sh");
@@ -25,6 +23,7 @@ pub(super) const LIMITER: &str = "/tests/limiter";
 /// Content of a guest, whatever its kernel.
 #[derive(Debug)]
 pub(super) struct Content {
+    pub(super) userland: Userland,
     pub(super) busybox: PathBuf,
     /// The binary under test.
     pub(super) limiter: PathBuf,
@@ -52,19 +51,12 @@ impl Content {
             dynamic.push(path.clone());
         }
         for tool in TOOLS {
-            let path = process::find(tool).ok_or_else(|| {
-                Refused::new(format!("{tool} is not in PATH"), "run `cargo xtask setup`")
-            })?;
+            let path = self.userland.program(tool)?;
             archive.file(&format!("tools/{tool}"), &read(&path)?)?;
             dynamic.push(path);
         }
-        let mut libraries = BTreeSet::new();
-        for program in dynamic {
-            libraries.extend(libraries_of(&program)?);
-        }
-        for library in libraries {
-            // The path that the program names, which may be a link or below one.
-            archive.file(library.trim_start_matches('/'), &read(Path::new(&library))?)?;
+        for (to, library) in self.userland.libraries(&dynamic)? {
+            archive.file(&to, &read(&library)?)?;
         }
         archive.file("busybox/busybox", &read(&self.busybox)?)?;
         for module in &kernel.modules {
@@ -95,44 +87,9 @@ fn environment(variables: &[(&str, String)]) -> String {
     variables.iter().map(line).collect()
 }
 
-/// The libraries that a program is started with; none when it is linked statically.
-fn libraries_of(program: &Path) -> Result<Vec<String>> {
-    let mut ldd = process::command("ldd");
-    let output = ldd.arg(program).env("LC_ALL", "C").output();
-    let output =
-        output.with_context(|| format!("{} could not be started", process::shown(&ldd)))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success()
-        && !String::from_utf8_lossy(&output.stderr).contains("not a dynamic")
-    {
-        anyhow::bail!("{} failed ({})", process::shown(&ldd), output.status);
-    }
-    Ok(paths(&text))
-}
-
-/// The paths in ldd's output: `libc.so.6 => /lib/libc.so.6 (0x7f)` and `/lib64/ld-linux.so.2
-/// (0x7f)`.
-fn paths(ldd: &str) -> Vec<String> {
-    let path = |line: &str| {
-        let line = line.rsplit_once(" (0x")?.0.trim();
-        let path = line.split_once(" => ").map_or(line, |(_, path)| path);
-        path.starts_with('/').then(|| path.to_owned())
-    };
-    ldd.lines().filter_map(path).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn libraries_are_found() {
-        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\
-                    \tlibgcc_s.so.1 => /lib/x86_64-linux-gnu/libgcc_s.so.1 (0x00007f4d)\n\
-                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f4e)\n\tstatically linked\n";
-        let expected = ["/lib/x86_64-linux-gnu/libgcc_s.so.1", "/lib64/ld-linux-x86-64.so.2"];
-        assert_eq!(paths(text), expected);
-    }
 
     #[test]
     fn the_guest_s_files_are_what_the_shell_reads() {

@@ -1,6 +1,6 @@
 #!/busybox/busybox sh
 # The guest's first process. Runs what /plan lists (test binary, test, seconds it may take), each test
-# in a process of its own, and says on the second serial line how each ended; see console.rs.
+# in a process of its own, and says on a serial line of its own how each ended; see console.rs.
 export PATH=/tools:/busybox
 /busybox/busybox mount -t proc proc /proc
 /busybox/busybox --install -s /busybox
@@ -9,9 +9,9 @@ mount -t devtmpfs devtmpfs /dev
 mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
-stty -F /dev/ttyS1 raw
-exec </dev/null >/dev/ttyS1 2>&1
 . /environment
+stty -F "/dev/$LIMITER_VM_SERIAL" raw
+exec </dev/null >"/dev/$LIMITER_VM_SERIAL" 2>&1
 # Also when nobody is there any more to end the emulator.
 (sleep "$LIMITER_VM_SECONDS"; poweroff -f) &
 for module in /modules/*; do

@@ -10,9 +10,10 @@ mod newc;
 mod package;
 mod suite;
 mod system;
+mod userland;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
 
@@ -24,10 +25,12 @@ use self::guest::{Machine, Report};
 use self::image::Content;
 use self::package::Kernel;
 use self::suite::{BOUNDS, Part, Scope};
+use self::userland::Userland;
+use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
 use crate::summary::Tally;
-use crate::{process, workspace};
+use crate::{cross, process, workspace};
 
 /// The kernels that are tested when none is named.
 pub(crate) const KERNELS: [&str; 2] = ["6.1", "6.12"];
@@ -42,6 +45,10 @@ pub(crate) struct Arguments {
     /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
     #[arg(value_name = "KERNEL")]
     kernels: Vec<String>,
+    /// Architecture of the emulated machines; programs for another one than this machine's are
+    /// cross-built
+    #[arg(long, value_enum, default_value_t = Arch::Amd64)]
+    arch: Arch,
     /// Only what `cargo xtask test` has room for
     #[arg(long)]
     quick: bool,
@@ -49,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
-    #[arg(long, conflicts_with_all = ["quick", "filter"])]
+    #[arg(long, conflicts_with_all = ["quick", "filter", "arch"])]
     system: bool,
 }
 
@@ -62,8 +69,9 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
     let filter = arguments.filter.as_deref();
-    let prepared =
-        prepare(scope, |case| filter.is_none_or(|text| case.to_string().contains(text)))?;
+    let prepared = prepare(arguments.arch, scope, |case| {
+        filter.is_none_or(|text| case.to_string().contains(text))
+    })?;
     if prepared.content.plan.is_empty() {
         return Err(Refused::new(
             "no test of the guest's has that in its name",
@@ -79,13 +87,15 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 /// The part that `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in
 /// its name is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
-    let prepared =
-        prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
+    let prepared = prepare(Arch::Amd64, Scope::Quick, |case| {
+        filter.is_none_or(|text| case.test.contains(text))
+    })?;
     if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&KERNELS) }
 }
 
 /// Everything but the kernels.
 struct Prepared {
+    arch: Arch,
     content: Content,
     emulator: Emulator,
     cache: PathBuf,
@@ -106,19 +116,21 @@ fn check_architecture() -> Result<()> {
     Ok(())
 }
 
-fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
+fn prepare(arch: Arch, scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
     check_architecture()?;
-    let toolchain = setup::ensure(Tools::Vm)?;
+    let toolchain = setup::ensure(if arch.is_host() { Tools::Vm } else { Tools::VmCross })?;
     let cache = workspace::root()?.join(CACHE);
-    let emulator = Emulator::find(&cache)?;
-    let busybox = package::busybox(&cache)?;
-    let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
+    // The first of all: for another architecture it sees to it that apt knows it.
+    let userland = Userland::find(&cache, arch)?;
+    let emulator = Emulator::find(&cache, arch)?;
+    let busybox = package::busybox(&cache, arch)?;
+    let limiter = limiter(&toolchain, arch)?;
     let (parts, mut left_out) = suite::parts()?;
     let is_in = |part: &Part| part.quick || scope == Scope::Full;
     left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.binary.clone()));
     let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
-    let mut cargo = workspace::cargo(&toolchain)?;
-    cargo.args(["test", "--no-run", "--package", "limiter-tests"]);
+    let mut cargo = cargo(&toolchain, arch, "test")?;
+    cargo.args(["--no-run", "--package", "limiter-tests"]);
     for part in &parts {
         cargo.args(["--test", &part.binary]);
     }
@@ -128,12 +140,12 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     for part in parts {
         let path = built.iter().find(|(name, _)| *name == part.binary).map(|(_, path)| path);
         let path = path.with_context(|| format!("cargo built no test {}", part.binary))?;
-        let mut list = process::command(path);
+        let mut list = arch.run(path);
         let list = process::output(list.args(["--list", "--format", "terse"]))?;
         for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
             let case = Case { binary: part.binary.clone(), test: test.to_owned() };
             if is_wanted(&case) {
-                plan.push((case, part.seconds));
+                plan.push((case, part.seconds * slower(arch)));
             }
         }
         tests.push((part.binary, path.clone()));
@@ -141,26 +153,62 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     let mut environment: Vec<(&str, String)> =
         BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
+    environment.push(("LIMITER_VM_SERIAL", guest::serial(arch).to_owned()));
     // A little after we would have ended it.
-    environment.push(("LIMITER_VM_SECONDS", (limit(scope).as_secs() + 10).to_string()));
-    let content = Content { busybox, limiter, tests, plan, environment };
-    Ok(Prepared { content, emulator, cache, scope, left_out })
+    environment.push(("LIMITER_VM_SECONDS", (limit(scope, arch).as_secs() + 10).to_string()));
+    let content = Content { userland, busybox, limiter, tests, plan, environment };
+    Ok(Prepared { arch, content, emulator, cache, scope, left_out })
+}
+
+/// The binary under test. For another architecture it is built as the tests are, without symbols,
+/// so that what both need is built once.
+fn limiter(toolchain: &str, arch: Arch) -> Result<PathBuf> {
+    if arch.is_host() {
+        return workspace::build(toolchain, "limiter-userspace", "limiter", false);
+    }
+    let mut cargo = cargo(toolchain, arch, "build")?;
+    cargo.args(["--package", "limiter-userspace", "--bin", "limiter"]);
+    workspace::built(cargo, "limiter")
+}
+
+/// A command of cargo's for programs of an architecture.
+fn cargo(toolchain: &str, arch: Arch, command: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.arg(command);
+    if !arch.is_host() {
+        cross::prepare(&mut cargo, arch, toolchain)?;
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", cross::flags(arch)?.join("\x1f"));
+        // A guest holds all of its files in memory, twice.
+        cargo.envs([("CARGO_PROFILE_DEV_DEBUG", "none"), ("CARGO_PROFILE_DEV_STRIP", "symbols")]);
+    }
+    Ok(cargo)
 }
 
 /// How long a guest may take.
-const fn limit(scope: Scope) -> Duration {
-    Duration::from_secs(match scope {
+const fn limit(scope: Scope, arch: Arch) -> Duration {
+    let seconds = match scope {
         Scope::Quick => 600,
         Scope::Full => 1_800,
-    })
+    };
+    Duration::from_secs(seconds * slower(arch) as u64)
+}
+
+/// How many times as long a guest may take as one of x86-64: to load the programs takes longest,
+/// and what is emulated for arm64 is built without optimisation.
+const fn slower(arch: Arch) -> u32 {
+    match arch {
+        Arch::Amd64 => 1,
+        Arch::Arm64 => 4,
+    }
 }
 
 impl Prepared {
     fn run(&self, kernels: &[&str]) -> Result<Tally> {
+        let unpacker = package::busybox(&self.cache, Arch::Amd64)?;
         // All of them are there before the first is started.
         let kernels = kernels
             .iter()
-            .map(|version| package::kernel(&self.cache, version, &self.content.busybox))
+            .map(|version| package::kernel(&self.cache, self.arch, version, &unpacker))
             .collect::<Result<Vec<_>>>()?;
         let wanted: Vec<Case> = self.content.plan.iter().map(|(case, _)| case.clone()).collect();
         // Together: a guest keeps one of its two CPUs busy most of the time.
@@ -194,8 +242,9 @@ impl Prepared {
         let archive = tempfile::NamedTempFile::new_in(&self.cache)
             .context("no file for the guest's file system could be made")?;
         self.content.write(kernel, archive.path())?;
-        let log = self.cache.join(format!("{}.log", kernel.version));
-        eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
+        let log = self.cache.join(format!("{}.{}.log", kernel.version, self.arch.debian()));
+        let (version, arch) = (&kernel.version, self.arch.debian());
+        eprintln!("xtask: Linux {version}, {arch}: {} tests, emulated", wanted.len());
         let each = |outcome: &Outcome| eprintln!("xtask: {}", line(&kernel.version, outcome));
         let machine = Machine {
             emulator: &self.emulator,
@@ -205,7 +254,7 @@ impl Prepared {
             words: "",
             log: &log,
         };
-        guest::run(&machine, wanted, limit(self.scope), each)
+        guest::run(&machine, wanted, limit(self.scope, self.arch), each)
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::modules;
+use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::{process, setup};
 
@@ -25,6 +26,8 @@ const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 pub(super) struct Kernel {
     /// As it was asked for: `6.1`.
     pub(super) version: String,
+    /// Architecture of its machine.
+    pub(super) arch: Arch,
     /// Image to start.
     pub(super) image: PathBuf,
     /// Modules of the tests, in the order to load them.
@@ -33,12 +36,14 @@ pub(super) struct Kernel {
     pub(super) disk_modules: Vec<PathBuf>,
 }
 
-/// The path of busybox.
-pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
+/// The path of busybox for an architecture.
+pub(super) fn busybox(cache: &Path, arch: Arch) -> Result<PathBuf> {
     let (package, path) = BUSYBOX;
+    let package = &arch.package(package);
+    let name = directory_of(package);
     let directory = match offered(package) {
-        Some(version) => cache.join(format!("{package}_{version}")),
-        None => cached(cache, package)
+        Some(version) => cache.join(format!("{name}_{version}")),
+        None => cached(cache, &format!("{name}_"))
             .ok_or_else(|| Refused::new(format!("no package {package}: apt has none"), SOURCES))?,
     };
     let program = directory.join("busybox");
@@ -52,15 +57,20 @@ pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A kernel of Debian's for clouds: the small ones. `version` is `6.1` or `6.12`.
-pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kernel> {
-    let found = found(version);
+/// A kernel of Debian's for clouds: the small ones. `version` is `6.1` or `6.12`; `busybox` runs
+/// here.
+pub(super) fn kernel(cache: &Path, arch: Arch, version: &str, busybox: &Path) -> Result<Kernel> {
+    let found = found(arch, version);
     let directory = match &found {
-        Some((package, number)) => cache.join(format!("{package}_{number}")),
+        Some((package, number)) => cache.join(format!("{}_{number}", directory_of(package))),
         // Without apt, or without its lists, one of an earlier time.
-        None => cached(cache, &prefix(version)).ok_or_else(|| {
+        None => cached_with(cache, &prefix(version), flavour(arch)).ok_or_else(|| {
             Refused::new(
-                format!("no kernel {version}: apt has no package {}*-cloud-amd64", prefix(version)),
+                format!(
+                    "no kernel {version}: apt has no package {}*{}",
+                    prefix(version),
+                    flavour(arch)
+                ),
                 SOURCES,
             )
         })?,
@@ -89,6 +99,7 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
     });
     Ok(Kernel {
         version: version.to_owned(),
+        arch,
         image: directory.join("vmlinuz"),
         modules: modules?,
         disk_modules: disk_modules?,
@@ -114,14 +125,29 @@ fn prefix(version: &str) -> String {
     format!("linux-image-{version}.")
 }
 
+/// The end of the names of packages of kernels for clouds.
+const fn flavour(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Amd64 => "-cloud-amd64",
+        Arch::Arm64 => "-cloud-arm64",
+    }
+}
+
+/// The name of a package without the colon before its architecture, for a directory.
+fn directory_of(package: &str) -> String {
+    package.replace(':', "-")
+}
+
 /// The newest package of a kernel, and its version, by the package that depends on it.
-fn found(version: &str) -> Option<(String, String)> {
+fn found(arch: Arch, version: &str) -> Option<(String, String)> {
     let look = || {
+        let flavour = flavour(arch);
         // The second is the stable Debian's own kernel, of whatever version that is.
-        let meta = [format!("linux-image-{version}-cloud-amd64"), "linux-image-cloud-amd64".into()];
+        let meta = [format!("linux-image-{version}{flavour}"), format!("linux-image{flavour}")];
         let package = meta.iter().find_map(|meta| {
             let mut apt = process::command("apt-cache");
-            let text = process::output(apt.env("LC_ALL", "C").args(["depends", meta])).ok()?;
+            apt.env("LC_ALL", "C").args(["depends", &arch.package(meta)]);
+            let text = process::output(&mut apt).ok()?;
             depends(&text, &prefix(version)).map(str::to_owned)
         })?;
         let offered = offered(&package)?;
@@ -160,8 +186,13 @@ fn offered(package: &str) -> Option<String> {
 
 /// The newest directory in the cache of a package that begins so.
 pub(super) fn cached(cache: &Path, prefix: &str) -> Option<PathBuf> {
+    cached_with(cache, prefix, "")
+}
+
+/// The newest of those that have `part` in their name too.
+fn cached_with(cache: &Path, prefix: &str, part: &str) -> Option<PathBuf> {
     let mut known: Vec<PathBuf> = files(cache).ok()?;
-    known.retain(|path| name(path).starts_with(prefix));
+    known.retain(|path| name(path).starts_with(prefix) && name(path).contains(part));
     known.into_iter().max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok())
 }
 
@@ -172,6 +203,31 @@ fn download(package: &str) -> impl FnOnce(&Path) -> Result<Command> {
         apt.args(["--quiet", "download", package]).current_dir(into);
         Ok(apt)
     }
+}
+
+/// Has apt download packages, and what they need that is not in `status`, a list of dpkg's, into a
+/// directory.
+pub(super) fn with_dependencies(
+    into: &Path,
+    status: &str,
+    options: &[String],
+    packages: &[&str],
+) -> Result<Command> {
+    let assumed = into.join("status");
+    fs::write(&assumed, status)?;
+    fs::create_dir(into.join("partial"))?;
+    let mut apt = process::command("apt-get");
+    apt.args(["--quiet", "--yes", "--download-only", "--no-install-recommends", "--no-remove"]);
+    // Nothing outside of the directory is written, so that no lock is needed, nor root.
+    apt.args(["-o", "Debug::NoLocking=1"]);
+    for (option, path) in [("State::status", assumed), ("Cache::archives", into.to_owned())] {
+        apt.arg("-o").arg(format!("Dir::{option}={}", path.display()));
+    }
+    for option in options {
+        apt.args(["-o", option]);
+    }
+    apt.arg("install").args(packages);
+    Ok(apt)
 }
 
 /// Downloads a package by the command that `download` makes, unpacks all that it brought, and lets
@@ -265,5 +321,9 @@ mod tests {
         }
         let found = cached(cache.path(), "linux-image-6.1.");
         assert_eq!(found, Some(cache.path().join("linux-image-6.1.0-55_1")));
+        let other = cache.path().join("linux-image-6.1.0-56-cloud-arm64-arm64_1");
+        fs::create_dir(&other).unwrap();
+        let found = |arch| cached_with(cache.path(), &prefix("6.1"), flavour(arch));
+        assert_eq!((found(Arch::Amd64), found(Arch::Arm64)), (None, Some(other)));
     }
 }

@@ -9,7 +9,7 @@ use limiter_common::register::{Place, Register};
 use limiter_common::wire::{Line, LineEntry};
 
 use super::entry_at;
-use crate::world::atomic::MapWord;
+use crate::world::atomic::{MapWord, acquire_fence};
 
 /// A line of a family of sources.
 #[derive(Clone, Copy)]
@@ -79,6 +79,11 @@ impl Cell for HeadWord {
     #[inline(always)]
     fn load(&self) -> u64 {
         self.word().map_or(u64::MAX, |word| word.load())
+    }
+
+    #[inline(always)]
+    fn acquire_fence(&self) {
+        acquire_fence();
     }
 
     #[inline(always)]

@@ -110,7 +110,7 @@ enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SourceHome {
-    /// In lines on x86-64, elsewhere in hash maps
+    /// In lines on x86-64 and arm64, elsewhere in hash maps
     Auto,
     /// In hash maps of the kernel
     Hash,

@@ -18,6 +18,7 @@ use super::guest::{self, Machine};
 use super::newc::Archive;
 use super::package::{self, Kernel, name};
 use super::{CACHE, check_architecture, line, show, show_trouble};
+use crate::arch::Arch;
 use crate::dist::{self, Programs};
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
@@ -61,11 +62,11 @@ pub(super) fn main(kernels: &[&str]) -> Result<ExitCode> {
     let toolchain = setup::ensure(Tools::System)?;
     let cache = workspace::root()?.join(CACHE);
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
-    let emulator = Emulator::find(&cache)?;
-    let busybox = package::busybox(&cache)?;
+    let emulator = Emulator::find(&cache, Arch::Amd64)?;
+    let busybox = package::busybox(&cache, Arch::Amd64)?;
     let kernels = kernels
         .iter()
-        .map(|version| package::kernel(&cache, version, &busybox))
+        .map(|version| package::kernel(&cache, Arch::Amd64, version, &busybox))
         .collect::<Result<Vec<_>>>()?;
     let packages = tempfile::tempdir_in(&cache).context("no directory for packages")?;
     // The other one first: what is left in the build's directory is the usual one.

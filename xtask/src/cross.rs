@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::arch::Arch;
+use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::{process, setup, workspace};
@@ -18,7 +18,7 @@ const CACHE: &str = "target/cross";
 const STD: (&str, &str) = ("libstd-rust-web-dev", "rustc-web");
 
 /// Makes cargo build for an architecture.
-pub(super) fn prepare(cargo: &mut Command, arch: Arch, toolchain: &str) -> Result<()> {
+pub(crate) fn prepare(cargo: &mut Command, arch: Arch, toolchain: &str) -> Result<()> {
     let target = arch.target();
     cargo.args(["--target", &target]);
     if arch.is_host() {
@@ -36,7 +36,7 @@ pub(super) fn prepare(cargo: &mut Command, arch: Arch, toolchain: &str) -> Resul
 }
 
 /// Flags for rustc, beside those of every build.
-pub(super) fn flags(arch: Arch) -> Result<Vec<String>> {
+pub(crate) fn flags(arch: Arch) -> Result<Vec<String>> {
     if arch.is_host() || has_target(&arch.target())? {
         return Ok(Vec::new());
     }
@@ -64,7 +64,7 @@ fn sysroot(arch: Arch) -> Result<PathBuf> {
 }
 
 /// A package of Debian's, unpacked, with its control files in `DEBIAN`.
-pub(super) fn fetched(arch: Arch, package: &str, version: Option<&str>) -> Result<PathBuf> {
+pub(crate) fn fetched(arch: Arch, package: &str, version: Option<&str>) -> Result<PathBuf> {
     let cache = workspace::root()?.join(CACHE);
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let named = format!("{package}:{}", arch.debian());
@@ -93,7 +93,7 @@ pub(super) fn fetched(arch: Arch, package: &str, version: Option<&str>) -> Resul
 }
 
 /// The version that apt has of a package, once it knows the architecture.
-fn offered(arch: Arch, named: &str) -> Result<String> {
+pub(crate) fn offered(arch: Arch, named: &str) -> Result<String> {
     if let Some(version) = setup::offered_version(named) {
         return Ok(version);
     }

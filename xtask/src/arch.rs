@@ -1,4 +1,5 @@
-//! Architectures that packages are made for: their names, and how their programs are run here.
+//! Architectures that packages are made for, and whose kernels are tested: their names, and how
+//! their programs are run here.
 
 use std::env::consts::ARCH;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::process;
 
 /// An architecture, by Debian's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Arch {
+pub(crate) enum Arch {
     /// x86-64
     Amd64,
     /// 64-bit ARM
@@ -19,18 +20,18 @@ pub(super) enum Arch {
 
 impl Arch {
     /// The architectures that are made when none is named: on x86-64 all, elsewhere its own.
-    pub(super) fn usual() -> Vec<Self> {
+    pub(crate) fn usual() -> Vec<Self> {
         let all = Self::value_variants().iter().copied();
         all.filter(|arch| Self::Amd64.is_host() || arch.is_host()).collect()
     }
 
     /// True if this machine runs its programs by itself.
-    pub(super) fn is_host(self) -> bool {
+    pub(crate) fn is_host(self) -> bool {
         self.gnu() == ARCH
     }
 
     /// The name in Debian and of Go, which container images take.
-    pub(super) const fn debian(self) -> &'static str {
+    pub(crate) const fn debian(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
             Self::Arm64 => "arm64",
@@ -38,20 +39,25 @@ impl Arch {
     }
 
     /// The name of the GNU tools, of rpm and of Rust.
-    pub(super) const fn gnu(self) -> &'static str {
+    pub(crate) const fn gnu(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
             Self::Arm64 => "aarch64",
         }
     }
 
+    /// Debian's package of this architecture, as apt names it here.
+    pub(crate) fn package(self, name: &str) -> String {
+        if self.is_host() { name.to_owned() } else { format!("{name}:{}", self.debian()) }
+    }
+
     /// Rust's target.
-    pub(super) fn target(self) -> String {
+    pub(crate) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.gnu())
     }
 
     /// The program that loads others, as they name it.
-    pub(super) const fn loader(self) -> &'static str {
+    pub(crate) const fn loader(self) -> &'static str {
         match self {
             Self::Amd64 => "lib64/ld-linux-x86-64.so.2",
             Self::Arm64 => "lib/ld-linux-aarch64.so.1",
@@ -60,7 +66,7 @@ impl Arch {
 
     /// A program of this architecture with the libraries below `root`, by the emulator of the
     /// architecture where this machine does not run it.
-    pub(super) fn run_in(self, root: &Path, program: &Path) -> Command {
+    pub(crate) fn run_in(self, root: &Path, program: &Path) -> Command {
         if self.is_host() {
             let mut command = process::command(root.join(self.loader()));
             command.arg("--library-path").arg(root.join(self.libraries())).arg(program);
@@ -70,7 +76,7 @@ impl Arch {
     }
 
     /// A program that was built here.
-    pub(super) fn run(self, program: &Path) -> Command {
+    pub(crate) fn run(self, program: &Path) -> Command {
         if self.is_host() {
             return process::command(program);
         }
@@ -79,7 +85,7 @@ impl Arch {
     }
 
     /// Directory of libraries in Debian.
-    pub(super) fn libraries(self) -> String {
+    pub(crate) fn libraries(self) -> String {
         format!("lib/{}-linux-gnu", self.gnu())
     }
 
