@@ -7,6 +7,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::CaptureFilter;
 use limiter_userspace::datapath::SourceTable;
 
+use super::rig::Baseline;
 use limiter_tests::packet::{Frame, Transport};
 
 /// The upper half of the /64 of every IPv6 source.
@@ -14,6 +15,12 @@ pub(super) const V6_PREFIX: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 
 /// The first source: 11.0.0.0, which no rule of a case names.
 pub(crate) const FIRST: u32 = 0x0b00_0000;
+
+/// The port that the frames are sent to.
+pub(super) const PORT: u16 = 53;
+
+/// Heading of rules by port and source.
+pub(super) const KEYED: &str = "Keyed rules";
 
 /// Sources that were never seen begin here: 64.0.0.0.
 pub(crate) const NEW: u32 = 0x4000_0000;
@@ -83,6 +90,8 @@ pub(super) struct Case {
     pub(super) told: u32,
     /// The capture under way.
     pub(super) captured: Option<CaptureFilter>,
+    /// The least that a program could do.
+    pub(super) least: Baseline,
 }
 
 impl Case {
@@ -104,12 +113,13 @@ impl Case {
             source_store: SourceTable::Hash,
             told: 200,
             captured: None,
+            least: Baseline::Reference,
         }
     }
 
     /// The frame: 64 bytes and more, UDP.
     pub(super) fn frame(&self) -> Vec<u8> {
-        let transport = Transport::Udp { source: 40_000, destination: 53 };
+        let transport = Transport::Udp { source: 40_000, destination: PORT };
         let frame = match self.family {
             Family::V4 => Frame::ipv4([11, 0, 0, 0], [198, 51, 100, 1]),
             Family::V6 => {
@@ -141,6 +151,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
     cases.extend(frames());
     cases.extend(new_sources());
     cases.extend(rules(quick));
+    cases.extend(keyed(quick));
     cases.extend(tables(quick));
     if !quick {
         cases.extend(algorithms());
@@ -227,6 +238,55 @@ fn rules(quick: bool) -> Vec<Case> {
         ..Case::new("Rules", format!("{count}"), prefixes(*count, NARROW), Reason::OverLimit)
     };
     counts.iter().map(case).collect()
+}
+
+/// Rules by port and source, as people write them, and no rule on the source alone.
+fn keyed(quick: bool) -> Vec<Case> {
+    let case = |name: String, rules: String, reason| Case {
+        least: Baseline::KeyedReference,
+        ..Case::new(KEYED, name, rules, reason)
+    };
+    let at_port = |port: u16, does: &str| {
+        descriptors(&format!(
+            "  - {{key: destination_port, value: {port}, descriptors: [{{key: remote_address, \
+             {does}}}]}}\n"
+        ))
+    };
+    let many = if quick { 1_000 } else { 10_000 };
+    let mut cases = Vec::new();
+    for (does, reason) in [(NARROW, Reason::OverLimit), (WIDE, Reason::Conforming)] {
+        let verdict = if reason == Reason::OverLimit { "over its limit" } else { "within it" };
+        for count in [1, many] {
+            let name = format!("one rule, {count} known, {verdict}");
+            let sources = Sources::Known(count);
+            cases.push(Case { sources, ..case(name, at_port(PORT, does), reason) });
+        }
+    }
+    // Each makes a table of its own.
+    let keys = [
+        "destination_port, value: 53",
+        "protocol, value: udp",
+        "dscp, value: 0",
+        "fragment, value: whole",
+        "ttl, value: 64",
+        "interface",
+        "source_port, value: 40000",
+        "packet_length",
+    ];
+    for (name, count) in [("four", 4), ("eight", 8)] {
+        let nested = |key: &&str| {
+            format!("  - {{key: {key}, descriptors: [{{key: remote_address, {WIDE}}}]}}\n")
+        };
+        let rules: String = keys.iter().take(count).map(nested).collect();
+        let name = format!("{name} rules, within them");
+        cases.push(case(name, descriptors(&rules), Reason::Conforming));
+    }
+    let wide = WIDE.trim_start_matches("rate_limit: ");
+    let two = at_port(PORT, &format!("rate_limits: [{wide}, {}]", wide.replace("1000000}", "900000}")));
+    cases.push(case("one rule of two limits, within them".to_owned(), two, Reason::Conforming));
+    // Packets that the rule is not for.
+    cases.push(case("a rule for another port".to_owned(), at_port(22, WIDE), Reason::NoRule));
+    cases
 }
 
 fn tables(quick: bool) -> Vec<Case> {

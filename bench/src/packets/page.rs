@@ -24,7 +24,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
          take turns. *Empty* \
          only drops; what it takes is the loop of the kernel and the other source of each packet. \
          *Least* reads the \
-         clock, parses, and looks the source up once in a map like limiter's. *Ratio* is limiter \
+         clock, parses, and looks the source up once in a map like limiter's; under *Keyed rules* it \
+         parses to the port, and looks up one key of 16 bytes. *Ratio* is limiter \
          over *least*; *net* \
          is the same without *empty*. A row counts only if 99 % of its packets left with the \
          reason that is \

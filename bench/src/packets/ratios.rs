@@ -1,6 +1,6 @@
 //! The ratios that have a budget.
 
-use super::cases::{CAPTURES, SHARED_KEYS};
+use super::cases::{CAPTURES, KEYED, SHARED_KEYS};
 use super::run::{Results, Row};
 use crate::figure::{Bound, Figure};
 
@@ -62,6 +62,19 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         if let (Some(one), Some(many)) = (one, many) {
             figures.push(at_most(format!("{count} rules, over one"), many.over(one), budget, held));
         }
+    }
+    for (name, budget, held) in [
+        ("one rule, 1 known, over", 1.5, 2.6),
+        ("one rule, 1 known, within", 1.5, 3.0),
+        ("four rules", 2.5, 6.0),
+        ("eight rules", 4.0, 10.0),
+    ] {
+        figures.extend(least(row(KEYED, name), budget, held));
+    }
+    let one = row(KEYED, "one rule, 1 known, within");
+    let two = row(KEYED, "one rule of two");
+    if let (Some(one), Some(two)) = (one, two) {
+        figures.push(at_most("two limits in a rule, over one".to_owned(), two.over(one), 1.25, 1.9));
     }
     let shared = |scope: &str| row("Shared budgets", &format!("`scope: {scope}`"));
     if let (Some(node), Some(cluster)) = (shared("node"), shared("cluster")) {

@@ -23,6 +23,7 @@ pub(crate) struct Rig {
     /// Sources that the reference has.
     filled_v4: u32,
     filled_v6: u32,
+    filled_keys: u32,
 }
 
 /// Program that limiter is measured against.
@@ -32,6 +33,8 @@ pub(crate) enum Baseline {
     Empty,
     /// The least that a limiter by source does.
     Reference,
+    /// The least that a limiter by port and source does.
+    KeyedReference,
 }
 
 impl Baseline {
@@ -39,6 +42,7 @@ impl Baseline {
         match self {
             Self::Empty => "empty",
             Self::Reference => "reference",
+            Self::KeyedReference => "keyed_reference",
         }
     }
 }
@@ -51,10 +55,10 @@ impl Rig {
             .map_max_entries("REFERENCE_V4", entries)
             .map_max_entries("REFERENCE_V6", entries)
             .load(&limiter_tests::program::aligned(OBJECT))?;
-        for name in ["empty", "reference"] {
+        for name in ["empty", "reference", "keyed_reference"] {
             program(&mut ebpf, name)?.load()?;
         }
-        Ok(Self { walk: Walk::load()?, ebpf, filled_v4: 0, filled_v6: 0 })
+        Ok(Self { walk: Walk::load()?, ebpf, filled_v4: 0, filled_v6: 0, filled_keys: 0 })
     }
 
     /// Gives the reference as many sources from `first` on. Those that it has stay where they are
@@ -85,6 +89,23 @@ impl Rig {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Gives the keyed reference keys of as many sources from `first` on, at a port.
+    pub(crate) fn fill_keys(
+        &mut self,
+        (first, sources): (u32, u32),
+        port: u16,
+        protocol: u8,
+    ) -> Result<()> {
+        let map = self.ebpf.map_mut("REFERENCE_KEYED").context("no REFERENCE_KEYED")?;
+        let mut map: HashMap<_, [u32; 4], Value> = HashMap::try_from(map)?;
+        for number in self.filled_keys..sources {
+            let source = u32::from_ne_bytes(first.wrapping_add(number).to_be_bytes());
+            map.insert([source, port.into(), protocol.into(), 0], [0; 4], 0)?;
+        }
+        self.filled_keys = sources.max(self.filled_keys);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_userspace::datapath::SourceTable;
 
-use super::cases::{self, Case, FIRST, NEW, Sources};
+use super::cases::{self, Case, FIRST, NEW, PORT, Sources};
 use super::page;
 use super::ratios;
 use super::rig::{Baseline, Rig};
@@ -13,6 +13,9 @@ use crate::spread::Spread;
 use limiter_tests::netns::Netns;
 use limiter_tests::subject::Subject;
 use limiter_tests::walk::Order;
+
+/// The protocol of the frames.
+const UDP: u8 = 17;
 
 /// Sources of the small table, which new ones fill.
 const SMALL: u32 = 16_384;
@@ -118,13 +121,16 @@ impl Bench {
             Sources::Known(count) => count,
             Sources::New => 1,
         };
-        self.rig.fill(case.family, FIRST, known)?;
+        match case.least {
+            Baseline::KeyedReference => self.rig.fill_keys((FIRST, known), PORT, UDP)?,
+            Baseline::Empty | Baseline::Reference => self.rig.fill(case.family, FIRST, known)?,
+        }
         self.prepare(case, known)?;
         let (mut empty, mut reference, mut limiter) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.rounds {
             self.rig.call_baseline(Baseline::Empty)?;
             empty.push(self.once(case)?);
-            self.rig.call_baseline(Baseline::Reference)?;
+            self.rig.call_baseline(case.least)?;
             reference.push(self.once(case)?);
             let subject = self.subject(case);
             let fd = subject.fd().try_clone()?;

@@ -302,7 +302,7 @@ fn charge_record_at_once<W: World>(
     index: u32,
 ) -> Charged {
     match maps.record(slot).and_then(Record::alone) {
-        Some(spec) => limit::attempt_alone(maps, scratch, bucket, spec, scale, index),
+        Some(spec) => limit::attempt_alone(scratch, bucket, spec, scale, index),
         None => Charged::Contended,
     }
 }

@@ -53,7 +53,7 @@ pub fn check_limits<W: World>(
         return Check::Moved;
     };
     if let Some(spec) = record.alone() {
-        return match peek_alone(maps, scratch, bucket, spec, scale) {
+        return match peek_alone(scratch, bucket, spec, scale) {
             Peek::Conforming => Check::Within,
             Peek::Over => Check::Over,
             Peek::Moved => Check::Moved,

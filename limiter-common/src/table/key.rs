@@ -123,15 +123,15 @@ impl KeyFacts {
     }
 }
 
-/// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
-/// so is not in it.
+/// The key of a packet in a table; `None` when the packet has not all that the table asks for, or
+/// is none that its rules are for, and so is not in it.
 #[inline(always)]
 pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     let fields = u64::from(table.fields);
     let KeyFacts { words: [first, outer_word, third], inner_word, has } = *key_facts;
     let families = u64::from(FAMILIES);
     // Tables with `INNER` are of both families.
-    if fields & !families & !has != 0 || fields & families & has == 0 {
+    if fields & !families & !has | differs(table, key_facts) != 0 || fields & families & has == 0 {
         return None;
     }
     let inner = mask_of(fields, field::INNER);
@@ -157,6 +157,15 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
         from_low,
     ];
     Some(bytemuck::cast(words))
+}
+
+/// Bits of the facts that are others than those on which all rules of the table agree. The second
+/// word is that of the outer packet: [`Table::agreed`] has none of the version inside.
+#[inline(always)]
+const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
+    let ([a, b, c], [x, y, z]) = (&table.agreed, &table.agreed_values);
+    let [first, second, third] = &key_facts.words;
+    (*first ^ *x) & *a | (*second ^ *y) & *b | (*third ^ *z) & *c
 }
 
 /// All ones if a bit is set, else zero. The compiler does not see that there are only these two,

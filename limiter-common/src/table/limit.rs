@@ -16,7 +16,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WORDS};
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed, World};
 
 /// The record in a slot, and the limit at a place of it.
 #[inline(always)]
@@ -42,6 +42,13 @@ pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
 fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
+}
+
+/// The arrival of a packet at a token bucket, which asks no wall clock.
+#[inline(always)]
+fn arrival_alone(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+    let units = scratch.units(spec.counts());
+    Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
@@ -127,14 +134,13 @@ pub fn attempt_limit<W: World>(
 
 /// Looks at the only limit of a record: [`peek_limit`], [`crate::wire::Record::alone`].
 #[inline(always)]
-pub(super) fn peek_alone<W: World>(
-    maps: &W,
+pub(super) fn peek_alone(
     scratch: &Scratch,
-    bucket: &W::Keyed,
+    bucket: &impl Keyed,
     spec: &LimitSpec,
     scale: bool,
 ) -> Peek {
-    let arrival = arrival(maps, scratch, spec);
+    let arrival = arrival_alone(scratch, spec);
     if arrival.units == 0 {
         return Peek::Conforming;
     }
@@ -143,15 +149,14 @@ pub(super) fn peek_alone<W: World>(
 
 /// Tries once to charge the only limit of a record: [`attempt_limit`].
 #[inline(always)]
-pub(super) fn attempt_alone<W: World>(
-    maps: &W,
+pub(super) fn attempt_alone(
     scratch: &Scratch,
-    bucket: &W::Keyed,
+    bucket: &impl Keyed,
     spec: &LimitSpec,
     scale: bool,
     index: u32,
 ) -> Charged {
-    let arrival = arrival(maps, scratch, spec);
+    let arrival = arrival_alone(scratch, spec);
     if arrival.units == 0 {
         return Charged::Conforming;
     }

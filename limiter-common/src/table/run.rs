@@ -158,6 +158,7 @@ pub fn begin_packet<W: World>(
     now: Ticks,
 ) {
     scratch.begin(now, length, generation);
+    scratch.sources.set(u32::from(header.has_sources()));
     if let Some(account) = scratch.account(SOURCE_CLASS) {
         account.plan.set(Plan::Nothing as u32);
         account.stale.set(Stale::KEY);
@@ -173,9 +174,12 @@ pub fn begin_packet<W: World>(
     }
 }
 
-/// Judges the packet by the source table, and charges it there.
+/// Judges the packet by the source table, if that has a rule, and charges it there.
 #[inline(always)]
 pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
+    if scratch.sources.get() == 0 {
+        return Outcome::without_rule(Reason::NoRule).pack();
+    }
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let packet = SourcePacket { source, generation, length, now, deferred: true };
@@ -271,7 +275,9 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResul
     if index != SOURCE_CLASS {
         step!(undo_table(maps, scratch; SOURCE_CLASS));
     }
-    undo_source(maps, scratch);
+    if scratch.sources.get() != 0 {
+        undo_source(maps, scratch);
+    }
     outcome
 }
 

@@ -167,6 +167,8 @@ pub struct Scratch {
     pub(super) new_flow: Cell<u32>,
     /// 1 when the packet's flow is to be remembered once it passes.
     pub(super) flows: Cell<u32>,
+    /// 1 when the source table may have a rule.
+    pub(super) sources: Cell<u32>,
     accounts: [Account; ACCOUNTS],
     /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
@@ -198,6 +200,7 @@ impl Scratch {
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
             flows: Cell::new(0),
+            sources: Cell::new(0),
             accounts: core::array::from_fn(|_| Account::default()),
             stopped: Cell::new(None),
         }

@@ -8,7 +8,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 14 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 15 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -118,6 +118,7 @@ impl RuleSetHeader {
     const MARTIANS: u64 = 1 << 11;
     const ON_TRIAL: u64 = 1 << 12;
     const ON_LOSS: u64 = 1 << 13;
+    const NO_SOURCES: u64 = 1 << 14;
 
     /// The header of a set with `tables` tables beside the source table, at most
     /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
@@ -151,6 +152,19 @@ impl RuleSetHeader {
     #[must_use]
     pub const fn with_loss(self) -> Self {
         Self(self.0 | Self::ON_LOSS)
+    }
+
+    /// The header with the mark that the source table has no rule. Of a set without tables it is
+    /// left out, so that the set stays plain.
+    #[must_use]
+    pub const fn without_sources(self) -> Self {
+        if self.tables() == 0 { self } else { Self(self.0 | Self::NO_SOURCES) }
+    }
+
+    /// True if the source table has a rule, or may have one.
+    #[inline(always)]
+    pub const fn has_sources(self) -> bool {
+        self.0 & Self::NO_SOURCES == 0
     }
 
     /// True if any rule asks for [`Control::DaemonLost`].

@@ -35,6 +35,11 @@ impl Range {
         self.0 != 0
     }
 
+    /// True if it changes values of this fact.
+    pub fn is_of(self, fact: u32) -> bool {
+        self.is_some() && lane(fact) == Some(self.0 >> 48)
+    }
+
     /// Lowest and highest value, if it is of this fact and this class.
     pub fn of_class(self, fact: u32, class: u16) -> Option<(u16, u16)> {
         let part = |shift: u32| u16::try_from(self.0 >> shift & 0xffff).unwrap_or(0);

@@ -29,6 +29,11 @@ pub struct Table {
     /// The bits of the first three words of a [`TableKey`] that are part of the key:
     /// [`TableKey::mask`] of the fields.
     pub words: [u64; 3],
+    /// The bits of those words that all rules of the table agree on, and no range changes.
+    pub agreed: [u64; 3],
+    /// The values of the bits in `agreed`. A packet with other ones falls under no rule of the
+    /// table, so it is not in the table: no bucket is looked for, and none is made.
+    pub agreed_values: [u64; 3],
     /// Masks of the source address, of IPv4 (in IPv4-mapped form) and of IPv6.
     pub source_masks: [[u64; 2]; 2],
     /// Masks of the destination address, likewise.
@@ -37,7 +42,7 @@ pub struct Table {
     pub ranges: [Range; MAX_RANGES],
 }
 
-const _: () = assert!(size_of::<Table>() == 232);
+const _: () = assert!(size_of::<Table>() == 280);
 
 impl Table {
     /// True if its keys are the sources of the source table: it has the rules by source that are

@@ -5,7 +5,9 @@ use std::collections::btree_map::Entry;
 use std::mem;
 
 use limiter_common::bucket::Slot;
-use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Range, Shape, Table, TableKey, TrieValue};
+use limiter_common::wire::{
+    MAX_SHAPES, MAX_TABLES, Range, Shape, Table, TableKey, TrieValue, field,
+};
 
 use super::rule_error::RuleError;
 use super::rule_id::{Pattern, RuleId, TableForm};
@@ -152,7 +154,36 @@ impl LayoutTable {
         for (place, range) in table.ranges.iter_mut().zip(&self.ranges) {
             *place = *range;
         }
+        [table.agreed, table.agreed_values] = self.agreed();
         table
+    }
+
+    /// The bits of a key's first three words that all rules and holes agree on, and their values.
+    /// Values of a range are not known before the key has its class.
+    fn agreed(&self) -> [[u64; 3]; 2] {
+        let mut patterns = self.entries.keys().map(|Pattern { mask, key, .. }| (mask, key));
+        let Some((mask, first)) = patterns.next() else { return [[0; 3]; 2] };
+        let first = first.words();
+        let facts = (0..u32::BITS).map(|bit| 1 << bit).filter(|fact| self.form.fields & fact != 0);
+        let ranged = facts.filter(|fact| self.ranges.iter().any(|range| range.is_of(*fact)));
+        // Nor is the version of a packet inside a tunnel among the words that are compared.
+        let inner = self.form.fields & field::INNER;
+        let ranged = TableKey::mask(ranged.fold(inner, |facts, fact| facts | fact));
+        let mut agreed = mask.words();
+        for (mask, key) in patterns {
+            let words = mask.words().into_iter().zip(key.words()).zip(first);
+            for (agreed, ((mask, key), first)) in agreed.iter_mut().zip(words) {
+                *agreed &= mask & !(key ^ first);
+            }
+        }
+        for (agreed, ranged) in agreed.iter_mut().zip(ranged) {
+            *agreed &= !ranged;
+        }
+        let mut values = first;
+        for (value, agreed) in values.iter_mut().zip(agreed) {
+            *value &= agreed;
+        }
+        [agreed, values]
     }
 
     /// Shapes by index.

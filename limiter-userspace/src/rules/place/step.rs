@@ -169,6 +169,9 @@ impl<'a> Step<'a> {
         if installed.records.values().any(|record| record.on_loss != OnLoss::Keep as u8) {
             header = header.with_loss();
         }
+        if self.set.sources.is_empty() {
+            header = header.without_sources();
+        }
         if self.set.martians == Some(Martians::Drop) {
             header = header.with_martians_dropped();
         }

@@ -184,6 +184,39 @@ fn a_table_has_its_keys_masks_and_shapes() {
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
 }
 
+/// Packets with other bits are not in the table: no bucket is looked for, and none is made.
+#[test]
+fn a_table_knows_what_all_of_its_rules_agree_on() {
+    let agreed = |keys: &[&str]| {
+        let mut maps = Maps::default();
+        let rule = |key: &&str| {
+            format!("  - {{key: {key}, descriptors: [{{key: remote_address, {LIMIT}}}]}}\n")
+        };
+        let rules: String = keys.iter().map(rule).collect();
+        let plan = maps.apply(&parse(&format!("descriptors:\n{rules}")));
+        let (table, _) = &plan.tables.tables[0];
+        let [first, second, third] = table.agreed;
+        assert_eq!(first, 0, "{keys:?}");
+        assert!(!plan.tables.header.has_sources());
+        let key = |third| {
+            let [_, _, _, rest @ ..]: [u64; 7] = bytemuck::cast(TableKey::default());
+            let [a, b, c, d] = rest;
+            let key: TableKey = bytemuck::cast([0, second, third, a, b, c, d]);
+            key.destination_port
+        };
+        (key(third), key(table.agreed_values[2]))
+    };
+    assert_eq!(agreed(&["destination_port, value: 22"]), (u16::MAX, 22));
+    // 0b10110 and 0b1010000 differ in three bits.
+    assert_eq!(
+        agreed(&["destination_port, value: 22", "destination_port, value: 80"]),
+        (!(22 ^ 80), 22 & 80)
+    );
+    assert_eq!(agreed(&["destination_port, value: 22", "destination_port"]), (0, 0));
+    // The class of a range takes the place of the value only once there is a key.
+    assert_eq!(agreed(&["destination_port, value: 80-90"]), (0, 0));
+}
+
 /// Every table of prefixes has holes where a rule of the other one is inside.
 #[test]
 fn a_source_rule_of_more_than_a_token_bucket_is_wholly_in_a_keyed_table() {

@@ -119,10 +119,22 @@ fn words(address: IpAddr) -> [u64; 2] {
     })
 }
 
-/// As the program does it: every shape asks the trie, the highest rank wins.
+/// As the program does it: a packet with other bits than all rules have is not in the table; of the
+/// others every shape asks the trie, and the highest rank wins.
 fn found(plan: &Plan, packet: &Packet) -> Option<u32> {
-    let (_, shapes) = &plan.tables.tables[0];
+    let (table, shapes) = &plan.tables.tables[0];
     let version = if packet.source.is_ipv4() { 4 } else { 6 };
+    let of_packet = TableKey {
+        vlan: packet.vlan,
+        destination_port: packet.port,
+        flags: packet.flags as u8,
+        version,
+        ..TableKey::default()
+    };
+    let agreed = table.agreed.into_iter().zip(table.agreed_values);
+    if of_packet.words().into_iter().zip(agreed).any(|(word, (bits, value))| word & bits != value) {
+        return None;
+    }
     let mut best = TrieValue::default();
     for (index, shape) in (0u32..).zip(shapes) {
         let mask = &shape.mask;
