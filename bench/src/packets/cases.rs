@@ -282,7 +282,8 @@ fn keyed(quick: bool) -> Vec<Case> {
         cases.push(case(name, descriptors(&rules), Reason::Conforming));
     }
     let wide = WIDE.trim_start_matches("rate_limit: ");
-    let two = at_port(PORT, &format!("rate_limits: [{wide}, {}]", wide.replace("1000000}", "900000}")));
+    let two =
+        at_port(PORT, &format!("rate_limits: [{wide}, {}]", wide.replace("1000000}", "900000}")));
     cases.push(case("one rule of two limits, within them".to_owned(), two, Reason::Conforming));
     // Packets that the rule is not for.
     cases.push(case("a rule for another port".to_owned(), at_port(22, WIDE), Reason::NoRule));

@@ -74,7 +74,12 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     let one = row(KEYED, "one rule, 1 known, within");
     let two = row(KEYED, "one rule of two");
     if let (Some(one), Some(two)) = (one, two) {
-        figures.push(at_most("two limits in a rule, over one".to_owned(), two.over(one), 1.25, 1.9));
+        figures.push(at_most(
+            "two limits in a rule, over one".to_owned(),
+            two.over(one),
+            1.25,
+            1.9,
+        ));
     }
     let shared = |scope: &str| row("Shared budgets", &format!("`scope: {scope}`"));
     if let (Some(node), Some(cluster)) = (shared("node"), shared("cluster")) {

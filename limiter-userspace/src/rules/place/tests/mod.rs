@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use limiter_common::wire::{
     Action, ActionKind, Algorithm, Count, Kind, LimitSpec, MARK_ECN, MAX_SHAPES, Record, Role,
-    Shape, Table, field,
+    Shape, Table, TableKey, field,
 };
 
 use super::*;
