@@ -163,9 +163,12 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
 /// word is that of the outer packet: [`Table::agreed`] has none of the version inside.
 #[inline(always)]
 const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
-    let ([a, b, c], [x, y, z]) = (&table.agreed, &table.agreed_values);
-    let [first, second, third] = &key_facts.words;
-    (*first ^ *x) & *a | (*second ^ *y) & *b | (*third ^ *z) & *c
+    let [first, second, third] = key_facts.words;
+    let [first_value, second_value, third_value] = table.agreed_values;
+    let [first_mask, second_mask, third_mask] = table.agreed;
+    (first ^ first_value) & first_mask
+        | (second ^ second_value) & second_mask
+        | (third ^ third_value) & third_mask
 }
 
 /// All ones if a bit is set, else zero. The compiler does not see that there are only these two,

@@ -243,16 +243,14 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
     reading.load(module);
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
-    match state_bits(&text.split(',').collect::<Vec<_>>(), &mut reading.packets) {
-        Some(bits) => {
-            let bits = if not { state::ALL & !bits } else { bits };
-            let both = reading.packets.states.unwrap_or(state::ALL) & bits;
-            reading.packets.states = Some(both);
-            if both == 0 {
-                reading.packets.lacks("its states exclude each other");
-            }
+    let names: Vec<_> = text.split(',').collect();
+    if let Some(bits) = state_bits(&names, &mut reading.packets) {
+        let bits = if not { state::ALL & !bits } else { bits };
+        let both = reading.packets.states.unwrap_or(state::ALL) & bits;
+        reading.packets.states = Some(both);
+        if both == 0 {
+            reading.packets.lacks("its states exclude each other");
         }
-        None => {}
     }
 }
 

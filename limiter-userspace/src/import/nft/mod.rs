@@ -151,7 +151,7 @@ fn chain(firewall: &mut Firewall, body: &Value) -> Result<(), ImportError> {
         }
         // Some versions leave the device out.
         _ if family == "netdev" || text(body, "hook") == Some("ingress") => {
-            packets.lacks("the device of its chain is not in the text")
+            packets.lacks("the device of its chain is not in the text");
         }
         _ => {}
     }
