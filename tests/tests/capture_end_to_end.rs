@@ -361,7 +361,7 @@ fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
     bed.close()
 }
 
-/// Where there is no room for the file, what was told by then stays, and it is said where.
+/// A full disk leaves what was told by then, and the error says where.
 #[test]
 fn an_observation_that_cannot_be_written_says_what_is_kept() -> Result<()> {
     require_root();

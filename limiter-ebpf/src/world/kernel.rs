@@ -128,7 +128,7 @@ impl World for Kernel {
                 // SAFETY: a value of the array, alive as long as the program; the daemon may store
                 // to it meanwhile, so the read is volatile.
                 let value = unsafe { value.read_volatile() };
-                // What the daemon wrote before a generation is read after its number.
+                // The number is read before what the daemon wrote ahead of it.
                 if matches!(word, Control::Generation) {
                     acquire_fence();
                 }

@@ -95,7 +95,7 @@ fn words(packets: u64, percent: Option<u64>) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Ticker {
     packets: Arc<AtomicU64>,
-    /// Its end is the end of the lines; none where nobody is shown any.
+    /// Sender whose end is the end of the lines; none where nobody is shown any.
     thread: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
 }
 

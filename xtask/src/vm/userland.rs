@@ -18,7 +18,7 @@ const PACKAGES: [&str; 2] = ["iproute2", "iputils-ping"];
 /// Directories of programs in Debian.
 const PROGRAMS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 
-/// Where programs and libraries are taken from.
+/// Places from which programs and libraries are taken.
 #[derive(Debug)]
 pub(super) enum Userland {
     /// This machine.

@@ -108,7 +108,7 @@ impl HashLimit {
                 Some(burst) => rate::bytes(burst).or_else(|| rate::number(burst)),
             };
             let burst = amount.zip(extra).and_then(|(amount, extra)| amount.checked_add(extra));
-            // What the rate does not bring back is there again with a new entry.
+            // A new entry has again what the rate does not bring back.
             let expire = self.expire.unwrap_or(BYTE_EXPIRE);
             if extra.is_some_and(|extra| extra > 0) || expire < 1000 {
                 differences.push(Difference::Forgotten(without_packets(expire)));

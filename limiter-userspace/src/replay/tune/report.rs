@@ -79,8 +79,8 @@ pub struct TopSource {
     pub most: [u64; 4],
     /// The least burst at the proposed rate that drops nothing.
     pub burst: Option<u64>,
-    /// The same at each of [`Report::rates`]: the sigma-rho curve of the source; none where no rule
-    /// may have such a burst.
+    /// Least bursts at each of [`Report::rates`]: the sigma-rho curve of the source; none where no
+    /// rule may have such a burst.
     pub bursts: Vec<Option<u64>>,
     /// True if the proposal drops anything of it.
     pub hit: bool,
