@@ -81,7 +81,7 @@ pub struct Aside {
 /// Values that are numbers.
 macro_rules! number {
     ($($type:ty: |$value:ident| $to:expr, |$raw:ident| $of:expr, lost $lost:expr;)*) => {$(
-        impl Register for $type {
+        impl $crate::register::Register for $type {
             #[inline(always)]
             fn to_register(self) -> u64 {
                 let $value = self;
@@ -140,7 +140,7 @@ macro_rules! variants {
     };
 }
 
-pub(crate) use {answer, variants};
+pub(crate) use {answer, number, variants};
 
 number! {
     u64: |value| value, |raw| raw, lost 0;

@@ -77,7 +77,7 @@ macro_rules! steps {
             charge = limiter_common::table::charge, (world scratch) (option half);
             fail = limiter_common::table::fail, (world scratch) (half half);
             note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);
-            finish = limiter_common::table::finish, (world scratch) (word half);
+            finish = limiter_common::table::finish, (world scratch) (half);
             undo_table = limiter_common::table::undo_table, (world scratch) (half);
             count_class = limiter_common::table::count_class, (world scratch) (half half half);
             plan_charge = limiter_common::table::plan_charge, (world scratch) (option half);

@@ -38,11 +38,11 @@ pub fn peek<W: World>(
     let mut reason = Reason::Conforming;
     let mut action = 0;
     let mut stale = Stale::KEY;
-    let mut result = StepResult::Ready;
+    let mut result = StepResult::READY;
     match find_target(maps, bucket, scratch, index) {
         TargetLookup::Stale(what) => {
             stale = what;
-            result = StepResult::Stale;
+            result = StepResult::STALE;
         }
         TargetLookup::Free(None) => {}
         TargetLookup::Free(Some(record)) => {
@@ -61,7 +61,7 @@ pub fn peek<W: World>(
                     reason = Reason::Blocked;
                     action = u32::from(record.action);
                 }
-                result = StepResult::Over;
+                result = StepResult::OVER;
             }
         }
         TargetLookup::Target(target) => {
@@ -90,7 +90,7 @@ pub fn peek<W: World>(
                 }
                 Check::Moved => {
                     stale = target.stale;
-                    result = StepResult::Stale;
+                    result = StepResult::STALE;
                 }
                 Check::Over if target.record.is_shadow(scratch.daemon_lost()) => {
                     plan = Plan::Count;
@@ -100,7 +100,7 @@ pub fn peek<W: World>(
                 // way for what they did.
                 Check::Over if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
-                    result = StepResult::Over;
+                    result = StepResult::OVER;
                 }
                 Check::Over => {
                     action = u32::from(target.record.action);
@@ -136,18 +136,18 @@ pub fn charge<W: World>(
     let bucket = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
     let bucket = bucket.as_ref();
     match step!(plan_charge(maps, scratch; bucket, index)) {
-        ChargePlan::Done => return StepResult::Ready,
-        ChargePlan::Contended => return StepResult::Contended,
+        ChargePlan::Done => return StepResult::READY,
+        ChargePlan::Contended => return StepResult::CONTENDED,
         ChargePlan::Charge => {}
     }
     let Some(account) = scratch.account(index) else {
-        return StepResult::Ready;
+        return StepResult::READY;
     };
     let (slot, scale) = (Slot::new(account.slot.get() >> 1), account.slot.get() & 1 != 0);
     let budget = account.budget.get();
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     let Some(charged_to) = charged_to else {
-        return StepResult::Contended;
+        return StepResult::CONTENDED;
     };
     let charged = match charge_record_at_once(maps, scratch, &charged_to, slot, scale, index) {
         Charged::Conforming => RecordCharge::Within,
@@ -158,14 +158,14 @@ pub fn charge<W: World>(
     match charged {
         RecordCharge::Within | RecordCharge::Soft => {
             step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
-            StepResult::Ready
+            StepResult::READY
         }
         RecordCharge::Over | RecordCharge::Contended => {
             step!(give_back(maps, scratch; bucket, index));
             if matches!(charged, RecordCharge::Over) {
-                StepResult::Over
+                StepResult::OVER
             } else {
-                StepResult::Contended
+                StepResult::CONTENDED
             }
         }
     }
@@ -269,8 +269,8 @@ pub(super) fn charge_limits<W: World>(
     match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
         RecordCharge::Within => Ok(false),
         RecordCharge::Soft => Ok(true),
-        RecordCharge::Over => Err(StepResult::Over),
-        RecordCharge::Contended => Err(StepResult::Contended),
+        RecordCharge::Over => Err(StepResult::OVER),
+        RecordCharge::Contended => Err(StepResult::CONTENDED),
     }
 }
 

@@ -38,7 +38,7 @@ pub use lease::{ask, find_leases, need_leases, undo_lease};
 pub use lookup::{most_specific, of_shape};
 pub use over::{count_class, over_source};
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
-pub use result::StepResult;
+pub use result::{Begun, StepResult};
 pub use run::{
     begin, begin_packet, class_range, fail, finish, judge_source, note_dropped, peek_again,
     run_tables, undo_table,

@@ -27,26 +27,26 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         plan: Plan::Nothing,
         reason: Reason::OverLimit,
-        result: StepResult::Over,
+        result: StepResult::OVER,
         stale: Stale::KEY,
     };
     let Some(action) = maps.action(action) else {
         return gone;
     };
-    let goes_on = Over { plan: Plan::Count, result: StepResult::Ready, ..gone };
+    let goes_on = Over { plan: Plan::Count, result: StepResult::READY, ..gone };
     match action.kind() {
         ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
         ActionKind::Class => match target_of(maps, scratch, Slot::new(action.target), None) {
             TargetLookup::Free(_) | TargetLookup::Full(_) => gone,
-            TargetLookup::Stale(stale) => Over { result: StepResult::Stale, stale, ..gone },
+            TargetLookup::Stale(stale) => Over { result: StepResult::STALE, stale, ..gone },
             TargetLookup::Target(target) => match check_target(maps, scratch, &target) {
                 Check::Within | Check::Soft => {
                     Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
                 }
                 Check::Over => Over { plan: Plan::Class, ..gone },
-                Check::Moved => Over { result: StepResult::Stale, stale: target.stale, ..gone },
+                Check::Moved => Over { result: StepResult::STALE, stale: target.stale, ..gone },
             },
         },
     }
@@ -59,7 +59,7 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
     let mut over = over(maps, scratch, action);
-    if matches!(over.result, StepResult::Stale) {
+    if over.result == StepResult::STALE {
         refresh::refresh_budget(maps, scratch, over.stale);
         over = self::over(maps, scratch, action);
     }
@@ -72,12 +72,12 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
         account.reason.set(Reason::Class.index());
         account.action.set(action);
     }
-    if matches!(over.result, StepResult::Over) {
+    if over.result == StepResult::OVER {
         step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
     }
     let reason = match over.result {
-        StepResult::Ready | StepResult::Over => over.reason,
-        StepResult::Stale | StepResult::Contended => Reason::Contended,
+        StepResult::READY | StepResult::OVER => over.reason,
+        _ => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
     step!(count_source(maps; &scratch.facts.source(), passed));

@@ -1,24 +1,46 @@
 //! The result of a step of a table, and values that the steps share.
 
 use crate::bucket::Slot;
-use crate::register::variants;
+use crate::register::number;
 use crate::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 
-/// The result of a step.
+/// The result of a step. A number and no enum: to make one of a register is a branch for each
+/// variant, and the verifier walks all that follows for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum StepResult {
+#[repr(transparent)]
+pub struct StepResult(u32);
+
+impl StepResult {
     /// The step found nothing in the way.
-    Ready = 0,
+    pub const READY: Self = Self(0);
     /// The packet is over the limit.
-    Over = 1,
+    pub const OVER: Self = Self(1);
     /// A bucket is to be refreshed first.
-    Stale = 2,
+    pub const STALE: Self = Self(2);
     /// Other CPUs were in the way.
-    Contended = 3,
+    pub const CONTENDED: Self = Self(3);
 }
 
-variants!(StepResult: Ready Over Stale, else Contended; lost Contended);
+
+/// The place of a packet in a table: a number, as [`StepResult`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Begun(u32);
+
+impl Begun {
+    /// The packet is not in the table.
+    pub const ABSENT: Self = Self(0);
+    /// The packet has a key, which is in the scratch.
+    pub const KEYED: Self = Self(1);
+    /// The rule of the table is known without a key.
+    pub const FIXED: Self = Self(2);
+}
+
+number! {
+    StepResult: |result| u64::from(result.0), |raw| Self((raw & 0xffff_ffff) as u32),
+        lost Self::CONTENDED;
+    Begun: |begun| u64::from(begun.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::ABSENT;
+}
 
 /// [`MAX_LIMITS`], as places are counted.
 pub(super) const PLACES: u64 = 4;

@@ -6,7 +6,7 @@ use super::charge::{charge, peek, undo};
 use super::key::locate;
 use super::over::{count_class, over_source};
 use super::refresh::refresh;
-use super::result::{NO_RECORD, Stale, StepResult};
+use super::result::{Begun, NO_RECORD, Stale, StepResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
 use super::target;
 use super::weight::weight_of;
@@ -18,7 +18,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{Control, MAX_RANGES, MAX_TABLES, RuleSetHeader, is_daemon_lost};
+use crate::wire::{Control, MAX_RANGES, MAX_TABLES, RULE_NONE, RuleSetHeader, is_daemon_lost};
 use crate::world::{Keyed as _, World};
 
 /// Runs a block for each table, unrolled.
@@ -52,51 +52,56 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, buckets, tables, |bucket, index| {
-        if step!(begin(maps, scratch; index)) {
-            *bucket = target::of_key(maps, scratch, index);
-        }
-        let mut result = step!(peek(maps, scratch; bucket.as_ref(), index));
-        if matches!(result, StepResult::Stale) {
-            result = step!(peek_again(maps, scratch; index));
-        }
-        if !matches!(result, StepResult::Ready) {
-            return step!(note_dropped(maps, scratch; bucket.as_ref(), index, result));
+        let begun = step!(begin(maps, scratch; index));
+        if begun != Begun::ABSENT {
+            if begun == Begun::KEYED {
+                *bucket = target::of_key(maps, scratch, index);
+            }
+            let mut result = step!(peek(maps, scratch; bucket.as_ref(), index));
+            if result == StepResult::STALE {
+                result = step!(peek_again(maps, scratch; index));
+            }
+            if result != StepResult::READY {
+                return step!(note_dropped(maps, scratch; bucket.as_ref(), index, result));
+            }
         }
     });
-    let mut outcome = step!(judge_source(maps, scratch;));
-    if outcome.is_deferred() {
-        outcome = step!(over_source(maps, scratch; outcome));
-    }
-    if outcome.drops() {
-        return outcome;
-    }
-    let result = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
-    if !matches!(result, StepResult::Ready) {
-        return step!(fail(maps, scratch; SOURCE_CLASS, result));
+    if scratch.sources.get() != 0 {
+        let mut outcome = step!(judge_source(maps, scratch;));
+        if outcome.is_deferred() {
+            outcome = step!(over_source(maps, scratch; outcome));
+        }
+        if outcome.drops() {
+            return outcome;
+        }
+        scratch.source_outcome.set(outcome.raw());
+        let result = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
+        if result != StepResult::READY {
+            return step!(fail(maps, scratch; SOURCE_CLASS, result));
+        }
     }
     each!('charge, buckets, tables, |bucket, index| {
         let result = step!(charge(maps, scratch; bucket.as_ref(), index));
-        if !matches!(result, StepResult::Ready) {
+        if result != StepResult::READY {
             return step!(fail(maps, scratch; index, result));
         }
     });
-    step!(finish(maps, scratch; outcome, tables))
+    step!(finish(maps, scratch; tables))
 }
 
-/// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
-/// packet is not in the table or the table's rule is known without.
+/// Begins the look at a table: its key is left in `scratch`, if it has one.
 #[inline(always)]
-pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
+pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
     let generation = scratch.generation();
     let mut fixed = NO_RECORD.index();
-    let mut keyed = false;
+    let mut begun = Begun::ABSENT;
     if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)
         && let Some(key) = locate(table, &scratch.facts, &scratch.key_facts.get())
     {
         place.set(key);
         fixed = table.fixed;
-        keyed = fixed == Slot::NONE.index();
+        begun = if fixed == Slot::NONE.index() { Begun::KEYED } else { Begun::FIXED };
         let [first, ..] = &table.ranges;
         let mut rounds = Rounds::new();
         while first.is_some()
@@ -109,8 +114,11 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
     }
     if let Some(account) = scratch.account(index) {
         account.fixed.set(fixed);
+        account.plan.set(Plan::Nothing as u32);
+        account.weight.set(0);
+        account.rule.set(RULE_NONE);
     }
-    keyed
+    begun
 }
 
 /// Puts the class of a range into the key in `scratch`, if that has a value of it; false where the
@@ -137,9 +145,9 @@ const MAX_REFRESHES: u64 = 3;
 /// Refreshes a bucket that a look found stale, and looks again.
 #[inline(always)]
 pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
-    let mut result = StepResult::Stale;
+    let mut result = StepResult::STALE;
     let mut rounds = Rounds::new();
-    while matches!(result, StepResult::Stale) && rounds.more(MAX_REFRESHES) {
+    while result == StepResult::STALE && rounds.more(MAX_REFRESHES) {
         step!(refresh(maps, scratch; index));
         let bucket = target::bucket(maps, scratch, index);
         result = step!(peek(maps, scratch; bucket.as_ref(), index));
@@ -159,6 +167,7 @@ pub fn begin_packet<W: World>(
 ) {
     scratch.begin(now, length, generation);
     scratch.sources.set(u32::from(header.has_sources()));
+    scratch.source_outcome.set(Outcome::without_rule(Reason::NoRule).pack().raw());
     if let Some(account) = scratch.account(SOURCE_CLASS) {
         account.plan.set(Plan::Nothing as u32);
         account.stale.set(Stale::KEY);
@@ -174,12 +183,9 @@ pub fn begin_packet<W: World>(
     }
 }
 
-/// Judges the packet by the source table, if that has a rule, and charges it there.
+/// Judges the packet by the source table, and charges it there.
 #[inline(always)]
 pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
-    if scratch.sources.get() == 0 {
-        return Outcome::without_rule(Reason::NoRule).pack();
-    }
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let packet = SourcePacket { source, generation, length, now, deferred: true };
@@ -215,12 +221,16 @@ pub fn note_dropped<W: World>(
     if index >= SOURCE_CLASS {
         step!(count_source(maps; &scratch.facts.source(), false));
     }
-    step!(count_class(maps, scratch; index, false, true));
-    let (rule, action, reason) = match scratch.account(index) {
-        Some(account) => (account.rule.get(), account.action.get(), account.reason.get()),
-        None => (0, 0, 0),
+    let (plan, rule, action, reason) = match scratch.account(index) {
+        Some(account) => {
+            (account.plan.get(), account.rule.get(), account.action.get(), account.reason.get())
+        }
+        None => (0, 0, 0, 0),
     };
-    if matches!(result, StepResult::Over) {
+    if plan == Plan::Class as u32 {
+        step!(count_class(maps, scratch; index, false, true));
+    }
+    if result == StepResult::OVER {
         let reason = if reason == Reason::OverAggregate.index() {
             Reason::OverAggregate
         } else if reason == Reason::TableFull.index() {
@@ -239,7 +249,8 @@ pub fn note_dropped<W: World>(
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
 #[inline(always)]
-pub fn finish<W: World>(maps: &W, scratch: &Scratch, source: Packed, tables: u32) -> Packed {
+pub fn finish<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
+    let source = Packed::from_raw(scratch.source_outcome.get());
     let mut best = weight_of(source.reason_index());
     let mut outcome = source;
     let mut rounds = Rounds::new();

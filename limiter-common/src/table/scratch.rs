@@ -155,6 +155,8 @@ pub struct Scratch {
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
+    /// The outcome of the source table: [`crate::outcome::Packed::raw`].
+    pub(super) source_outcome: Cell<u64>,
     /// The leases of the key under way.
     pub(super) leases: Cell<KeyLeases>,
     /// The wish of the key under way for leases.
@@ -194,6 +196,7 @@ impl Scratch {
             aside: Aside::default(),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
+            source_outcome: Cell::new(0),
             leases: Cell::default(),
             wish: Cell::default(),
             cursor: Cell::new(0),

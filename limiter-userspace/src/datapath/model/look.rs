@@ -204,7 +204,7 @@ impl Model {
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::Stale {
+        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::STALE {
             table::peek_again(self, scratch, index);
         }
         let told = scratch.last_reason(index);
