@@ -75,6 +75,8 @@ macro_rules! steps {
             judge_source = limiter_common::table::judge_source, (world scratch) ();
             over_source = limiter_common::table::over_source, (world scratch) (word);
             charge = limiter_common::table::charge, (world scratch) (option half);
+            charge_planned = limiter_common::table::charge_planned, (world scratch) (keyed half);
+            charge_shared = limiter_common::table::charge_shared, (world scratch) (half);
             fail = limiter_common::table::fail, (world scratch) (half half);
             note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);
             finish = limiter_common::table::finish, (world scratch) (half);

@@ -5,7 +5,7 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
-use super::check::{Check, check_target, role};
+use super::check::{Check, check_at_once, role};
 use super::lease::{Wish, ask, find_leases, need_leases};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
@@ -66,12 +66,15 @@ pub fn peek<W: World>(
         }
         TargetLookup::Target(target) => {
             rule = target.record.rule;
+            if let Some(account) = scratch.account(index) {
+                account.set_target(&target);
+            }
             // Leases of another key are none of this one's, nor of the overflow bucket.
             scratch.forget_leases();
             if target.record.leased != 0 && target.budget.is_own() {
                 step!(find_leases(maps, scratch; index));
             }
-            let check = check_target(maps, scratch, &target);
+            let check = check_at_once(maps, scratch, &target);
             if matches!(scratch.wish.get(), Wish::Free) {
                 step!(need_leases(maps, scratch; &target.bucket, target.slot));
             }
@@ -79,36 +82,37 @@ pub fn peek<W: World>(
                 step!(ask(maps, scratch; index, target.slot));
             }
             match check {
-                Check::Within => {
+                Check::WITHIN => {
                     plan = Plan::Charge;
                     reason = target.within();
                 }
-                Check::Soft => {
+                Check::SOFT => {
                     plan = Plan::Charge;
                     reason = Reason::Marked;
                     action = u32::from(target.record.soft_action);
                 }
-                Check::Moved => {
-                    stale = target.stale;
-                    result = StepResult::STALE;
-                }
-                Check::Over if target.record.is_shadow(scratch.daemon_lost()) => {
+                Check::OVER if target.record.is_shadow(scratch.daemon_lost()) => {
                     plan = Plan::Count;
                     reason = Reason::Shadow;
                 }
                 // A packet in the overflow bucket shares it with strangers: no ban, answer or other
                 // way for what they did.
-                Check::Over if target.budget.is_overflow() => {
+                Check::OVER if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
                     result = StepResult::OVER;
                 }
-                Check::Over => {
+                Check::OVER => {
                     action = u32::from(target.record.action);
                     let over = over(maps, scratch, action);
                     plan = over.plan;
                     reason = over.reason;
                     result = over.result;
                     stale = over.stale;
+                }
+                // Moved.
+                _ => {
+                    stale = target.stale;
+                    result = StepResult::STALE;
                 }
             }
         }
@@ -133,8 +137,74 @@ pub fn charge<W: World>(
     bucket: Option<&W::Keyed>,
     index: u32,
 ) -> StepResult {
-    let bucket = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
-    let bucket = bucket.as_ref();
+    let Some(account) = scratch.account(index) else {
+        return StepResult::READY;
+    };
+    if account.plan.get() == Plan::Nothing as u32 {
+        return StepResult::READY;
+    }
+    let found = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
+    // Behind this the bucket is not asked again whether it is there: without `CAP_PERFMON`, the
+    // verifier would walk on with a bucket that is there and has no address.
+    let Some(bucket) = found else {
+        return step!(charge_shared(maps, scratch; index));
+    };
+    // One way on from here, and not one for each way through the arithmetic.
+    let charged = scratch.unknown(charge_at_once(maps, scratch, &bucket, account, index) as u32);
+    if charged == Charged::Conforming as u32 {
+        step!(note_passed(maps, scratch; Some(&bucket), index, false));
+        return StepResult::READY;
+    }
+    if charged == Charged::Over as u32 {
+        return StepResult::OVER;
+    }
+    step!(charge_planned(maps, scratch; &bucket, index))
+}
+
+/// The common case of [`charge`]: one token bucket in the bucket of the key, as the look has found
+/// it, and nobody in the way. [`Charged::Contended`] for all else, with nothing charged.
+#[inline(always)]
+fn charge_at_once<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    account: &Account,
+    index: u32,
+) -> Charged {
+    let (slot, scale) = account.target();
+    if account.plan.get() == Plan::Charge as u32
+        && account.budget.get().is_own()
+        && let Some(spec) = maps.record(slot).and_then(Record::alone)
+    {
+        return limit::attempt_alone(scratch, bucket, spec, scale, index);
+    }
+    Charged::Contended
+}
+
+/// Does what is planned for a key with a bucket.
+#[inline(always)]
+pub fn charge_planned<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    index: u32,
+) -> StepResult {
+    charge_by_plan(maps, scratch, Some(bucket), index)
+}
+
+/// Does what is planned for a key without a bucket, and for a table without keys.
+#[inline(always)]
+pub fn charge_shared<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+    charge_by_plan(maps, scratch, None, index)
+}
+
+#[inline(always)]
+fn charge_by_plan<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
     match step!(plan_charge(maps, scratch; bucket, index)) {
         ChargePlan::Done => return StepResult::READY,
         ChargePlan::Contended => return StepResult::CONTENDED,
@@ -143,18 +213,13 @@ pub fn charge<W: World>(
     let Some(account) = scratch.account(index) else {
         return StepResult::READY;
     };
-    let (slot, scale) = (Slot::new(account.slot.get() >> 1), account.slot.get() & 1 != 0);
+    let (slot, scale) = account.target();
     let budget = account.budget.get();
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     let Some(charged_to) = charged_to else {
         return StepResult::CONTENDED;
     };
-    let charged = match charge_record_at_once(maps, scratch, &charged_to, slot, scale, index) {
-        Charged::Conforming => RecordCharge::Within,
-        Charged::Over => RecordCharge::Over,
-        Charged::Moved => RecordCharge::Contended,
-        Charged::Contended => step!(charge_record(maps, scratch; &charged_to, slot, scale, index)),
-    };
+    let charged = step!(charge_record(maps, scratch; &charged_to, slot, scale, index));
     match charged {
         RecordCharge::Within | RecordCharge::Soft => {
             step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
@@ -215,8 +280,7 @@ pub fn plan_charge<W: World>(
         return ChargePlan::Contended;
     };
     if let Some(account) = scratch.account(index) {
-        account.budget.set(target.budget);
-        account.slot.set(target.slot.index() << 1 | u32::from(target.scale));
+        account.set_target(&target);
     }
     ChargePlan::Charge
 }
@@ -240,7 +304,7 @@ pub fn note_passed<W: World>(
         step!(count_class(maps, scratch; index, true, true));
     }
     if matches!(plan, Plan::Charge)
-        && let Some(record) = maps.record(Slot::new(account.slot.get() >> 1))
+        && let Some(record) = maps.record(account.target().0)
     {
         // A packet under its soft limit at the look may be over it now, and the other way round.
         let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
@@ -289,23 +353,6 @@ pub enum RecordCharge {
 }
 
 variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
-
-/// The common case of [`charge_record`]: one token bucket, and nobody in the way.
-/// [`Charged::Contended`] for all else.
-#[inline(always)]
-fn charge_record_at_once<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    bucket: &W::Keyed,
-    slot: Slot,
-    scale: bool,
-    index: u32,
-) -> Charged {
-    match maps.record(slot).and_then(Record::alone) {
-        Some(spec) => limit::attempt_alone(scratch, bucket, spec, scale, index),
-        None => Charged::Contended,
-    }
-}
 
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]

@@ -8,29 +8,33 @@ use super::scratch::Scratch;
 use super::target::ChargeTarget;
 use crate::bucket::Slot;
 use crate::meter::Peek;
-use crate::register::variants;
+use crate::register::number;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::wire::{Record, Role};
 use crate::world::World;
 
-/// The result of a check against all limits of a record.
+/// The result of a check against all limits of a record: a number, as [`super::StepResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Check {
+#[repr(transparent)]
+pub struct Check(u32);
+
+impl Check {
     /// The packet is within all of them.
-    Within = 0,
+    pub const WITHIN: Self = Self(0);
     /// The packet is over a soft one.
-    Soft = 1,
+    pub const SOFT: Self = Self(1);
     /// The packet is over a hard one.
-    Over = 2,
+    pub const OVER: Self = Self(2);
     /// The bucket was pointed at another rule meanwhile.
-    Moved = 3,
+    pub const MOVED: Self = Self(3);
 }
 
-variants!(Check: Within Soft Over, else Moved; lost Moved);
+number! {
+    Check: |check| u64::from(check.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::MOVED;
+}
 
-/// Checks the limits that a packet is charged to.
+/// Checks the limits that a packet is charged to, in a step.
 #[inline(always)]
 pub(super) fn check_target<W: World>(
     maps: &W,
@@ -38,6 +42,26 @@ pub(super) fn check_target<W: World>(
     target: &ChargeTarget<'_, W::Keyed>,
 ) -> Check {
     step!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
+}
+
+/// Checks the limits that a packet is charged to: the common case, one token bucket, without a
+/// step.
+#[inline(always)]
+pub(super) fn check_at_once<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    target: &ChargeTarget<'_, W::Keyed>,
+) -> Check {
+    let Some(spec) = target.record.alone() else {
+        return check_target(maps, scratch, target);
+    };
+    let Check(check) = match peek_alone(scratch, &target.bucket, spec, target.scale) {
+        Peek::Conforming => Check::WITHIN,
+        Peek::Over => Check::OVER,
+        Peek::Moved => Check::MOVED,
+    };
+    // One way on from here, and not one for each way through the arithmetic.
+    Check(scratch.unknown(check))
 }
 
 /// Checks the limits of the record in a slot, whose state is in `bucket`.
@@ -50,15 +74,8 @@ pub fn check_limits<W: World>(
     scale: bool,
 ) -> Check {
     let Some(record) = maps.record(slot) else {
-        return Check::Moved;
+        return Check::MOVED;
     };
-    if let Some(spec) = record.alone() {
-        return match peek_alone(scratch, bucket, spec, scale) {
-            Peek::Conforming => Check::Within,
-            Peek::Over => Check::Over,
-            Peek::Moved => Check::Moved,
-        };
-    }
     let mut soft = false;
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(PLACES) {
@@ -69,13 +86,13 @@ pub fn check_limits<W: World>(
         if !matches!(role, Role::Excess) || soft {
             match step!(peek_limit(maps, scratch; bucket, slot, place, scale)) {
                 Peek::Conforming => {}
-                Peek::Moved => return Check::Moved,
+                Peek::Moved => return Check::MOVED,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,
-                Peek::Over => return Check::Over,
+                Peek::Over => return Check::OVER,
             }
         }
     }
-    if soft { Check::Soft } else { Check::Within }
+    if soft { Check::SOFT } else { Check::WITHIN }
 }
 
 #[inline(always)]

@@ -44,10 +44,10 @@ fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
-/// The arrival of a packet at a token bucket, which asks no wall clock.
+/// The arrival of a packet at a limit that [`LimitSpec::is_plain`], which asks no wall clock.
 #[inline(always)]
 fn arrival_alone(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let units = scratch.units(spec.counts());
+    let units = spec.plain_units(scratch.length());
     Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
 }
 
@@ -141,9 +141,6 @@ pub(super) fn peek_alone(
     scale: bool,
 ) -> Peek {
     let arrival = arrival_alone(scratch, spec);
-    if arrival.units == 0 {
-        return Peek::Conforming;
-    }
     meter::alone::peek(spec, &bucket.first(), scale, &arrival)
 }
 
@@ -157,9 +154,6 @@ pub(super) fn attempt_alone(
     index: u32,
 ) -> Charged {
     let arrival = arrival_alone(scratch, spec);
-    if arrival.units == 0 {
-        return Charged::Conforming;
-    }
     let mut undo = Undo::default();
     let charged = meter::alone::attempt(spec, &bucket.first(), scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {

@@ -42,11 +42,12 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
             TargetLookup::Free(_) | TargetLookup::Full(_) => gone,
             TargetLookup::Stale(stale) => Over { result: StepResult::STALE, stale, ..gone },
             TargetLookup::Target(target) => match check_target(maps, scratch, &target) {
-                Check::Within | Check::Soft => {
+                Check::WITHIN | Check::SOFT => {
                     Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
                 }
-                Check::Over => Over { plan: Plan::Class, ..gone },
-                Check::Moved => Over { result: StepResult::STALE, stale: target.stale, ..gone },
+                Check::OVER => Over { plan: Plan::Class, ..gone },
+                // Moved.
+                _ => Over { result: StepResult::STALE, stale: target.stale, ..gone },
             },
         },
     }

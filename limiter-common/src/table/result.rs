@@ -21,7 +21,6 @@ impl StepResult {
     pub const CONTENDED: Self = Self(3);
 }
 
-
 /// The place of a packet in a table: a number, as [`StepResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]

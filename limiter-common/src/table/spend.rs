@@ -42,13 +42,14 @@ fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result
         TargetLookup::Free(_) | TargetLookup::Full(_) => return Ok(false),
     };
     match check_target(maps, scratch, &target) {
-        Check::Within | Check::Soft => {}
-        Check::Moved => return Err(target.stale),
-        Check::Over => {
+        Check::WITHIN | Check::SOFT => {}
+        Check::OVER => {
             target.bucket.count(false, true);
             maps.count_rule(target.record.rule, Reason::OverLimit, scratch.length(), true);
             return Ok(false);
         }
+        // Moved.
+        _ => return Err(target.stale),
     }
     if let Some(account) = scratch.account(index) {
         account.charges.set(0);

@@ -137,7 +137,8 @@ pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Ke
     if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
     }
-    of_key(maps, scratch, index)
+    // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
+    of_key(maps, scratch, scratch.unknown(index))
 }
 
 /// The bucket of the key of the packet in a table, if there is one.

@@ -144,11 +144,21 @@ impl LimitSpec {
         Self { first, ..self }
     }
 
-    /// True if it is a hard token bucket in the first word.
+    /// True if it is a hard token bucket in the first word, of packets or bytes.
     #[inline(always)]
-    pub const fn is_first_token_bucket(&self) -> bool {
-        // One comparison: the two are zero, and so is the index.
-        self.algorithm | self.role | self.first == Algorithm::TokenBucket as u8 | Role::Hard as u8
+    pub const fn is_plain(&self) -> bool {
+        // One comparison: the numbers of these are zero but for that of bytes, which is one.
+        let count = self.count & !(Count::Bytes as u8);
+        self.algorithm | self.role | self.first | count
+            == Algorithm::TokenBucket as u8 | Role::Hard as u8 | Count::Packets as u8
+    }
+
+    /// The units of a frame of `length` bytes for a limit that [`LimitSpec::is_plain`]. Without a
+    /// branch, which the verifier would walk both sides of.
+    #[inline(always)]
+    pub const fn plain_units(&self, length: u64) -> u64 {
+        let bytes = (self.count as u64).wrapping_neg();
+        length & bytes | 1 & !bytes
     }
 
     /// The rate of a token or leaky bucket.
@@ -312,15 +322,11 @@ impl Record {
         self.count == 0 && self.full == super::Full::Drop as u8 && !self.is_unlimited()
     }
 
-    /// The only limit, if that is a hard token bucket that is not shared.
+    /// The only limit, if that [`LimitSpec::is_plain`] and is not shared.
     #[inline(always)]
     pub const fn alone(&self) -> Option<&LimitSpec> {
         let [first, ..] = &self.limits;
-        if self.count == 1 && self.leased == 0 && first.is_first_token_bucket() {
-            Some(first)
-        } else {
-            None
-        }
+        if self.count == 1 && self.leased == 0 && first.is_plain() { Some(first) } else { None }
     }
 
     /// The policy for packets of keys that get no bucket.
