@@ -76,6 +76,7 @@ macro_rules! steps {
             over_source = limiter_common::table::over_source, (world scratch) (word);
             charge = limiter_common::table::charge, (world scratch) (option half);
             charge_planned = limiter_common::table::charge_planned, (world scratch) (keyed half);
+            charge_rest = limiter_common::table::charge_rest, (world scratch) (keyed half);
             charge_shared = limiter_common::table::charge_shared, (world scratch) (half);
             fail = limiter_common::table::fail, (world scratch) (half half);
             note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);

@@ -177,6 +177,9 @@ pub trait Keyed: Words + Clone + Crosses {
     /// The first word.
     fn first(&self) -> impl SharedWord;
 
+    /// The second word.
+    fn second(&self) -> impl SharedWord;
+
     /// The word with the record: [`crate::bucket::Resolved`].
     fn resolved(&self) -> impl SharedWord;
 

@@ -20,11 +20,11 @@
 //!
 //! [`carry`] has the change of a limit.
 
-pub mod alone;
 pub mod carry;
 mod decide;
 mod exchange;
 mod place;
+pub mod plain;
 mod share;
 
 pub use carry::{

@@ -14,12 +14,13 @@ use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
 use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
+use crate::cell::Cell;
 use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::verdict::Reason;
-use crate::wire::{RULE_NONE, Record, Role};
+use crate::wire::{LimitSpec, RULE_NONE, Record, Role};
 use crate::world::{Keyed as _, World};
 
 /// Looks at the packet in one table and plans what to do there.
@@ -149,20 +150,38 @@ pub fn charge<W: World>(
     let Some(bucket) = found else {
         return step!(charge_shared(maps, scratch; index));
     };
-    // One way on from here, and not one for each way through the arithmetic.
-    let charged = scratch.unknown(charge_at_once(maps, scratch, &bucket, account, index) as u32);
-    if charged == Charged::Conforming as u32 {
-        step!(note_passed(maps, scratch; Some(&bucket), index, false));
-        return StepResult::READY;
+    match charge_at_once(maps, scratch, &bucket, account, index) {
+        AtOnce::ALL => {
+            step!(note_passed(maps, scratch; Some(&bucket), index, false));
+            StepResult::READY
+        }
+        AtOnce::OVER => StepResult::OVER,
+        AtOnce::FIRST => step!(charge_rest(maps, scratch; &bucket, index)),
+        _ => step!(charge_planned(maps, scratch; &bucket, index)),
     }
-    if charged == Charged::Over as u32 {
-        return StepResult::OVER;
-    }
-    step!(charge_planned(maps, scratch; &bucket, index))
 }
 
-/// The common case of [`charge`]: one token bucket in the bucket of the key, as the look has found
-/// it, and nobody in the way. [`Charged::Contended`] for all else, with nothing charged.
+/// What [`charge_at_once`] has charged: a number, as [`StepResult`] is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct AtOnce(u32);
+
+impl AtOnce {
+    /// All limits.
+    const ALL: Self = Self(0);
+    /// Nothing: the packet is over the first one.
+    const OVER: Self = Self(1);
+    /// The first one. The second one would not take the packet, or another CPU was in the way.
+    const FIRST: Self = Self(2);
+    /// Nothing: these limits are not charged so, or another CPU was in the way.
+    const NONE: Self = Self(3);
+}
+
+/// The places of two limits in their record, and of their words in the bucket.
+const FIRST: u32 = 0;
+const SECOND: u32 = 1;
+
+/// The common case of [`charge`]: [`Record::plain`], in the bucket of the key as the look has found
+/// it.
 #[inline(always)]
 fn charge_at_once<W: World>(
     maps: &W,
@@ -170,15 +189,60 @@ fn charge_at_once<W: World>(
     bucket: &W::Keyed,
     account: &Account,
     index: u32,
-) -> Charged {
+) -> AtOnce {
     let (slot, scale) = account.target();
     if account.plan.get() == Plan::Charge as u32
         && account.budget.get().is_own()
-        && let Some(spec) = maps.record(slot).and_then(Record::alone)
+        && let Some((first, second)) = maps.record(slot).and_then(Record::plain)
     {
-        return limit::attempt_alone(scratch, bucket, spec, scale, index);
+        let charged = charge_plain(scratch, &bucket.first(), (FIRST, first), scale, index);
+        let Some(second) = second else { return charged };
+        if charged != AtOnce::ALL {
+            return charged;
+        }
+        if charge_plain(scratch, &bucket.second(), (SECOND, second), scale, index) == AtOnce::ALL {
+            return AtOnce::ALL;
+        }
+        return AtOnce::FIRST;
     }
-    Charged::Contended
+    AtOnce::NONE
+}
+
+#[inline(always)]
+fn charge_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    (place, spec): (u32, &LimitSpec),
+    scale: bool,
+    index: u32,
+) -> AtOnce {
+    let AtOnce(charged) = match limit::attempt_plain(scratch, word, place, spec, scale, index) {
+        Charged::Conforming => AtOnce::ALL,
+        Charged::Over => AtOnce::OVER,
+        Charged::Contended | Charged::Moved => AtOnce::NONE,
+    };
+    // One way on from here, and not one for each way through the arithmetic.
+    AtOnce(scratch.unknown(charged))
+}
+
+/// Charges the second one of two limits, the first one of which is charged.
+#[inline(always)]
+pub fn charge_rest<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    index: u32,
+) -> StepResult {
+    let Some(account) = scratch.account(index) else {
+        return StepResult::READY;
+    };
+    let (slot, scale) = account.target();
+    let charged = match charge_limit(maps, scratch, bucket, slot, SECOND, scale, index) {
+        Charged::Conforming => RecordCharge::Within,
+        Charged::Over => RecordCharge::Over,
+        Charged::Contended | Charged::Moved => RecordCharge::Contended,
+    };
+    end(maps, scratch, Some(bucket), index, charged)
 }
 
 /// Does what is planned for a key with a bucket.
@@ -220,20 +284,24 @@ fn charge_by_plan<W: World>(
         return StepResult::CONTENDED;
     };
     let charged = step!(charge_record(maps, scratch; &charged_to, slot, scale, index));
-    match charged {
-        RecordCharge::Within | RecordCharge::Soft => {
-            step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
-            StepResult::READY
-        }
-        RecordCharge::Over | RecordCharge::Contended => {
-            step!(give_back(maps, scratch; bucket, index));
-            if matches!(charged, RecordCharge::Over) {
-                StepResult::OVER
-            } else {
-                StepResult::CONTENDED
-            }
-        }
+    end(maps, scratch, bucket, index, charged)
+}
+
+/// Ends a charge: counts the packet, or takes back what was charged.
+#[inline(always)]
+fn end<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+    charged: RecordCharge,
+) -> StepResult {
+    if matches!(charged, RecordCharge::Within | RecordCharge::Soft) {
+        step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
+        return StepResult::READY;
     }
+    step!(give_back(maps, scratch; bucket, index));
+    if matches!(charged, RecordCharge::Over) { StepResult::OVER } else { StepResult::CONTENDED }
 }
 
 /// The part of a planned charge that is left to do.

@@ -8,7 +8,7 @@ use super::scratch::{Charge, Scratch};
 use crate::algorithm::Words as _;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::Slot;
-use crate::cell::Cell as _;
+use crate::cell::Cell as Word;
 use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::register::{Register, answer};
@@ -16,7 +16,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WORDS};
-use crate::world::{Keyed, World};
+use crate::world::World;
 
 /// The record in a slot, and the limit at a place of it.
 #[inline(always)]
@@ -44,9 +44,9 @@ fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
-/// The arrival of a packet at a limit that [`LimitSpec::is_plain`], which asks no wall clock.
+/// The arrival of a packet at a plain limit, which asks no wall clock.
 #[inline(always)]
-fn arrival_alone(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = spec.plain_units(scratch.length());
     Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
 }
@@ -132,30 +132,31 @@ pub fn attempt_limit<W: World>(
     charged
 }
 
-/// Looks at the only limit of a record: [`peek_limit`], [`crate::wire::Record::alone`].
+/// Looks at a plain limit in its word: [`peek_limit`], [`crate::wire::Record::plain`].
 #[inline(always)]
-pub(super) fn peek_alone(
+pub(super) fn peek_plain(
     scratch: &Scratch,
-    bucket: &impl Keyed,
+    word: &impl Word,
     spec: &LimitSpec,
     scale: bool,
 ) -> Peek {
-    let arrival = arrival_alone(scratch, spec);
-    meter::alone::peek(spec, &bucket.first(), scale, &arrival)
+    meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec))
 }
 
-/// Tries once to charge the only limit of a record: [`attempt_limit`].
+/// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
+/// [`attempt_limit`].
 #[inline(always)]
-pub(super) fn attempt_alone(
+pub(super) fn attempt_plain(
     scratch: &Scratch,
-    bucket: &impl Keyed,
+    word: &impl Word,
+    place: u32,
     spec: &LimitSpec,
     scale: bool,
     index: u32,
 ) -> Charged {
-    let arrival = arrival_alone(scratch, spec);
-    let mut undo = Undo::default();
-    let charged = meter::alone::attempt(spec, &bucket.first(), scale, &arrival, &mut undo);
+    let mut undo = Undo { index: place, ..Undo::default() };
+    let arrival = plain_arrival(scratch, spec);
+    let charged = meter::plain::attempt(spec, word, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
         scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
     }

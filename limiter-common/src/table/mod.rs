@@ -27,8 +27,8 @@ mod spend;
 mod weight;
 
 pub use charge::{
-    ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_shared, give_back,
-    note_passed, peek, plan_charge,
+    ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_rest, charge_shared,
+    give_back, note_passed, peek, plan_charge,
 };
 pub use check::{Check, check_limits};
 pub use entry::{evict_keyed, probe_keyed};

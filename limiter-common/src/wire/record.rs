@@ -144,16 +144,16 @@ impl LimitSpec {
         Self { first, ..self }
     }
 
-    /// True if it is a hard token bucket in the first word, of packets or bytes.
+    /// True if it is a hard token bucket of packets or bytes, in the word at an index.
     #[inline(always)]
-    pub const fn is_plain(&self) -> bool {
+    pub const fn is_plain(&self, index: u8) -> bool {
         // One comparison: the numbers of these are zero but for that of bytes, which is one.
         let count = self.count & !(Count::Bytes as u8);
-        self.algorithm | self.role | self.first | count
+        self.algorithm | self.role | self.first ^ index | count
             == Algorithm::TokenBucket as u8 | Role::Hard as u8 | Count::Packets as u8
     }
 
-    /// The units of a frame of `length` bytes for a limit that [`LimitSpec::is_plain`]. Without a
+    /// The units of a frame of `length` bytes for a plain limit. Without a
     /// branch, which the verifier would walk both sides of.
     #[inline(always)]
     pub const fn plain_units(&self, length: u64) -> u64 {
@@ -322,11 +322,20 @@ impl Record {
         self.count == 0 && self.full == super::Full::Drop as u8 && !self.is_unlimited()
     }
 
-    /// The only limit, if that [`LimitSpec::is_plain`] and is not shared.
+    /// The only limit, or the only two, if they are plain ([`LimitSpec::is_plain`]) and not shared:
+    /// what most rules have.
     #[inline(always)]
-    pub const fn alone(&self) -> Option<&LimitSpec> {
-        let [first, ..] = &self.limits;
-        if self.count == 1 && self.leased == 0 && first.is_plain() { Some(first) } else { None }
+    pub const fn plain(&self) -> Option<(&LimitSpec, Option<&LimitSpec>)> {
+        let [first, second, ..] = &self.limits;
+        if self.leased != 0 || !first.is_plain(0) {
+            None
+        } else if self.count == 1 {
+            Some((first, None))
+        } else if self.count == 2 && second.is_plain(1) {
+            Some((first, Some(second)))
+        } else {
+            None
+        }
     }
 
     /// The policy for packets of keys that get no bucket.

@@ -45,6 +45,10 @@ impl Keyed for Nothing {
         *self
     }
 
+    fn second(&self) -> impl Cell {
+        *self
+    }
+
     fn resolved(&self) -> impl Cell {
         *self
     }

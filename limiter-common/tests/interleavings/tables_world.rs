@@ -98,6 +98,10 @@ impl Keyed for LoomKeyed {
         Word(Arc::clone(&self.0), 0)
     }
 
+    fn second(&self) -> impl limiter_common::cell::Cell {
+        Word(Arc::clone(&self.0), 1)
+    }
+
     fn resolved(&self) -> impl limiter_common::cell::Cell {
         &self.0.resolved
     }

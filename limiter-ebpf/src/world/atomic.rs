@@ -141,7 +141,13 @@ impl Keyed for MapKeyed {
     #[inline(always)]
     fn first(&self) -> impl Cell {
         // SAFETY: a field of a whole value, and so not null.
-        unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words).cast())) }
+        unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words[0]).cast())) }
+    }
+
+    #[inline(always)]
+    fn second(&self) -> impl Cell {
+        // SAFETY: a field of a whole value, and so not null.
+        unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words[1]).cast())) }
     }
 
     #[inline(always)]

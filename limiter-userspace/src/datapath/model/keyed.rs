@@ -88,6 +88,10 @@ impl Keyed for ModelKeyed {
         ModelWord(Arc::clone(&self.0), 0)
     }
 
+    fn second(&self) -> impl limiter_common::cell::Cell {
+        ModelWord(Arc::clone(&self.0), 1)
+    }
+
     fn resolved(&self) -> impl limiter_common::cell::Cell {
         &self.0.resolved
     }

@@ -1,4 +1,4 @@
-//! A token bucket that is the only limit of its rule. This is the most common case, so there is no
+//! A plain token bucket ([`LimitSpec::is_plain`]). This is the most common case, so there is no
 //! question of algorithm or words here. The result is that of [`super::peek`] and
 //! [`super::attempt`].
 
@@ -8,10 +8,10 @@ use crate::gcra::Charge;
 use crate::time::Ticks;
 use crate::wire::LimitSpec;
 
-/// [`super::peek`], from the first word of the bucket.
+/// [`super::peek`], from the word of the limit.
 #[inline(always)]
-pub fn peek(spec: &LimitSpec, first: &impl Cell, scale: bool, arrival: &Arrival) -> Peek {
-    let raw = first.load();
+pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) -> Peek {
+    let raw = word.load();
     if raw & 1 != u64::from(scale) {
         return Peek::Moved;
     }
@@ -22,16 +22,16 @@ pub fn peek(spec: &LimitSpec, first: &impl Cell, scale: bool, arrival: &Arrival)
     }
 }
 
-/// [`super::attempt`], at the first word of the bucket.
+/// [`super::attempt`], at the word of the limit. The index in `undo` stays as it is.
 #[inline(always)]
 pub fn attempt(
     spec: &LimitSpec,
-    first: &impl Cell,
+    word: &impl Cell,
     scale: bool,
     arrival: &Arrival,
     undo: &mut Undo,
 ) -> Charged {
-    let old = first.load();
+    let old = word.load();
     if old & 1 != u64::from(scale) {
         return Charged::Moved;
     }
@@ -40,9 +40,9 @@ pub fn attempt(
         return Charged::Over;
     };
     let new = tat.get() << 1 | u64::from(scale);
-    if !first.compare_exchange(old, new) {
+    if !word.compare_exchange(old, new) {
         return Charged::Contended;
     }
-    *undo = Undo { index: 0, old, new };
+    *undo = Undo { old, new, ..*undo };
     Charged::Conforming
 }
