@@ -4,7 +4,7 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine;
 use limiter_common::host;
 use limiter_common::packet::{self, Bytes, Layer3, Packet};
-use limiter_common::table::{self, KeyFacts, Scratch, locate};
+use limiter_common::table::{self, Begun, KeyFacts, Scratch, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Table, TableKey};
 use limiter_common::world::World as _;
@@ -65,7 +65,7 @@ impl Model {
     /// The rule of the packet under way in a table; none where the packet is not in the table.
     pub(super) fn found_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<FoundKeyed> {
         let mut key = locate(of, &scratch.facts, &KeyFacts::of(&scratch.facts))?;
-        let slot = if table::begin(self, scratch, index) {
+        let slot = if table::begin(self, scratch, index) == Begun::KEYED {
             // Ranges are in it.
             key = scratch.located(index)?;
             table::most_specific(self, scratch, index)
