@@ -75,9 +75,8 @@ fn bytes_and_packets_are_counted() {
 
 #[test]
 fn one_or_two_plain_limits_are_a_plain_record() {
-    let plain = |place| {
-        LimitSpec::of_rate(Algorithm::TokenBucket, &Limit::default(), Role::Hard).at(place)
-    };
+    let plain =
+        |place| LimitSpec::of_rate(Algorithm::TokenBucket, &Limit::default(), Role::Hard).at(place);
     let soft = LimitSpec::of_rate(Algorithm::TokenBucket, &Limit::default(), Role::Soft).at(1);
     let of = |limits: &[LimitSpec]| {
         let mut record = Record { count: limits.len() as u8, ..Record::default() };

@@ -7,7 +7,7 @@ use super::Bytes;
 use crate::verdict::Reason;
 
 pub(super) const ETHER_TYPE_OFFSET: usize = 12;
-const HEADER: usize = EthHdr::LEN;
+pub(super) const HEADER: usize = EthHdr::LEN;
 pub(super) const TAG: usize = VlanHdr::LEN;
 
 /// The VLAN id within a tag's control information; priority and drop eligibility are above it.

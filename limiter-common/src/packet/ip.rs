@@ -10,8 +10,8 @@ use super::{Bytes, ether, protocol};
 use crate::source::Source;
 use crate::verdict::Reason;
 
-const V4_HEADER: usize = Ipv4Hdr::LEN;
-const V6_HEADER: usize = Ipv6Hdr::LEN;
+pub(super) const V4_HEADER: usize = Ipv4Hdr::LEN;
+pub(super) const V6_HEADER: usize = Ipv6Hdr::LEN;
 const FIXED_V6: u16 = 40;
 
 const _: () = assert!(FIXED_V6 as usize == V6_HEADER);

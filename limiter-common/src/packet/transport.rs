@@ -1,8 +1,13 @@
 //! The first bytes of what an IP packet carries.
 
+use super::ether;
 use super::facts::Facts;
+use super::ip::{V4_HEADER, V6_HEADER};
 use super::words::{Icmp, Ports, Reach, Version};
 use super::{Bytes, protocol};
+
+const BEHIND_V4: usize = ether::HEADER + V4_HEADER;
+const BEHIND_V6: usize = ether::HEADER + V6_HEADER;
 
 /// The flags of a TCP header, behind ports, sequence numbers and data offset.
 const TCP_FLAGS: usize = 13;
@@ -16,49 +21,92 @@ pub(super) fn read(
     offset: usize,
     facts: &mut Facts,
 ) {
+    if read_whole(frame, version, kind, offset, facts) {
+        return facts.set_transport_offset(offset);
+    }
     // A header whose options end behind the frame has nothing behind it.
     if frame.read::<0>(offset).is_none() {
         return facts.set_reach(Reach::Cut);
     }
     facts.set_transport_offset(offset);
-    let whole = match (version, kind) {
-        (_, protocol::TCP) => ports(frame, offset, facts) && tcp_flags(frame, offset, facts),
+    match (version, kind) {
+        // Ports may be there without flags.
+        (_, protocol::TCP) => {
+            ports(frame, offset, facts);
+        }
+        (_, protocol::UDP | protocol::UDP_LITE | protocol::SCTP | protocol::DCCP)
+        | (Version::V4, protocol::ICMP)
+        | (Version::V6, protocol::ICMPV6) => {}
+        _ => return,
+    }
+    facts.set_reach(Reach::Cut);
+}
+
+/// Reads all that is asked of a transport header, at once; false where the frame ends before, or
+/// nothing is asked of it.
+#[inline(always)]
+fn read_whole(
+    frame: &impl Bytes,
+    version: Version,
+    kind: u8,
+    offset: usize,
+    facts: &mut Facts,
+) -> bool {
+    match (version, kind) {
+        (_, protocol::TCP) => tcp(frame, offset, facts),
         (_, protocol::UDP | protocol::UDP_LITE | protocol::SCTP | protocol::DCCP) => {
             ports(frame, offset, facts)
         }
         (Version::V4, protocol::ICMP) | (Version::V6, protocol::ICMPV6) => {
             icmp(frame, offset, facts)
         }
-        _ => true,
-    };
-    if !whole {
-        facts.set_reach(Reach::Cut);
+        _ => false,
     }
+}
+
+/// The `N` bytes at the start of a transport header: read in place if it is where it mostly is,
+/// right behind an IP header without options.
+#[inline(always)]
+fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]> {
+    match (B::LAYER_3, offset) {
+        (false, BEHIND_V4) => frame.read_at::<BEHIND_V4, N>(),
+        (false, BEHIND_V6) => frame.read_at::<BEHIND_V6, N>(),
+        (true, V4_HEADER) => frame.read_at::<V4_HEADER, N>(),
+        (true, V6_HEADER) => frame.read_at::<V6_HEADER, N>(),
+        _ => frame.read(offset),
+    }
+}
+
+/// Reads ports and flags.
+#[inline(always)]
+fn tcp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
+    let Some([a, b, c, d, .., flags]) = header::<{ TCP_FLAGS + 1 }, _>(frame, offset) else {
+        return false;
+    };
+    set_ports([a, b, c, d], facts);
+    facts.set_tcp_flags(flags);
+    true
 }
 
 /// Reads the ports: in all of these protocols they are the first four bytes.
 #[inline(always)]
 fn ports(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
-    let Some([a, b, c, d]) = frame.read::<4>(offset) else {
+    let Some(bytes) = header::<4, _>(frame, offset) else {
         return false;
     };
-    let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    facts.set_ports(Ports { source, destination });
+    set_ports(bytes, facts);
     true
 }
 
 #[inline(always)]
-fn tcp_flags(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
-    let Some([flags]) = frame.read::<1>(offset + TCP_FLAGS) else {
-        return false;
-    };
-    facts.set_tcp_flags(flags);
-    true
+fn set_ports([a, b, c, d]: [u8; 4], facts: &mut Facts) {
+    let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    facts.set_ports(Ports { source, destination });
 }
 
 #[inline(always)]
 fn icmp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
-    let Some([kind, code]) = frame.read::<2>(offset) else {
+    let Some([kind, code]) = header::<2, _>(frame, offset) else {
         return false;
     };
     facts.set_icmp(Icmp { kind, code });

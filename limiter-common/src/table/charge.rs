@@ -152,7 +152,9 @@ pub fn charge<W: World>(
     };
     match charge_at_once(maps, scratch, &bucket, account, index) {
         AtOnce::ALL => {
-            step!(note_passed(maps, scratch; Some(&bucket), index, false));
+            // The account says so since the look.
+            maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
+            bucket.count(true, true);
             StepResult::READY
         }
         AtOnce::OVER => StepResult::OVER,
