@@ -60,7 +60,6 @@ macro_rules! steps {
                 (world) (source half word word);
             debt = limiter_common::entries::aggregate::debt, (world) (source half);
             admit = limiter_common::entries::admission::admit, (world) (half word word);
-            come_back = limiter_common::entries::fingerprint::come_back, (world) (word word);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
             proportion = limiter_common::meter::proportion, () (word word word half);
@@ -80,7 +79,7 @@ macro_rules! steps {
             charge_shared = limiter_common::table::charge_shared, (world scratch) (half);
             fail = limiter_common::table::fail, (world scratch) (half half);
             note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);
-            finish = limiter_common::table::finish, (world scratch) (half);
+            remember_flow = limiter_common::table::remember_flow, (world scratch) ();
             undo_table = limiter_common::table::undo_table, (world scratch) (half);
             count_class = limiter_common::table::count_class, (world scratch) (half half half);
             plan_charge = limiter_common::table::plan_charge, (world scratch) (option half);

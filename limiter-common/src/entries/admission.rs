@@ -19,7 +19,6 @@ use super::fingerprint::{MOST, STEP_BITS, come_back, hash};
 use super::{AdmissionCells, EntryTableWords, HYSTERESIS, SECOND, bump};
 use crate::cell::Cell;
 use crate::register::variants;
-use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::EntryKind;
 use crate::world::World;
@@ -55,7 +54,7 @@ pub fn admit<W: World>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admi
     if demand(&entry_table, admission, now) {
         return Admittance::Granted;
     }
-    let count = step!(come_back(maps; hash(name, entry_table.seed()), now));
+    let count = come_back(maps, hash(name, entry_table.seed()), now);
     if u64::from(count) < LEAST {
         bump(&admission.first_seen);
         return Admittance::FirstSeen;

@@ -98,17 +98,20 @@ fn share<W: World>(
     let Some(entry_table) = maps.entry_table(source::kind(origin)) else {
         return false;
     };
-    let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
-        return false;
-    };
     let all = SECOND >> u64::from(first_seen);
     let horizon = now.plus(Ticks::new(all));
     let all = Charge::of_parts([now.get(), entry_table.cost().get(), horizon.get()]);
-    let one = Charge::new(limit, now, limit.units(length));
     let total = entry_table.total();
-    let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
+    // Most packets of a flood find no room in it, and need no more.
+    if all.apply(Word::from_raw(total.load()).tat()).is_none() {
+        return false;
+    }
+    let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
+        return false;
+    };
+    let one = Charge::new(limit, now, limit.units(length));
     // A packet that loses the race for the second one leaves the first charged: the safe side.
-    room && charge(&cell, &one) && charge(&total, &all)
+    charge(&cell, &one) && charge(&total, &all)
 }
 
 /// Charges one word. One that other CPUs change at every try counts as used up.

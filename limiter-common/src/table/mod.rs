@@ -41,7 +41,7 @@ pub use over::{count_class, over_source};
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
 pub use run::{
-    begin, begin_packet, class_range, fail, finish, judge_source, note_dropped, peek_again,
+    begin, begin_packet, class_range, fail, judge_source, note_dropped, peek_again, remember_flow,
     run_tables, undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};

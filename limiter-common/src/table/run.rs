@@ -86,7 +86,16 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
             return step!(fail(maps, scratch; index, result));
         }
     });
-    step!(finish(maps, scratch; tables))
+    if scratch.flows.get() != 0 {
+        step!(remember_flow(maps, scratch;));
+    }
+    finish(scratch, tables)
+}
+
+/// Remembers the flow of a packet that passes.
+#[inline(always)]
+pub fn remember_flow<W: World>(maps: &W, scratch: &Scratch) {
+    super::flow::seen(maps, &scratch.facts, scratch.now());
 }
 
 /// Begins the look at a table: its key is left in `scratch`, if it has one.
@@ -249,7 +258,7 @@ pub fn note_dropped<W: World>(
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
 #[inline(always)]
-pub fn finish<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
+fn finish(scratch: &Scratch, tables: u32) -> Packed {
     let source = Packed::from_raw(scratch.source_outcome.get());
     let mut best = weight_of(source.reason_index());
     let mut outcome = source;
@@ -264,9 +273,6 @@ pub fn finish<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
             best = account.weight.get();
             outcome = source.passed_as(account.reason.get(), account.action.get());
         }
-    }
-    if scratch.flows.get() != 0 {
-        super::flow::seen(maps, &scratch.facts, scratch.now());
     }
     outcome
 }
