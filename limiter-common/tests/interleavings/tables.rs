@@ -115,3 +115,24 @@ fn nothing_is_lost_where_both_have_room() {
         assert_eq!(world.rest(), 0);
     });
 }
+
+/// A rule of two token buckets, which are charged one after the other without a step: of two
+/// packets, as many pass as both have room for.
+#[test]
+fn two_plain_limits_pass_what_both_have_room_for() {
+    for (first, second) in [(1, 2), (2, 1), (1, 1), (2, 2), (2, 3)] {
+        every_order(move || {
+            let both = rule(&[limit_of(TokenBucket, first), limit_of(TokenBucket, second)], 1);
+            assert!(matches!(both.plain(), Some((_, Some(_)))));
+            let world = Arc::new(World::new(&[both], &[[0, 0]]));
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet()
+            });
+            let mut passed = u64::from(passes(world.packet()));
+            passed += u64::from(passes(other.join().unwrap()));
+            assert_eq!(passed, first.min(second), "{first} {second}");
+            assert_eq!(world.rest(), 0);
+        });
+    }
+}
