@@ -18,6 +18,8 @@ pub struct Limit<'a> {
     pub burst: u32,
     /// Sources that there is room for.
     pub entries: u32,
+    /// The port of UDP whose packets the rule is for; all packets without one.
+    pub port: Option<u16>,
 }
 
 /// Hook of nft's rule.
@@ -45,9 +47,10 @@ pub enum Kept {
 ///
 /// When it is refused.
 pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) -> Result<String> {
-    let Limit { name, rate, burst, entries } = limit;
+    let Limit { name, rate, burst, entries, port } = limit;
+    let port = port.map_or_else(String::new, |port| format!("-p udp --dport {port}"));
     let rule = format!(
-        "-A PREROUTING -i {} -m hashlimit --hashlimit-above {rate} --hashlimit-burst {burst} \
+        "-A PREROUTING -i {} {port} -m hashlimit --hashlimit-above {rate} --hashlimit-burst {burst} \
          --hashlimit-mode srcip --hashlimit-name {name} --hashlimit-htable-max {entries} \
          --hashlimit-htable-size {entries} {more} -j DROP",
         RECEIVER.interface
@@ -64,7 +67,8 @@ pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) ->
 ///
 /// When it is refused.
 pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<String> {
-    let Limit { name, rate, burst, entries } = limit;
+    let Limit { name, rate, burst, entries, port } = limit;
+    let port = port.map_or_else(String::new, |port| format!("udp dport {port} "));
     let (family, chain, place) = match hook {
         Hook::Ingress => {
             let device = RECEIVER.interface;
@@ -81,7 +85,7 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
            set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
            chain {chain} {{\n\
              type filter {place};\n\
-             {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
+             {port}{statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
              drop\n\
            }}\n\
          }}\n"

@@ -73,7 +73,7 @@ impl Contender {
     pub fn install(tool: Tool, bed: &Testbed, entries: u32) -> Result<Self> {
         let mut limiter = None;
         let rate = format!("{LIMIT}/second");
-        let limit = Limit { name: NAME, rate: &rate, burst: BURST, entries };
+        let limit = Limit { name: NAME, rate: &rate, burst: BURST, entries, port: None };
         let listed = match tool {
             Tool::Nothing => String::new(),
             Tool::Limiter => {

@@ -48,6 +48,11 @@ impl Tool {
         Self::Hashlimit,
     ];
 
+    /// Those that are measured with a rule by port and source. Its buckets are in a hash map in
+    /// either table of sources.
+    pub const KEYED: [Self; 5] =
+        [Self::Drop, Self::Limiter, Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
+
     /// Tools that limiter is to be ahead of.
     pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
 
@@ -78,6 +83,8 @@ impl Tool {
 pub enum Limit {
     /// One packet an hour: the first of each source, in any run.
     Once,
+    /// [`Limit::Once`] of packets to [`PORT`] of UDP.
+    OnceToPort,
     /// 2,000 packets a second, 100 at once.
     Wide,
 }
@@ -86,7 +93,7 @@ impl Limit {
     /// Packets, the time that they are for, and packets at once.
     pub const fn parts(self) -> (u32, &'static str, u32) {
         match self {
-            Self::Once => (1, "hour", 1),
+            Self::Once | Self::OnceToPort => (1, "hour", 1),
             Self::Wide => (2_000, "second", 100),
         }
     }
@@ -102,16 +109,36 @@ impl Limit {
     /// For limiter: everybody has it.
     fn rules(self) -> String {
         let (rate, unit, burst) = self.parts();
-        format!(
-            "descriptors: [{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: \
-             {rate}, \
+        let of_source = format!(
+            "[{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: {rate}, \
              burst: {burst}}}}}]"
-        )
+        );
+        match self.port() {
+            None => format!("descriptors: {of_source}"),
+            Some(port) => format!(
+                "descriptors: [{{key: protocol, value: udp, descriptors: [{{key: \
+                 destination_port, value: \"{port}\", descriptors: {of_source}}}]}}]"
+            ),
+        }
+    }
+
+    /// The port that the rule is for, if it is for one.
+    const fn port(self) -> Option<u16> {
+        match self {
+            Self::OnceToPort => Some(PORT),
+            Self::Once | Self::Wide => None,
+        }
     }
 }
 
 /// The room of limiter's table as it is shipped.
 pub const SHIPPED: u32 = 262_144;
+
+/// The room for keys as it is shipped.
+const SHIPPED_KEYS: u32 = 65_536;
+
+/// The discard port, where all frames go.
+pub const PORT: u16 = 9;
 
 /// Of tables and sets.
 const NAME: &str = "path";
@@ -134,7 +161,7 @@ impl Contender {
         let netns = &bed.receiver;
         let (rate, unit, burst) = limit.parts();
         let rate = format!("{rate}/{unit}");
-        let rule = peers::Limit { name: NAME, rate: &rate, burst, entries };
+        let rule = peers::Limit { name: NAME, rate: &rate, burst, entries, port: limit.port() };
         let (mut limiter, mut program) = (None, None);
         let mut attach = |which| -> Result<String> {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
@@ -145,12 +172,16 @@ impl Contender {
             let started = limiter.insert(bed.limiter(&rules)?);
             started.options(["--mode", mode, "--source-table", source_store]);
             let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {source_store}`");
-            if entries == SHIPPED {
+            let (room, shipped) = match limit.port() {
+                None => ("--max-sources", SHIPPED),
+                Some(_) => ("--max-keys", SHIPPED_KEYS),
+            };
+            if entries == shipped {
                 started.start()?;
                 return Ok(listed);
             }
-            started.options(["--max-sources".to_owned(), entries.to_string()]).start()?;
-            Ok(format!("{listed}, `--max-sources {entries}`"))
+            started.options([room.to_owned(), entries.to_string()]).start()?;
+            Ok(format!("{listed}, `{room} {entries}`"))
         };
         let listed = match tool {
             Tool::Nothing => String::new(),

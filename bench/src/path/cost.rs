@@ -64,13 +64,18 @@ impl Table {
 }
 
 /// Builds a stand for each tool; each of the sources has sent a packet at the end.
-pub(super) fn build(crowd: &Crowd, interrupt: &Interrupt) -> Result<Vec<Stand>> {
+pub(super) fn build(
+    crowd: &Crowd,
+    limit: Limit,
+    tools: &[Tool],
+    interrupt: &Interrupt,
+) -> Result<Vec<Stand>> {
     let entries = if crowd.sources > SHIPPED / 2 { LARGE } else { SHIPPED };
     let mut stands = Vec::new();
-    for tool in Tool::ALL {
+    for &tool in tools {
         ensure!(!interrupt.is_set(), "interrupted, no result");
         let stand = || {
-            let stand = Stand::build(tool, Limit::Once, entries)?;
+            let stand = Stand::build(tool, limit, entries)?;
             stand.meet(crowd.sources, FIRST_PER_SECOND)?;
             Ok(stand)
         };

@@ -35,6 +35,19 @@ const MANY: Crowd = Crowd {
     ],
 };
 
+/// Crowds with a rule by port and source: as many keys as sources.
+const KEYED: [Crowd; 3] = [
+    Crowd { sources: 1, mixes: &[Mix { name: "1 key", sources: Sources::One }] },
+    Crowd {
+        sources: 10_000,
+        mixes: &[Mix { name: "10,000 keys", sources: Sources::Uniform(10_000) }],
+    },
+    Crowd {
+        sources: 1_000_000,
+        mixes: &[Mix { name: "1,000,000 keys", sources: Sources::Uniform(1_000_000) }],
+    },
+];
+
 /// A flood in the measurement of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
@@ -49,6 +62,8 @@ pub(super) enum Flood {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) crowds: &'static [Crowd],
+    /// Those with a rule by port and source.
+    pub(super) keyed: &'static [Crowd],
     /// Rounds of costs and capacities, and how long each tool has the cable in one.
     pub(super) rounds: usize,
     pub(super) slice: Duration,
@@ -61,6 +76,7 @@ pub(super) struct Effort {
 impl Effort {
     pub(super) const FULL: Self = Self {
         crowds: &[ONE, SOME, MANY],
+        keyed: &KEYED,
         rounds: 7,
         slice: Duration::from_millis(400),
         floods: &[
@@ -79,6 +95,7 @@ impl Effort {
 
     pub(super) const QUICK: Self = Self {
         crowds: &[ONE, SOME],
+        keyed: KEYED.split_at(2).0,
         rounds: 3,
         slice: Duration::from_millis(200),
         floods: &[

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::charts::{CONFORMING, COST};
 use super::conforming::{Cell, FLOODING, PER_SECOND};
-use super::contender::{Limit, Tool};
+use super::contender::{Limit, PORT, Tool};
 use super::cost::Table;
 use super::effort::Flood;
 use super::run::Results;
@@ -21,6 +21,7 @@ pub(super) fn markdown(results: &Results) -> String {
 
 fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     costs(page, results)?;
+    keyed(page, results)?;
     capacities(page, results)?;
     conforming(page, results)?;
     rules(page, results)
@@ -48,6 +49,20 @@ fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
     )?;
     writeln!(page, "![Nanoseconds a packet by tool and number of sources]({COST})\n")?;
     for table in &results.tables {
+        cost(page, table)?;
+    }
+    Ok(())
+}
+
+fn keyed(page: &mut String, results: &Results) -> std::fmt::Result {
+    let port = PORT;
+    writeln!(
+        page,
+        "A rule by port and source, measured in the same way: every source may send one packet an \
+         hour to port {port} of UDP. In nft and iptables it is the rule by source with `udp dport \
+         {port}`, `-p udp --dport {port}` before it.\n"
+    )?;
+    for table in &results.keyed {
         cost(page, table)?;
     }
     Ok(())

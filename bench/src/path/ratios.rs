@@ -36,6 +36,10 @@ const BUDGETS: [Budget; 3] = [
     },
 ];
 
+/// The bounds of `--check` with a rule by port and source.
+const KEYED_HELD: [(&str, f64); 3] =
+    [("1 key", 1.0), ("10,000 keys", 1.0), ("1,000,000 keys", 0.7)];
+
 /// limiter in the order of the bounds above, and its name in a sentence.
 const OURS: [(Tool, &str); 2] = [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")];
 
@@ -75,8 +79,31 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             }
         }
     }
+    figures.extend(keyed(results));
     figures.extend(receiving(results));
     figures.extend(conforming(results));
+    figures
+}
+
+/// The own cost of the best peer under a rule by port and source, over limiter's.
+fn keyed(results: &Results) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, held) in KEYED_HELD {
+        let Some(table) = results.keyed.iter().find(|table| table.mix.name == name) else {
+            continue;
+        };
+        if let Some((best, ratio)) = table.best_over(Tool::Limiter) {
+            figures.push(Figure {
+                what: format!(
+                    "{name}: own cost of the best peer ({}), over that of limiter",
+                    best.name()
+                ),
+                ratio,
+                budget: Some(Bound::AtLeast(4.0)),
+                held: Bound::AtLeast(held),
+            });
+        }
+    }
     figures
 }
 

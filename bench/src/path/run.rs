@@ -4,9 +4,10 @@ use anyhow::{Result, ensure};
 
 use super::capacity::{self, Capacity};
 use super::conforming::{self, Cell};
-use super::contender::{Tool, iptables};
+use super::contender::{Limit, Tool, iptables};
 use super::cost::{self, Table};
-use super::effort::Effort;
+use super::effort::{Crowd, Effort};
+use super::stand::Stand;
 use super::steal::Steal;
 use super::{charts, page, ratios};
 use crate::group::{Measured, Options};
@@ -21,6 +22,8 @@ pub(super) struct Results {
     /// Of every tool its rule, under the first crowd and under the last.
     pub(super) rules: Vec<(Tool, String)>,
     pub(super) tables: Vec<Table>,
+    /// With a rule by port and source.
+    pub(super) keyed: Vec<Table>,
     pub(super) capacities: Vec<Capacity>,
     pub(super) cells: Vec<Cell>,
     /// The share of the time that the host gave to others.
@@ -44,16 +47,8 @@ pub fn run(options: &Options) -> Result<Measured> {
     let (mut rules, mut tables, mut capacities) = (Vec::new(), Vec::new(), Vec::new());
     for crowd in effort.crowds {
         eprintln!("path: sources: {}, rounds: {}", crowd.sources, effort.rounds);
-        let mut stands = cost::build(crowd, &interrupt)?;
-        for mix in crowd.mixes {
-            let table = cost::measure(&stands, mix, &effort, &interrupt)?;
-            for tool in Tool::ALL {
-                if let Some(total) = table.total(tool) {
-                    eprintln!("path: {}: {}: {:.0} ns", mix.name, tool.name(), total.median);
-                }
-            }
-            tables.push(table);
-        }
+        let mut stands = cost::build(crowd, Limit::Once, &Tool::ALL, &interrupt)?;
+        tables.extend(costs(&stands, crowd, &effort, &interrupt)?);
         if let (CAPACITY_CROWD, [mix, ..]) = (crowd.sources, crowd.mixes) {
             eprintln!("path: the receive side alone");
             capacities = capacity::measure(&mut stands, mix, &effort, &interrupt)?;
@@ -63,13 +58,42 @@ pub fn run(options: &Options) -> Result<Measured> {
             stand.close()?;
         }
     }
+    let mut keyed = Vec::new();
+    for crowd in effort.keyed {
+        eprintln!("path: keys: {}, rounds: {}", crowd.sources, effort.rounds);
+        let stands = cost::build(crowd, Limit::OnceToPort, &Tool::KEYED, &interrupt)?;
+        keyed.extend(costs(&stands, crowd, &effort, &interrupt)?);
+        for stand in stands {
+            stand.close()?;
+        }
+    }
     eprintln!("path: a conforming source beside {} floods", effort.floods.len() - 1);
     let cells = conforming::measure(&effort, &interrupt)?;
     let steal = steal.end()?;
-    let results = Results { machine, effort, rules, tables, capacities, cells, steal };
+    let results = Results { machine, effort, rules, tables, keyed, capacities, cells, steal };
     Ok(Measured {
         page: page::markdown(&results),
         pictures: charts::all(&results)?,
         figures: ratios::of(&results),
     })
+}
+
+/// The costs of all tools under each mix of a crowd.
+fn costs(
+    stands: &[Stand],
+    crowd: &Crowd,
+    effort: &Effort,
+    interrupt: &Interrupt,
+) -> Result<Vec<Table>> {
+    let mut tables = Vec::new();
+    for mix in crowd.mixes {
+        let table = cost::measure(stands, mix, effort, interrupt)?;
+        for stand in stands {
+            if let Some(total) = table.total(stand.tool) {
+                eprintln!("path: {}: {}: {:.0} ns", mix.name, stand.tool.name(), total.median);
+            }
+        }
+        tables.push(table);
+    }
+    Ok(tables)
 }

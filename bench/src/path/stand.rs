@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::contender::{Contender, Limit, Tool};
+use super::contender::{Contender, Limit, PORT, Tool};
 use limiter_tests::live_frames::cable::{self, Link, SENDING};
 use limiter_tests::live_frames::{self, Family, Load, Place, Sent, Sources, napi};
 use limiter_tests::testbed::Testbed;
@@ -19,9 +19,6 @@ pub(super) const ONLY_CPU: usize = 1;
 /// CPU of the generator, and that of the receiving end's NAPI thread, while they are apart.
 pub(super) const SENDING_CPU: usize = 0;
 pub(super) const RECEIVING_CPU: usize = 1;
-
-/// The discard port, where all frames go.
-const PORT: u16 = 9;
 
 /// The longest that sending each source's first packet may take.
 const FIRST_WITHIN: Duration = Duration::from_mins(1);
