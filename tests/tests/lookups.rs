@@ -305,3 +305,28 @@ descriptors:
     assert_eq!([a, b], [Reason::Conforming; 2]);
     assert_eq!([c, d], [Reason::OverLimit; 2]);
 }
+
+/// A packet that no rule of a table is for asks no map that grows, and makes no entry.
+#[test]
+fn a_packet_to_another_port_asks_nothing_and_makes_no_key() {
+    let maps = Counting::new(
+        "descriptors:
+  - key: destination_port
+    value: 22
+    descriptors:
+      - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 2}}
+",
+    );
+    let to = |port| {
+        let transport = Transport::Udp { source: 40_000, destination: port };
+        Frame::ipv4([192, 0, 2, 1], [198, 51, 100, 1]).transport(transport).build()
+    };
+    for _ in 0..3 {
+        let (outcome, lookups) = maps.judge(&to(9));
+        assert_eq!((outcome.reason, lookups), (Reason::NoRule, Lookups::default()));
+    }
+    let (outcome, lookups) = maps.judge(&to(22));
+    assert_eq!((outcome.reason, lookups.inserts), (Reason::Conforming, 1));
+    let (_, lookups) = maps.judge(&to(22));
+    assert_eq!(lookups, Lookups { keyed: 1, ..Lookups::default() });
+}
