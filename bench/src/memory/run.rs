@@ -135,11 +135,11 @@ fn figures(results: &Results) -> Vec<Figure> {
     let exact = |bytes| Spread { median: bytes, low: bytes, high: bytes };
     // Memory that is accounted for does not vary: a byte more is one.
     vec![
-        bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(100.0), 112.5),
-        bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(140.0), 140.0),
-        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(60.0), 60.5),
+        bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(112.5), 112.5),
+        bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(120.0), 112.5),
+        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(60.5), 60.5),
         bytes("a tracked IPv6 source in lines, bytes", exact(results.lines[1]), Some(100.0), 60.5),
-        bytes("a key of a table, bytes", exact(results.key), None, 460.0),
+        bytes("a key of a table, bytes", exact(results.key), Some(100.0), 460.0),
         bytes(
             "an IPv4 and an IPv6 source, from the memory of the machine, bytes",
             results.both,
