@@ -64,10 +64,10 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         }
     }
     for (name, budget, held) in [
-        ("one rule, 1 known, over", 1.5, 4.5),
-        ("one rule, 1 known, within", 1.5, 5.8),
-        ("four rules", 2.5, 12.3),
-        ("eight rules", 4.0, 20.5),
+        ("one rule, 1 known, over", 1.5, 4.1),
+        ("one rule, 1 known, within", 1.5, 4.4),
+        ("four rules", 2.5, 9.8),
+        ("eight rules", 4.0, 17.0),
     ] {
         figures.extend(least(row(KEYED, name), budget, held));
     }
@@ -78,7 +78,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             "two limits in a rule, over one".to_owned(),
             two.over(one),
             1.25,
-            1.9,
+            1.5,
         ));
     }
     let shared = |scope: &str| row("Shared budgets", &format!("`scope: {scope}`"));
@@ -91,7 +91,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         if let [node, cluster] = pair {
             let what = format!("{}, over `node`", cluster.name);
             // Alone, a rule by source has the narrow table of sources.
-            let held = if node.name.starts_with("source") { 4.5 } else { 1.25 };
+            let held = if node.name.starts_with("source") { 2.7 } else { 1.25 };
             figures.push(at_most(what, cluster.over(node), 1.15, held));
         }
     }

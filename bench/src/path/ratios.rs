@@ -19,26 +19,26 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 3] = [
-    Budget { mix: "1 source", whole: 1.4, whole_held: [2.1, 1.9], own: 6.0, own_held: [5.2, 7.7] },
+    Budget { mix: "1 source", whole: 1.4, whole_held: [2.4, 2.2], own: 6.0, own_held: [3.7, 4.3] },
     Budget {
         mix: "10,000 sources",
         whole: 1.6,
-        whole_held: [2.4, 2.3],
+        whole_held: [2.6, 2.6],
         own: 6.0,
-        own_held: [3.5, 3.7],
+        own_held: [2.9, 2.9],
     },
     Budget {
         mix: "1,000,000 sources",
         whole: 2.5,
-        whole_held: [5.5, 3.7],
+        whole_held: [6.3, 4.4],
         own: 4.0,
-        own_held: [1.3, 2.4],
+        own_held: [1.2, 2.0],
     },
 ];
 
 /// The bounds of `--check` with a rule by port and source.
 const KEYED_HELD: [(&str, f64); 3] =
-    [("1 key", 1.0), ("10,000 keys", 1.0), ("1,000,000 keys", 0.7)];
+    [("1 key", 1.3), ("10,000 keys", 1.1), ("1,000,000 keys", 0.7)];
 
 /// limiter in the order of the bounds above, and its name in a sentence.
 const OURS: [(Tool, &str); 2] = [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")];
@@ -118,7 +118,7 @@ fn receiving(results: &Results) -> Option<Figure> {
         ),
         ratio: ours.over(best)?,
         budget: None,
-        held: Bound::AtLeast(1.7),
+        held: Bound::AtLeast(2.0),
     })
 }
 
@@ -142,7 +142,7 @@ fn conforming(results: &Results) -> Option<Figure> {
             .to_owned(),
         ratio: Spread::of(ours.iter().enumerate().filter_map(ratio))?,
         budget: Some(Bound::AtLeast(TIMES)),
-        held: Bound::AtLeast(0.7),
+        held: Bound::AtLeast(0.8),
     })
 }
 
