@@ -79,7 +79,8 @@ fn one_or_two_plain_limits_are_a_plain_record() {
         |place| LimitSpec::of_rate(Algorithm::TokenBucket, &Limit::default(), Role::Hard).at(place);
     let soft = LimitSpec::of_rate(Algorithm::TokenBucket, &Limit::default(), Role::Soft).at(1);
     let of = |limits: &[LimitSpec]| {
-        let mut record = Record { count: limits.len() as u8, ..Record::default() };
+        let mut record =
+            Record { count: u8::try_from(limits.len()).unwrap_or(u8::MAX), ..Record::default() };
         record.limits[..limits.len()].copy_from_slice(limits);
         record
     };
