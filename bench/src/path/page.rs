@@ -55,12 +55,11 @@ fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn keyed(page: &mut String, results: &Results) -> std::fmt::Result {
-    let port = PORT;
     writeln!(
         page,
-        "A rule by port and source, measured in the same way: every source may send one packet an \
-         hour to port {port} of UDP. In nft and iptables it is the rule by source with `udp dport \
-         {port}`, `-p udp --dport {port}` before it.\n"
+        "### A rule by port and source\n\nMeasured in the same way: every source may send one \
+         packet an hour to port {PORT} of UDP. In nft and iptables it is the rule by source with \
+         `udp dport {PORT}`, `-p udp --dport {PORT}` before it.\n"
     )?;
     for table in &results.keyed {
         cost(page, table)?;

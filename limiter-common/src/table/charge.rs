@@ -163,7 +163,7 @@ pub fn charge<W: World>(
     }
 }
 
-/// What [`charge_at_once`] has charged: a number, as [`StepResult`] is.
+/// Limits that [`charge_at_once`] has charged: a number, as [`StepResult`] is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct AtOnce(u32);
 
