@@ -20,7 +20,7 @@ use crate::register::variants;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::verdict::Reason;
-use crate::wire::{LimitSpec, RULE_NONE, Record, Role};
+use crate::wire::{LimitSpec, MAX_TABLES, RULE_NONE, Record, Role};
 use crate::world::{Keyed as _, World};
 
 /// Looks at the packet in one table and plans what to do there.
@@ -131,6 +131,8 @@ pub fn peek<W: World>(
 }
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
+/// Where another CPU has used up the limit since the look, the packet is looked at again: not every
+/// rule drops what is over its limit.
 #[inline(always)]
 pub fn charge<W: World>(
     maps: &W,
@@ -148,19 +150,35 @@ pub fn charge<W: World>(
     // Behind this the bucket is not asked again whether it is there: without `CAP_PERFMON`, the
     // verifier would walk on with a bucket that is there and has no address.
     let Some(bucket) = found else {
+        let result = step!(charge_shared(maps, scratch; index));
+        if result != StepResult::OVER || index >= MAX_TABLES {
+            return result;
+        }
+        let again = step!(peek(maps, scratch; None::<&W::Keyed>, index));
+        if again != StepResult::READY {
+            return again;
+        }
         return step!(charge_shared(maps, scratch; index));
     };
-    match charge_at_once(maps, scratch, &bucket, account, index) {
+    let result = match charge_at_once(maps, scratch, &bucket, account, index) {
         AtOnce::ALL => {
             // The account says so since the look.
             maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
             bucket.count(true, true);
-            StepResult::READY
+            return StepResult::READY;
         }
         AtOnce::OVER => StepResult::OVER,
         AtOnce::FIRST => step!(charge_rest(maps, scratch; &bucket, index)),
         _ => step!(charge_planned(maps, scratch; &bucket, index)),
+    };
+    if result != StepResult::OVER {
+        return result;
     }
+    let again = step!(peek(maps, scratch; Some(&bucket), index));
+    if again != StepResult::READY {
+        return again;
+    }
+    step!(charge_planned(maps, scratch; &bucket, index))
 }
 
 /// Limits that [`charge_at_once`] has charged: a number, as [`StepResult`] is.

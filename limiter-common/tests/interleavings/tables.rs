@@ -1,8 +1,9 @@
 //! Packets of one key on several CPUs while the rule changes its algorithm, and charges of two
 //! tables of which one refuses.
 
+use limiter_common::verdict::Verdict;
 use limiter_common::wire::Algorithm::{FixedWindow, LeakyBucket, SlidingCounter, TokenBucket};
-use limiter_common::wire::{Algorithm, Record};
+use limiter_common::wire::{Algorithm, Kind, Record};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -133,6 +134,26 @@ fn two_plain_limits_pass_what_both_have_room_for() {
             passed += u64::from(passes(other.join().unwrap()));
             assert_eq!(passed, first.min(second), "{first} {second}");
             assert_eq!(world.rest(), 0);
+        });
+    }
+}
+
+/// A rule in shadow mode drops nobody, also where another CPU uses up its limit between the look
+/// and the charge.
+#[test]
+fn a_shadow_rule_drops_nobody_in_a_race() {
+    for limits in [&[1][..], &[1, 2], &[2, 1]] {
+        every_order(move || {
+            let limits: Vec<_> = limits.iter().map(|room| limit_of(TokenBucket, *room)).collect();
+            let shadow = Record { kind: Kind::Shadow as u8, ..rule(&limits, 1) };
+            let world = Arc::new(World::new(&[shadow], &[[0, 0]]));
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet()
+            });
+            for reason in [world.packet(), other.join().unwrap()] {
+                assert_eq!(reason.verdict(), Verdict::Pass, "{reason:?}");
+            }
         });
     }
 }
