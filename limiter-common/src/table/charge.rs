@@ -1,134 +1,27 @@
-//! One packet in one table: the look, the charge, and taking the charge back.
+//! One packet in one table, after the look ([`super::peek`]): the charge, and taking it back.
 //!
 //! All tables are looked at before any is charged, so a packet that one of them drops is charged to
 //! none. Another CPU may use up a limit between the look and the charge: then what was charged
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
-use super::check::{Check, check_at_once, role};
-use super::lease::{Wish, ask, find_leases, need_leases};
+use super::check::role;
 use super::limit::{self, charge_limit};
-use super::over::{count_class, over};
+use super::over::count_class;
+use super::peek::peek;
+use super::plain::{AtOnce, SECOND, charge_at_once};
 use super::result::{BudgetRef, PLACES, Stale, StepResult};
 use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
 use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
-use crate::cell::Cell;
 use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::verdict::Reason;
-use crate::wire::{LimitSpec, MAX_TABLES, RULE_NONE, Record, Role};
+use crate::wire::{MAX_TABLES, Role};
 use crate::world::{Keyed as _, World};
-
-/// Looks at the packet in one table and plans what to do there.
-#[inline(always)]
-pub fn peek<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    bucket: Option<&W::Keyed>,
-    index: u32,
-) -> StepResult {
-    if let Some(bucket) = bucket {
-        bucket.touch(scratch.now());
-    }
-    let mut plan = Plan::Nothing;
-    let mut rule = RULE_NONE;
-    let mut reason = Reason::Conforming;
-    let mut action = 0;
-    let mut stale = Stale::KEY;
-    let mut result = StepResult::READY;
-    match find_target(maps, bucket, scratch, index) {
-        TargetLookup::Stale(what) => {
-            stale = what;
-            result = StepResult::STALE;
-        }
-        TargetLookup::Free(None) => {}
-        TargetLookup::Free(Some(record)) => {
-            plan = Plan::Count;
-            rule = record.rule;
-            reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
-        }
-        TargetLookup::Full(record) => {
-            rule = record.rule;
-            if record.is_shadow(scratch.daemon_lost()) {
-                plan = Plan::Count;
-                reason = Reason::Shadow;
-            } else {
-                reason = Reason::TableFull;
-                if record.is_block() {
-                    reason = Reason::Blocked;
-                    action = u32::from(record.action);
-                }
-                result = StepResult::OVER;
-            }
-        }
-        TargetLookup::Target(target) => {
-            rule = target.record.rule;
-            if let Some(account) = scratch.account(index) {
-                account.set_target(&target);
-            }
-            // Leases of another key are none of this one's, nor of the overflow bucket.
-            scratch.forget_leases();
-            if target.record.leased != 0 && target.budget.is_own() {
-                step!(find_leases(maps, scratch; index));
-            }
-            let check = check_at_once(maps, scratch, &target);
-            if matches!(scratch.wish.get(), Wish::Free) {
-                step!(need_leases(maps, scratch; &target.bucket, target.slot));
-            }
-            if matches!(scratch.wish.get(), Wish::Asks) {
-                step!(ask(maps, scratch; index, target.slot));
-            }
-            match check {
-                Check::WITHIN => {
-                    plan = Plan::Charge;
-                    reason = target.within();
-                }
-                Check::SOFT => {
-                    plan = Plan::Charge;
-                    reason = Reason::Marked;
-                    action = u32::from(target.record.soft_action);
-                }
-                Check::OVER if target.record.is_shadow(scratch.daemon_lost()) => {
-                    plan = Plan::Count;
-                    reason = Reason::Shadow;
-                }
-                // A packet in the overflow bucket shares it with strangers: no ban, answer or other
-                // way for what they did.
-                Check::OVER if target.budget.is_overflow() => {
-                    reason = Reason::OverAggregate;
-                    result = StepResult::OVER;
-                }
-                Check::OVER => {
-                    action = u32::from(target.record.action);
-                    let over = over(maps, scratch, action);
-                    plan = over.plan;
-                    reason = over.reason;
-                    result = over.result;
-                    stale = over.stale;
-                }
-                // Moved.
-                _ => {
-                    stale = target.stale;
-                    result = StepResult::STALE;
-                }
-            }
-        }
-    }
-    if let Some(account) = scratch.account(index) {
-        account.plan.set(plan as u32);
-        account.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
-        account.rule.set(rule);
-        account.reason.set(reason.index());
-        account.action.set(action);
-        account.leases.set(scratch.leases.get());
-        account.stale.set(stale);
-    }
-    result
-}
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
 /// Where another CPU has used up the limit since the look, the packet is looked at again: not every
@@ -179,70 +72,6 @@ pub fn charge<W: World>(
         return again;
     }
     step!(charge_planned(maps, scratch; &bucket, index))
-}
-
-/// Limits that [`charge_at_once`] has charged: a number, as [`StepResult`] is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct AtOnce(u32);
-
-impl AtOnce {
-    /// All limits.
-    const ALL: Self = Self(0);
-    /// Nothing: the packet is over the first one.
-    const OVER: Self = Self(1);
-    /// The first one. The second one would not take the packet, or another CPU was in the way.
-    const FIRST: Self = Self(2);
-    /// Nothing: these limits are not charged so, or another CPU was in the way.
-    const NONE: Self = Self(3);
-}
-
-/// The places of two limits in their record, and of their words in the bucket.
-const FIRST: u32 = 0;
-const SECOND: u32 = 1;
-
-/// The common case of [`charge`]: [`Record::plain`], in the bucket of the key as the look has found
-/// it.
-#[inline(always)]
-fn charge_at_once<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    bucket: &W::Keyed,
-    account: &Account,
-    index: u32,
-) -> AtOnce {
-    let (slot, scale) = account.target();
-    if account.plan.get() == Plan::Charge as u32
-        && account.budget.get().is_own()
-        && let Some((first, second)) = maps.record(slot).and_then(Record::plain)
-    {
-        let charged = charge_plain(scratch, &bucket.first(), (FIRST, first), scale, index);
-        let Some(second) = second else { return charged };
-        if charged != AtOnce::ALL {
-            return charged;
-        }
-        if charge_plain(scratch, &bucket.second(), (SECOND, second), scale, index) == AtOnce::ALL {
-            return AtOnce::ALL;
-        }
-        return AtOnce::FIRST;
-    }
-    AtOnce::NONE
-}
-
-#[inline(always)]
-fn charge_plain(
-    scratch: &Scratch,
-    word: &impl Cell,
-    (place, spec): (u32, &LimitSpec),
-    scale: bool,
-    index: u32,
-) -> AtOnce {
-    let AtOnce(charged) = match limit::attempt_plain(scratch, word, place, spec, scale, index) {
-        Charged::Conforming => AtOnce::ALL,
-        Charged::Over => AtOnce::OVER,
-        Charged::Contended | Charged::Moved => AtOnce::NONE,
-    };
-    // One way on from here, and not one for each way through the arithmetic.
-    AtOnce(scratch.unknown(charged))
 }
 
 /// Charges the second one of two limits, the first one of which is charged.

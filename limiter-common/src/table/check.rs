@@ -2,23 +2,22 @@
 
 use core::hint::black_box;
 
-use super::limit::{peek_limit, peek_plain};
+use super::limit::peek_limit;
 use super::result::PLACES;
 use super::scratch::Scratch;
 use super::target::ChargeTarget;
 use crate::bucket::Slot;
-use crate::cell::Cell;
 use crate::meter::Peek;
 use crate::register::number;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::wire::{LimitSpec, Record, Role};
-use crate::world::{Keyed as _, World};
+use crate::wire::{Record, Role};
+use crate::world::World;
 
 /// The result of a check against all limits of a record: a number, as [`super::StepResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Check(u32);
+pub struct Check(pub(super) u32);
 
 impl Check {
     /// The packet is within all of them.
@@ -43,37 +42,6 @@ pub(super) fn check_target<W: World>(
     target: &ChargeTarget<'_, W::Keyed>,
 ) -> Check {
     step!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
-}
-
-/// Checks the limits that a packet is charged to: the common case, [`crate::wire::Record::plain`],
-/// without a step.
-#[inline(always)]
-pub(super) fn check_at_once<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    target: &ChargeTarget<'_, W::Keyed>,
-) -> Check {
-    let Some((first, second)) = target.record.plain() else {
-        return check_target(maps, scratch, target);
-    };
-    let check = check_plain(scratch, &target.bucket.first(), first, target.scale);
-    match second {
-        Some(second) if check == Check::WITHIN => {
-            check_plain(scratch, &target.bucket.second(), second, target.scale)
-        }
-        _ => check,
-    }
-}
-
-#[inline(always)]
-fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: bool) -> Check {
-    let Check(check) = match peek_plain(scratch, word, spec, scale) {
-        Peek::Conforming => Check::WITHIN,
-        Peek::Over => Check::OVER,
-        Peek::Moved => Check::MOVED,
-    };
-    // One way on from here, and not one for each way through the arithmetic.
-    Check(scratch.unknown(check))
 }
 
 /// Checks the limits of the record in a slot, whose state is in `bucket`.

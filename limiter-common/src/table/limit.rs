@@ -8,7 +8,7 @@ use super::scratch::{Charge, Scratch};
 use crate::algorithm::Words as _;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::Slot;
-use crate::cell::Cell as Word;
+use crate::cell::Cell as _;
 use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::register::{Register, answer};
@@ -42,13 +42,6 @@ pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
 fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
-}
-
-/// The arrival of a packet at a plain limit, which asks no wall clock.
-#[inline(always)]
-fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let units = spec.plain_units(scratch.length());
-    Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
@@ -126,37 +119,6 @@ pub fn attempt_limit<W: World>(
     }
     let mut undo = Undo::default();
     let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);
-    if matches!(charged, Charged::Conforming) {
-        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
-    }
-    charged
-}
-
-/// Looks at a plain limit in its word: [`peek_limit`], [`crate::wire::Record::plain`].
-#[inline(always)]
-pub(super) fn peek_plain(
-    scratch: &Scratch,
-    word: &impl Word,
-    spec: &LimitSpec,
-    scale: bool,
-) -> Peek {
-    meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec))
-}
-
-/// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
-/// [`attempt_limit`].
-#[inline(always)]
-pub(super) fn attempt_plain(
-    scratch: &Scratch,
-    word: &impl Word,
-    place: u32,
-    spec: &LimitSpec,
-    scale: bool,
-    index: u32,
-) -> Charged {
-    let mut undo = Undo { index: place, ..Undo::default() };
-    let arrival = plain_arrival(scratch, spec);
-    let charged = meter::plain::attempt(spec, word, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
         scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
     }

@@ -21,6 +21,8 @@ mod lease;
 pub mod limit;
 mod lookup;
 mod over;
+mod peek;
+mod plain;
 mod refresh;
 mod scratch;
 mod spend;
@@ -28,7 +30,7 @@ mod weight;
 
 pub use charge::{
     ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_rest, charge_shared,
-    give_back, note_passed, peek, plan_charge,
+    give_back, note_passed, plan_charge,
 };
 pub use check::{Check, check_limits};
 pub use entry::{evict_keyed, probe_keyed};
@@ -38,6 +40,7 @@ pub use lease::HostLease;
 pub use lease::{ask, find_leases, need_leases, undo_lease};
 pub use lookup::{most_specific, of_shape};
 pub use over::{count_class, over_source};
+pub use peek::peek;
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
 pub use run::{

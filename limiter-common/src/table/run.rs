@@ -2,9 +2,10 @@
 
 use core::hint::black_box;
 
-use super::charge::{charge, peek, undo};
+use super::charge::{charge, undo};
 use super::key::locate;
 use super::over::{count_class, over_source};
+use super::peek::peek;
 use super::refresh::refresh;
 use super::result::{Begun, NO_RECORD, Stale, StepResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
