@@ -3,7 +3,7 @@
 //! All tables are looked at before any is charged, so a packet that one of them drops is charged to
 //! none. Another CPU may use up a limit between the look and the charge: then what was charged
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
-//! charged, which errs to the safe side.
+//! charged, which errs to the safe side. Then there is a second look.
 
 use super::check::role;
 use super::limit::{self, charge_limit};
@@ -24,8 +24,9 @@ use crate::wire::{MAX_TABLES, Role};
 use crate::world::{Keyed as _, World};
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
-/// Where another CPU has used up the limit since the look, the packet is looked at again: not every
-/// rule drops what is over its limit.
+/// Looks once more at a packet of which another CPU has used up the limit since the look: not every
+/// rule drops what is over its limit. If the packet loses the race after that look too, it is over
+/// the limit, whatever its rule does.
 #[inline(always)]
 pub fn charge<W: World>(
     maps: &W,
