@@ -138,22 +138,24 @@ fn two_plain_limits_pass_what_both_have_room_for() {
     }
 }
 
-/// A rule in shadow mode drops nobody, also where another CPU uses up its limit between the look
-/// and the charge.
+/// A rule in shadow mode drops neither of two packets, also where one of them uses up the limit
+/// between the look at the other one and its charge: in the bucket of a key, and in a budget.
 #[test]
 fn a_shadow_rule_drops_nobody_in_a_race() {
-    for limits in [&[1][..], &[1, 2], &[2, 1]] {
-        every_order(move || {
-            let limits: Vec<_> = limits.iter().map(|room| limit_of(TokenBucket, *room)).collect();
-            let shadow = Record { kind: Kind::Shadow as u8, ..rule(&limits, 1) };
-            let world = Arc::new(World::new(&[shadow], &[[0, 0]]));
-            let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet()
+    for budget in [0, 1] {
+        for limits in [&[1][..], &[1, 2], &[2, 1]] {
+            every_order(move || {
+                let limits: Vec<_> = limits.iter().map(|of| limit_of(TokenBucket, *of)).collect();
+                let shadow = Record { kind: Kind::Shadow as u8, budget, ..rule(&limits, 1) };
+                let world = Arc::new(World::new(&[shadow], &[[0, 0]]));
+                let other = thread::spawn({
+                    let world = Arc::clone(&world);
+                    move || world.packet()
+                });
+                for reason in [world.packet(), other.join().unwrap()] {
+                    assert_eq!(reason.verdict(), Verdict::Pass, "{reason:?}");
+                }
             });
-            for reason in [world.packet(), other.join().unwrap()] {
-                assert_eq!(reason.verdict(), Verdict::Pass, "{reason:?}");
-            }
-        });
+        }
     }
 }
