@@ -23,6 +23,7 @@ pub fn judge<W: World>(
         Next::Done(reason) => Outcome::without_rule(reason).pack(),
         Next::Sources(packet) => engine::plain_source(maps, &packet),
         Next::Tables { generation, header, now } => {
+            let now = maps.now(now);
             *scratch = begin(maps, frame, interface, (generation, header), length, now);
             table::run_tables(maps, scratch, header.tables())
         }

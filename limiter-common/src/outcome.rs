@@ -170,6 +170,7 @@ impl Packed {
 }
 
 answer!(Packed, Outcome::without_rule(Reason::Contended).pack());
+answer!(Option<Packed>, None);
 variants!(Insert: Made Exists, else Refused; lost Refused);
 
 impl Register for Packed {

@@ -9,7 +9,7 @@ use limiter_common::bucket::Generation;
 use limiter_common::engine::{self, Next, plain_source};
 use limiter_common::outcome::{BeforeTables, Outcome, Packed};
 use limiter_common::packet;
-use limiter_common::table::{self, run_tables};
+use limiter_common::table::{self, judge_shortly, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RuleSetHeader};
@@ -75,7 +75,8 @@ fn pass_or_drop(outcome: Packed) -> u32 {
     if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
 }
 
-/// The decision over the tables, and what follows from it.
+/// The decision over the tables, and what follows from it: the short way, if that is one for the
+/// packet.
 #[inline(always)]
 fn decide<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -83,6 +84,10 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
+    let shortly = step!(judge_shortly(&Kernel, world::scratch()?; tables));
+    if shortly.is_some() {
+        return shortly;
+    }
     let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {
         return Some(outcome);
@@ -124,6 +129,9 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     if header.inner() {
         step!(inner(; frame));
     }
+    // The others read the clock when they need it.
+    let asks = header.flows() || header.asks_for_daemon();
+    let now = if asks { Kernel.now(now) } else { now };
     if let Some(scratch) = world::scratch() {
         table::begin_packet(&Kernel, scratch, generation, header, length, now);
     }

@@ -41,7 +41,7 @@ pub enum Next {
         generation: Generation,
         /// The header of that rule set.
         header: RuleSetHeader,
-        /// Time of arrival.
+        /// Time of arrival, or up to [`SLACK`] before.
         now: Ticks,
     },
 }
@@ -85,7 +85,7 @@ pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks)
     if header.is_plain() {
         return Next::Sources(SourcePacket { source, generation, length, now, deferred: false });
     }
-    Next::Tables { generation, header, now: maps.now(now) }
+    Next::Tables { generation, header, now }
 }
 
 /// The header of a rule set: what is in it beside the source table.

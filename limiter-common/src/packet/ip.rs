@@ -22,6 +22,9 @@ const MIN_WORDS: u8 = 5;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
+/// Bits of which one is set in any fragment.
+pub(super) const FRAGMENTED: u16 = MORE_FRAGMENTS | FRAGMENT_OFFSET;
+
 /// RFC 4861: router solicitation 133 to redirect 137.
 const DISCOVERY: RangeInclusive<u8> = 133..=137;
 const HOP_LIMIT_THIS_LINK: u8 = 255;
@@ -90,14 +93,20 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
     };
     facts.clear();
     facts.set_network(Version::V6, high << 4 | low >> 4);
-    // Without its fixed header; 0 in a jumbogram (RFC 2675).
-    facts.set_size(u16::from_be_bytes([more, less]).saturating_add(FIXED_V6), hops);
+    facts.set_size(fixed_length([more, less]), hops);
     facts.set_addresses(
         bytemuck::cast::<[u8; 16], _>(source),
         bytemuck::cast::<[u8; 16], _>(destination),
     );
     let end = offset + V6_HEADER;
     Ok(Header { version: Version::V6, next, fragment: Fragment::Whole, end })
+}
+
+/// The length of an IPv6 packet: the field is without the fixed header, and 0 in a jumbogram (RFC
+/// 2675).
+#[inline(always)]
+pub(super) const fn fixed_length(field: [u8; 2]) -> u16 {
+    u16::from_be_bytes(field).saturating_add(FIXED_V6)
 }
 
 /// An IPv4 address as IPv4-mapped IPv6.

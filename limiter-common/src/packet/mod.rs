@@ -32,6 +32,7 @@ mod facts;
 mod inner;
 mod ip;
 mod protocol;
+mod simple;
 mod transport;
 mod words;
 
@@ -66,6 +67,13 @@ pub trait Bytes {
     fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         self.read(OFFSET)
     }
+
+    /// The `N` bytes at an offset that is known at compile time, if they can be read in place.
+    /// `None` says nothing of the frame: the XDP program sees only the linear part of it so.
+    #[inline(always)]
+    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.read_at::<OFFSET, N>()
+    }
 }
 
 impl Bytes for &[u8] {
@@ -98,6 +106,15 @@ pub enum Packet {
 /// Finds the source of a frame, and nothing more.
 #[inline(always)]
 pub fn parse(frame: &impl Bytes) -> Packet {
+    match simple::source(frame) {
+        Some(source) => Packet::From(source),
+        None => walk_to_source(frame),
+    }
+}
+
+/// [`parse`] of any frame, from header to header.
+#[inline(always)]
+pub fn walk_to_source(frame: &impl Bytes) -> Packet {
     let source = match ether::link(frame) {
         Ok(ether::Link { network: ether::Network::V4, offset, .. }) => ip::v4_source(frame, offset),
         Ok(ether::Link { network: ether::Network::V6, offset, .. }) => ip::v6_source(frame, offset),
@@ -120,6 +137,19 @@ pub fn parse(frame: &impl Bytes) -> Packet {
 /// unchanged then.
 #[inline(always)]
 pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
+    if simple::read(frame, facts) {
+        return Ok(());
+    }
+    walk(frame, facts)
+}
+
+/// [`facts`] of any frame, from header to header.
+///
+/// # Errors
+///
+/// Those of [`facts`].
+#[inline(always)]
+pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     let link = ether::link(frame)?;
     let header = match link.network {
         ether::Network::V4 => ip::v4(frame, link.offset, facts)?,

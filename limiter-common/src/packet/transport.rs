@@ -6,11 +6,11 @@ use super::ip::{V4_HEADER, V6_HEADER};
 use super::words::{Icmp, Ports, Reach, Version};
 use super::{Bytes, protocol};
 
-const BEHIND_V4: usize = ether::HEADER + V4_HEADER;
-const BEHIND_V6: usize = ether::HEADER + V6_HEADER;
+pub(super) const BEHIND_V4: usize = ether::HEADER + V4_HEADER;
+pub(super) const BEHIND_V6: usize = ether::HEADER + V6_HEADER;
 
 /// The flags of a TCP header, behind ports, sequence numbers and data offset.
-const TCP_FLAGS: usize = 13;
+pub(super) const TCP_FLAGS: usize = 13;
 
 /// Reads the transport header at `offset` into the facts.
 #[inline(always)]

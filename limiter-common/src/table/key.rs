@@ -123,17 +123,28 @@ impl KeyFacts {
     }
 }
 
-/// The key of a packet in a table; `None` when the packet has not all that the table asks for, or
-/// is none that its rules are for, and so is not in it.
+/// True if a packet is in a table: it has all that the table asks for, and is one that its rules are
+/// for.
+#[inline(always)]
+pub(super) const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
+    let fields = table.fields as u64;
+    let families = FAMILIES as u64;
+    // Tables with `INNER` are of both families.
+    fields & !families & !key_facts.has | differs(table, key_facts) == 0
+        && fields & families & key_facts.has != 0
+}
+
+/// The key of a packet in a table; `None` where it is not in it.
 #[inline(always)]
 pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
+    if is_in(table, key_facts) { Some(key_in(table, facts, key_facts)) } else { None }
+}
+
+/// The key of a packet in a table that it is in.
+#[inline(always)]
+pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> TableKey {
     let fields = u64::from(table.fields);
     let KeyFacts { words: [first, outer_word, third], inner_word, has } = *key_facts;
-    let families = u64::from(FAMILIES);
-    // Tables with `INNER` are of both families.
-    if fields & !families & !has | differs(table, key_facts) != 0 || fields & families & has == 0 {
-        return None;
-    }
     let inner = mask_of(fields, field::INNER);
     let is_v4 = mix(inner, mask_of(has, INNER_V4), mask_of(has, field::V4));
     let [first_mask, second_mask, third_mask] = table.words;
@@ -156,7 +167,7 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
         from_high,
         from_low,
     ];
-    Some(bytemuck::cast(words))
+    bytemuck::cast(words)
 }
 
 /// Bits of the facts that are others than those on which all rules of the table agree. The second

@@ -25,6 +25,7 @@ mod peek;
 mod plain;
 mod refresh;
 mod scratch;
+mod short;
 mod spend;
 mod weight;
 
@@ -48,5 +49,6 @@ pub use run::{
     run_tables, undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
+pub use short::judge_shortly;
 pub use spend::spend;
 pub use target::bucket;

@@ -63,7 +63,7 @@ impl AtOnce {
 }
 
 /// The places of two limits in their record, and of their words in the bucket.
-const FIRST: u32 = 0;
+pub(super) const FIRST: u32 = 0;
 pub(super) const SECOND: u32 = 1;
 
 /// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key as the

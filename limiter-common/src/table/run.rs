@@ -208,7 +208,7 @@ pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
 
 /// Takes back what [`judge_source`] has charged and counted.
 #[inline(always)]
-fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
+pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }

@@ -251,6 +251,12 @@ impl Scratch {
         Ticks::new_within(self.now.get())
     }
 
+    /// Sets the time of arrival.
+    #[inline(always)]
+    pub(super) fn set_now(&self, now: Ticks) {
+        self.now.set(now.get());
+    }
+
     /// Length in bytes, of the whole frame.
     #[inline(always)]
     pub fn length(&self) -> u64 {

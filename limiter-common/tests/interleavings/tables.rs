@@ -7,7 +7,7 @@ use limiter_common::wire::{Algorithm, Kind, Record};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::tables_world::{World, limit_of, passes, rule};
+use crate::tables_world::{Way, World, limit_of, passes, rule};
 
 /// Every order with at most one switch away from a thread that could go on, or as many as
 /// `LOOM_MAX_PREEMPTIONS` says. With two it takes most of a minute.
@@ -15,6 +15,11 @@ fn every_order(check: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound.get_or_insert(1);
     model.check(check);
+}
+
+/// Every case with all ways of two packets.
+fn with_ways<T: Copy>(cases: impl IntoIterator<Item = T>) -> impl Iterator<Item = (T, [Way; 2])> {
+    cases.into_iter().flat_map(|case| Way::PAIRS.map(|ways| (case, ways)))
 }
 
 const CHANGES: [(Algorithm, Algorithm); 4] = [
@@ -34,17 +39,17 @@ fn of(algorithm: Algorithm, packets: u64, since: u32) -> Record {
 /// charge under the rule before is not stored under the new one.
 #[test]
 fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
-    for (before, after) in CHANGES {
+    for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
             let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
             assert!(passes(world.packet()));
             let world = Arc::new(world);
             let other = thread::spawn({
                 let world = Arc::clone(&world);
-                move || world.packet()
+                move || world.packet_by(another)
             });
             world.commit(2);
-            let mut passed = usize::from(passes(world.packet()));
+            let mut passed = usize::from(passes(world.packet_by(one)));
             passed += usize::from(passes(other.join().unwrap()));
             let rest = world.rest();
             // A count of 4 rounds the used share up to a whole packet.
@@ -59,7 +64,7 @@ fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
 /// Two packets of the new rule set meet the bucket of the old one.
 #[test]
 fn two_converters_are_one() {
-    for (before, after) in CHANGES {
+    for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
             let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
             assert!(passes(world.packet()));
@@ -67,9 +72,9 @@ fn two_converters_are_one() {
             let world = Arc::new(world);
             let other = thread::spawn({
                 let world = Arc::clone(&world);
-                move || world.packet()
+                move || world.packet_by(another)
             });
-            let mut passed = usize::from(passes(world.packet()));
+            let mut passed = usize::from(passes(world.packet_by(one)));
             passed += usize::from(passes(other.join().unwrap()));
             let rest = world.rest();
             assert!(
@@ -121,16 +126,17 @@ fn nothing_is_lost_where_both_have_room() {
 /// packets, as many pass as both have room for.
 #[test]
 fn two_plain_limits_pass_what_both_have_room_for() {
-    for (first, second) in [(1, 2), (2, 1), (1, 1), (2, 2), (2, 3)] {
+    let rooms = [(1, 2), (2, 1), (1, 1), (2, 2), (2, 3)];
+    for ((first, second), [one, another]) in with_ways(rooms) {
         every_order(move || {
             let both = rule(&[limit_of(TokenBucket, first), limit_of(TokenBucket, second)], 1);
             assert!(matches!(both.plain(), Some((_, Some(_)))));
             let world = Arc::new(World::new(&[both], &[[0, 0]]));
             let other = thread::spawn({
                 let world = Arc::clone(&world);
-                move || world.packet()
+                move || world.packet_by(another)
             });
-            let mut passed = u64::from(passes(world.packet()));
+            let mut passed = u64::from(passes(world.packet_by(one)));
             passed += u64::from(passes(other.join().unwrap()));
             assert_eq!(passed, first.min(second), "{first} {second}");
             assert_eq!(world.rest(), 0);
@@ -143,16 +149,16 @@ fn two_plain_limits_pass_what_both_have_room_for() {
 #[test]
 fn a_shadow_rule_drops_nobody_in_a_race() {
     for budget in [0, 1] {
-        for limits in [&[1][..], &[1, 2], &[2, 1]] {
+        for (limits, [one, another]) in with_ways([&[1][..], &[1, 2], &[2, 1]]) {
             every_order(move || {
                 let limits: Vec<_> = limits.iter().map(|of| limit_of(TokenBucket, *of)).collect();
                 let shadow = Record { kind: Kind::Shadow as u8, budget, ..rule(&limits, 1) };
                 let world = Arc::new(World::new(&[shadow], &[[0, 0]]));
                 let other = thread::spawn({
                     let world = Arc::clone(&world);
-                    move || world.packet()
+                    move || world.packet_by(another)
                 });
-                for reason in [world.packet(), other.join().unwrap()] {
+                for reason in [world.packet_by(one), other.join().unwrap()] {
                     assert_eq!(reason.verdict(), Verdict::Pass, "{reason:?}");
                 }
             });

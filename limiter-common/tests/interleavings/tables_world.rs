@@ -221,6 +221,21 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
     Record { limits: all, ..record }
 }
 
+/// The way of a packet through the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// [`table::judge_shortly`], and the long one for what that leaves.
+    Short,
+    /// [`table::run_tables`].
+    Long,
+}
+
+impl Way {
+    /// The ways of two packets.
+    pub(crate) const PAIRS: [[Self; 2]; 3] =
+        [[Self::Short, Self::Short], [Self::Short, Self::Long], [Self::Long, Self::Long]];
+}
+
 /// The maps. Table `n` has the bucket `n`, which is that of its key or its budget.
 pub(crate) struct World {
     generation: AtomicU64,
@@ -286,14 +301,24 @@ impl World {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// One packet through every table.
+    /// One packet through every table, as the XDP program has it go: the short way, if that is one
+    /// for it.
     pub(crate) fn packet(&self) -> Reason {
+        self.packet_by(Way::Short)
+    }
+
+    /// One packet through every table.
+    pub(crate) fn packet_by(&self, way: Way) -> Reason {
         let frame = &FRAME[..];
         let tables = u32::try_from(self.rules.len()).unwrap();
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, false, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
-        table::run_tables(self, &scratch, tables).unpack().reason
+        let shortly = match way {
+            Way::Short => table::judge_shortly(self, &scratch, tables),
+            Way::Long => None,
+        };
+        shortly.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
     }
 
     /// The packets that still pass, one after the other.

@@ -1,6 +1,8 @@
 //! Properties of every frame.
 
-use limiter_common::packet::{self, Facts, Fragment, MAX_TRANSPORT_OFFSET, Packet, Reach, Version};
+use limiter_common::packet::{
+    self, Bytes, Facts, Fragment, Layer3, MAX_TRANSPORT_OFFSET, Packet, Reach, Version,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -67,8 +69,41 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A frame of which only the first bytes can be read in place, as a driver may hand it over.
+struct Split<'a> {
+    frame: &'a [u8],
+    linear: usize,
+}
+
+impl Bytes for Split<'_> {
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.frame.read(offset)
+    }
+
+    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.frame.get(..self.linear)?.get(OFFSET..)?.first_chunk().copied()
+    }
+}
+
+/// A frame that is read in a few reads says what the walk from header to header says.
+fn read_at_once_as_walked(frame: &impl Bytes) -> Result<(), TestCaseError> {
+    prop_assert_eq!(packet::parse(frame), packet::walk_to_source(frame));
+    let (mut at_once, mut walked) = (Facts::EMPTY, Facts::EMPTY);
+    let told = packet::facts(frame, &mut at_once);
+    prop_assert_eq!(told, packet::walk(frame, &mut walked));
+    prop_assert_eq!(at_once, walked);
+    Ok(())
+}
+
 /// Every frame, whatever its bytes.
 fn holds(frame: &[u8]) -> Result<(), TestCaseError> {
+    read_at_once_as_walked(&frame)?;
+    for linear in [0, 14, 33, 36, 50] {
+        read_at_once_as_walked(&Split { frame, linear })?;
+    }
+    if let Some(packet) = frame.get(14..) {
+        read_at_once_as_walked(&Layer3(packet))?;
+    }
     let facts = match (packet::parse(&frame), facts(frame)) {
         (Packet::From(source), Ok(facts)) => {
             prop_assert_eq!(source, facts.source());

@@ -17,6 +17,23 @@ use limiter_common::register::Place;
 use super::socket::is_established;
 use crate::step::step;
 
+/// A load of some bytes of a packet, at an offset that is known at compile time.
+#[cfg(target_arch = "bpf")]
+macro_rules! load {
+    ($width:literal, $start:expr, $offset:expr, $type:ty) => {{
+        const { assert!(N <= 47, "no more words are read") };
+        let word: $type;
+        core::arch::asm!(
+            concat!("{word} = *(", $width, " *)({start} + {offset})"),
+            word = out(reg) word,
+            start = in(reg) $start,
+            offset = const $offset,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+        word
+    }};
+}
+
 /// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
 /// header.
 pub(crate) struct Frame<const LAYER_3: bool>(XdpContext);
@@ -73,13 +90,17 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
     /// drivers leave the linear part empty.
     #[inline(always)]
     fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
-        let start = self.0.data() + OFFSET;
-        if start + N > self.0.data_end() {
-            return self.read(OFFSET);
+        self.in_place::<OFFSET, N>().or_else(|| self.read(OFFSET))
+    }
+
+    #[inline(always)]
+    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        let start = self.0.data();
+        if start + OFFSET + N > self.0.data_end() {
+            return None;
         }
-        // SAFETY: the comparison above is the proof that the verifier asks for; `[u8; N]` has no
-        // alignment.
-        Some(unsafe { (start as *const [u8; N]).read() })
+        // SAFETY: the comparison above is the proof that the verifier asks for.
+        Some(unsafe { bytes_at::<OFFSET, N>(start) })
     }
 }
 
@@ -107,6 +128,74 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
     fn is_established(&self, facts: &Facts) -> bool {
         step!(is_established(facts; self))
     }
+}
+
+/// The `N` bytes at `OFFSET` behind an address, by as few loads as there can be. In assembly: the
+/// compiler takes the target to have no loads that are not aligned, and reads byte by byte. The
+/// verifier grants them in a packet where the processor has them, and the program is for no others.
+///
+/// # Safety
+///
+/// The bytes must be those of a packet that was compared with its end.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    // SAFETY: the caller's for the loads; each chunk ends at N at the latest.
+    unsafe {
+        let to = bytes.as_mut_ptr();
+        if N >= 8 {
+            put(to, 0, load!("u64", start, OFFSET, u64).to_ne_bytes());
+        }
+        if N >= 16 {
+            put(to, 8, load!("u64", start, OFFSET + 8, u64).to_ne_bytes());
+        }
+        if N >= 24 {
+            put(to, 16, load!("u64", start, OFFSET + 16, u64).to_ne_bytes());
+        }
+        if N >= 32 {
+            put(to, 24, load!("u64", start, OFFSET + 24, u64).to_ne_bytes());
+        }
+        if N >= 40 {
+            put(to, 32, load!("u64", start, OFFSET + 32, u64).to_ne_bytes());
+        }
+        if N & 4 != 0 {
+            let word = load!("u32", start, OFFSET + (N & !7), u64);
+            put(to, N & !7, low_32(word as usize).to_ne_bytes());
+        }
+        if N & 2 != 0 {
+            let word = load!("u16", start, OFFSET + (N & !3), u64);
+            put(to, N & !3, [(word & 0xff) as u8, (word >> 8 & 0xff) as u8]);
+        }
+        if N & 1 != 0 {
+            let word = load!("u8", start, OFFSET + (N & !1), u64);
+            put(to, N & !1, [(word & 0xff) as u8]);
+        }
+    }
+    bytes
+}
+
+/// Writes a chunk of [`bytes_at`].
+///
+/// # Safety
+///
+/// There must be room for it.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+unsafe fn put<const M: usize>(to: *mut u8, at: usize, chunk: [u8; M]) {
+    // SAFETY: the caller's; an array of bytes has no alignment.
+    unsafe { to.add(at).cast::<[u8; M]>().write(chunk) };
+}
+
+/// The `N` bytes at `OFFSET` behind an address.
+///
+/// # Safety
+///
+/// The bytes must be there.
+#[cfg(not(target_arch = "bpf"))]
+unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
+    // SAFETY: the caller's; an array of bytes has no alignment.
+    unsafe { ((start + OFFSET) as *const [u8; N]).read() }
 }
 
 /// The `N` bytes at `offset`, at least one, wherever in the frame they are.

@@ -1,0 +1,301 @@
+//! The short way of a packet that is in one table or in none, which most are: one look-up of its
+//! bucket, one or two plain limits, an exchange for each. No account is kept, and no step taken.
+//!
+//! What is seldom is left to the long way, [`super::run_tables`]: packets in several tables, keys
+//! without a bucket or with one that is not up to date, limits that are not plain, actions, shadow
+//! mode, flows, and exchanges that another CPU won. Nothing is changed then, or it is given back,
+//! as there.
+
+use super::key::{is_in, key_in};
+use super::limit::{self, charge_limit};
+use super::plain::{FIRST, SECOND};
+use super::run::{judge_source, undo_source};
+use super::scratch::{Charge, Scratch};
+use super::weight::{CONFORMING, weight_of};
+use crate::bucket::{Resolved, Slot};
+use crate::cell::Cell;
+use crate::clock::SLACK;
+use crate::gcra;
+use crate::meter::Charged;
+use crate::outcome::{Outcome, Packed};
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{LimitSpec, MAX_TABLES, Record};
+use crate::world::{Keyed, World};
+
+/// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
+/// where it has to go the long way. The packet may have come up to [`SLACK`] after the time in the
+/// scratch, which is exact afterwards.
+#[inline(always)]
+pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
+    let recent = scratch.now();
+    let outcome = match only_table(maps, scratch, tables) {
+        Within::None => judge_by_source(maps, scratch, recent),
+        Within::One(index) => judge_in(maps, scratch, index, recent),
+        Within::Several => None,
+    };
+    if outcome.is_none() {
+        scratch.set_now(maps.now(recent));
+    }
+    outcome
+}
+
+/// The tables that a packet is in.
+#[derive(Clone, Copy)]
+enum Within {
+    None,
+    One(u32),
+    Several,
+}
+
+/// Finds the tables that a packet is in. One whose flow counts is of no short way.
+#[inline(always)]
+fn only_table<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Within {
+    if scratch.flows.get() != 0 {
+        return Within::Several;
+    }
+    let key_facts = scratch.key_facts.get();
+    let mut within = Within::None;
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
+        if index >= tables {
+            break;
+        }
+        let Some(table) = maps.table(scratch.generation(), index) else {
+            return Within::Several;
+        };
+        if is_in(table, &key_facts) {
+            if matches!(within, Within::One(_)) {
+                return Within::Several;
+            }
+            within = Within::One(index);
+        }
+    }
+    within
+}
+
+/// Judges a packet that is in no table.
+#[inline(always)]
+fn judge_by_source<W: World>(maps: &W, scratch: &Scratch, recent: Ticks) -> Option<Packed> {
+    if scratch.sources.get() == 0 {
+        return Some(Outcome::without_rule(Reason::NoRule).pack());
+    }
+    scratch.set_now(maps.now(recent));
+    let outcome = step!(judge_source(maps, scratch;));
+    // Its action is still to be carried out, and nothing was counted.
+    if outcome.is_deferred() { None } else { Some(outcome) }
+}
+
+/// Judges a packet by the only table that it is in, and by the source table.
+#[inline(always)]
+fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) -> Option<Packed> {
+    let generation = scratch.generation();
+    let table = maps.table(generation, index)?;
+    let [range, ..] = &table.ranges;
+    if table.fixed != Slot::NONE.index() || range.is_some() {
+        return None;
+    }
+    // The first key, whatever the table: there is no other one.
+    let key = scratch.key(0)?;
+    key.set(key_in(table, &scratch.facts, &scratch.key_facts.get()));
+    let bucket = maps.keyed(key)?;
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if resolved.is_converting() || !resolved.generation().covers(generation) {
+        return None;
+    }
+    let record = maps.record(resolved.slot())?;
+    if record.is_unlimited() || record.budget != 0 {
+        return None;
+    }
+    let (first, second) = record.plain()?;
+    let latest = recent.plus(SLACK);
+    let first = Look::new(first, &bucket.first(), scratch, resolved.scale(), latest)?;
+    let second = match second {
+        Some(second) => {
+            Some(Look::new(second, &bucket.second(), scratch, resolved.scale(), latest)?)
+        }
+        None => None,
+    };
+    // Over a limit for long: then the time does not matter.
+    if first.is_over() || second.as_ref().is_some_and(Look::is_over) {
+        bucket.touch(recent);
+        return dropped(record, &bucket);
+    }
+    let now = maps.now(recent);
+    scratch.set_now(now);
+    bucket.touch(now);
+    let Some(first) = first.charged(now) else {
+        return dropped(record, &bucket);
+    };
+    let second = match second {
+        Some(second) => match second.charged(now) {
+            Some(second) => Some(second),
+            None => return dropped(record, &bucket),
+        },
+        None => None,
+    };
+    let has_sources = scratch.sources.get() != 0;
+    let mut source = Outcome::without_rule(Reason::NoRule).pack();
+    if has_sources {
+        // The way of a packet that loses a race ends here once its source is charged, and that is a
+        // drop.
+        if !drops(record) {
+            return None;
+        }
+        source = step!(judge_source(maps, scratch;));
+        if source.is_deferred() {
+            return None;
+        }
+        if source.drops() {
+            return Some(source);
+        }
+    }
+    let place = ChargePlace { slot: resolved.slot(), scale: resolved.scale(), index };
+    let charged = charge(maps, scratch, &bucket, &place, &first, second.as_ref());
+    if !matches!(charged, Charged::Conforming) {
+        if !has_sources {
+            return None;
+        }
+        undo_source(maps, scratch);
+        let over = matches!(charged, Charged::Over);
+        let reason = if over { Reason::OverLimit } else { Reason::Contended };
+        return Some(drop_as(reason, record, &bucket));
+    }
+    maps.count_rule(record.rule, Reason::Conforming, scratch.length(), true);
+    bucket.count(true, true);
+    Some(if CONFORMING > weight_of(source.reason_index()) {
+        source.passed_as(Reason::Conforming.index(), 0)
+    } else {
+        source
+    })
+}
+
+/// True if nothing but a drop follows for a packet that is over a limit of a record.
+#[inline(always)]
+const fn drops(record: &Record) -> bool {
+    !record.is_shadow(true) && record.action == 0
+}
+
+/// The outcome of a packet that is over a limit of a record; none where more than a drop follows.
+#[inline(always)]
+fn dropped(record: &Record, bucket: &impl Keyed) -> Option<Packed> {
+    if drops(record) { Some(drop_as(Reason::OverLimit, record, bucket)) } else { None }
+}
+
+/// Counts a packet that is dropped.
+#[inline(always)]
+fn drop_as(reason: Reason, record: &Record, bucket: &impl Keyed) -> Packed {
+    bucket.count(false, true);
+    Outcome::new(reason, record.rule).pack()
+}
+
+/// The place of the limits that a packet is charged to.
+struct ChargePlace {
+    slot: Slot,
+    /// The scale bit of their words.
+    scale: bool,
+    /// The account that notes the charges.
+    index: u32,
+}
+
+/// Charges the limits, all or none.
+#[inline(always)]
+fn charge<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: &ChargePlace,
+    first: &Exchange,
+    second: Option<&Exchange>,
+) -> Charged {
+    let stored = bucket.first().compare_exchange(first.old, first.new);
+    if stored {
+        let Some(second) = second else {
+            return Charged::Conforming;
+        };
+        if bucket.second().compare_exchange(second.old, second.new) {
+            return Charged::Conforming;
+        }
+    }
+    // Another CPU was faster, at one of the two.
+    if let Some(account) = scratch.account(place.index) {
+        account.charges.set(0);
+    }
+    let mut charged = Charged::Conforming;
+    if stored {
+        scratch.note(place.index, Charge::Word(FIRST), first.old, first.new);
+    } else {
+        charged = charge_more(maps, scratch, bucket, place, FIRST);
+    }
+    if second.is_some() && matches!(charged, Charged::Conforming) {
+        charged = charge_more(maps, scratch, bucket, place, SECOND);
+        if !matches!(charged, Charged::Conforming) {
+            limit::give_back(maps, scratch, bucket, place.index);
+        }
+    }
+    charged
+}
+
+/// Charges one limit, and notes in the account how to take that back.
+#[inline(always)]
+fn charge_more<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: &ChargePlace,
+    number: u32,
+) -> Charged {
+    let ChargePlace { slot, scale, index } = *place;
+    charge_limit(maps, scratch, bucket, slot, number, scale, index)
+}
+
+/// The look at a plain limit.
+struct Look<'m> {
+    spec: &'m LimitSpec,
+    /// The word of the limit.
+    old: u64,
+    /// The charge at the latest time that it may be.
+    charge: gcra::Charge,
+}
+
+/// The word of a limit before a charge and after it.
+struct Exchange {
+    old: u64,
+    new: u64,
+}
+
+impl<'m> Look<'m> {
+    /// Reads the word; none where it is of another limit.
+    #[inline(always)]
+    fn new(
+        spec: &'m LimitSpec,
+        word: &impl Cell,
+        scratch: &Scratch,
+        scale: bool,
+        latest: Ticks,
+    ) -> Option<Self> {
+        let old = word.load();
+        if old & 1 != u64::from(scale) {
+            return None;
+        }
+        let charge = gcra::Charge::new(&spec.rate(), latest, spec.plain_units(scratch.length()));
+        Some(Self { spec, old, charge })
+    }
+
+    /// True if the packet is over the limit at any time until the latest.
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.charge.is_over_until_now(Ticks::new_within(self.old >> 1))
+    }
+
+    /// The charge at a time; none where the packet is over the limit.
+    #[inline(always)]
+    fn charged(&self, now: Ticks) -> Option<Exchange> {
+        let tat = Ticks::new_within(self.old >> 1);
+        let charge = self.charge.at(&self.spec.rate(), now);
+        let new = charge.apply(tat)?.get() << 1 | self.old & 1;
+        Some(Exchange { old: self.old, new })
+    }
+}
