@@ -1,8 +1,9 @@
 //! The outcome of a packet, and of an insert.
 
+use crate::bucket::Generation;
 use crate::register::{Register, answer, variants};
 use crate::verdict::{Reason, Verdict};
-use crate::wire::{Limit, RULE_NONE};
+use crate::wire::{Limit, RULE_NONE, RuleSetHeader};
 
 /// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,25 +209,62 @@ impl Register for Option<Packed> {
 pub enum BeforeTables {
     /// The packet is judged.
     Judged(Packed),
-    /// The packet goes through this number of tables.
-    Tables(u32),
+    /// The packet goes through the tables of a rule set.
+    Tables(InForce),
+}
+
+/// The rule set that judges a packet, in one word: `generation:32 | header:24 | reason:8`. The last
+/// one is `NO_REASON`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InForce(u64);
+
+impl InForce {
+    /// Packs the number of a rule set, and its header.
+    #[inline(always)]
+    pub const fn new(generation: Generation, header: RuleSetHeader) -> Self {
+        Self((generation.get() as u64) << 32 | header.raw() << 8 | NO_REASON)
+    }
+
+    /// The number of the rule set.
+    #[inline(always)]
+    pub const fn generation(self) -> Generation {
+        Generation::new(self.0 >> 32)
+    }
+
+    /// The header of the rule set.
+    #[inline(always)]
+    pub const fn header(self) -> RuleSetHeader {
+        RuleSetHeader::from_raw(self.0 >> 8 & RuleSetHeader::BITS)
+    }
 }
 
 answer!(BeforeTables, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
+
+impl Register for InForce {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
 
 impl Register for BeforeTables {
     #[inline(always)]
     fn to_register(self) -> u64 {
         match self {
             Self::Judged(outcome) => outcome.0,
-            Self::Tables(tables) => u64::from(tables) << 32 | NO_REASON,
+            Self::Tables(in_force) => in_force.0,
         }
     }
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
         if register & 0xff == NO_REASON {
-            Self::Tables((register >> 32) as u32)
+            Self::Tables(InForce(register))
         } else {
             Self::Judged(Packed(register))
         }

@@ -66,6 +66,7 @@ macro_rules! steps {
             instant = limiter_common::change::instant, (world) (half half half word);
             // The tables.
             judge_shortly = limiter_common::table::judge_shortly, (world scratch) (half);
+            charge_others = limiter_common::table::charge_others, (world scratch) (keyed half);
             run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
             class_range = limiter_common::table::class_range, (world scratch) (half half);

@@ -8,8 +8,9 @@ macro_rules! own_steps {
     ($made:ident) => {
         $made! {
             before_tables = crate::xdp::before_tables, () (twin word word);
-            begin_packet = crate::xdp::begin_packet, () (twin word word word word);
+            begin_packet = crate::xdp::begin_packet, () (twin word word word);
             facts = crate::xdp::facts, () (twin);
+            walked_facts = crate::xdp::walked_facts, () (twin);
             inner = crate::xdp::inner, () (frame);
             redirect = crate::xdp::redirect, () (half);
             log = crate::xdp::log, () (word word);

@@ -5,14 +5,13 @@ use aya_ebpf::programs::XdpContext;
 use aya_log_ebpf::debug;
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use limiter_common::act::act;
-use limiter_common::bucket::Generation;
 use limiter_common::engine::{self, Next, plain_source};
-use limiter_common::outcome::{BeforeTables, Outcome, Packed};
+use limiter_common::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_common::packet;
 use limiter_common::table::{self, judge_shortly, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{ActionKind, RuleSetHeader};
+use limiter_common::wire::ActionKind;
 use limiter_common::world::World as _;
 
 use crate::capture;
@@ -43,16 +42,17 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let frame = Frame::<LAYER_3>::new(ctx.ctx);
     let length = frame.length();
     let now = Kernel.recent(&frame);
-    let tables = match step!(before_tables(; &frame, length, now)) {
+    let in_force = match step!(before_tables(; &frame, length, now)) {
         BeforeTables::Judged(outcome) => {
             count(&frame, outcome, length);
             events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
             capture::tell(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
-        BeforeTables::Tables(tables) => tables,
+        BeforeTables::Tables(in_force) => in_force,
     };
-    let Some(outcome) = decide(&frame, tables, length, now) else {
+    step!(begin_packet(; &frame, in_force, length, now));
+    let Some(outcome) = decide(&frame, in_force.header().tables(), length, now) else {
         return xdp_action::XDP_PASS;
     };
     count(&frame, outcome, length);
@@ -107,9 +107,8 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
     match engine::classify(&Kernel, frame, length, now) {
         Next::Done(reason) => BeforeTables::Judged(Outcome::without_rule(reason).pack()),
         Next::Sources(packet) => BeforeTables::Judged(step!(plain_source(&Kernel; &packet))),
-        Next::Tables { generation, header, now } => {
-            step!(begin_packet(; frame, generation, header, length, now));
-            BeforeTables::Tables(header.tables())
+        Next::Tables { generation, header, .. } => {
+            BeforeTables::Tables(InForce::new(generation, header))
         }
     }
 }
@@ -118,11 +117,11 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
 #[inline(always)]
 pub(crate) fn begin_packet<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
-    generation: Generation,
-    header: RuleSetHeader,
+    in_force: InForce,
     length: u64,
     now: Ticks,
 ) {
+    let header = in_force.header();
     if !step!(facts(; frame)) {
         return;
     }
@@ -133,7 +132,7 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     let asks = header.flows() || header.asks_for_daemon();
     let now = if asks { Kernel.now(now) } else { now };
     if let Some(scratch) = world::scratch() {
-        table::begin_packet(&Kernel, scratch, generation, header, length, now);
+        table::begin_packet(&Kernel, scratch, in_force.generation(), header, length, now);
     }
 }
 
@@ -144,11 +143,18 @@ pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     let Some(facts) = world::facts() else {
         return false;
     };
-    if packet::facts(frame, facts).is_err() {
+    if !packet::read_simple(frame, facts) && !step!(walked_facts(; frame)) {
         return false;
     }
     facts.set_interface(frame.interface());
     true
+}
+
+/// Leaves the facts of a frame in the scratch that are not read at once; false for one without a
+/// source. A step, so that those of most frames need little of the stack.
+#[inline(always)]
+pub(crate) fn walked_facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
+    world::facts().is_some_and(|facts| packet::walk(frame, facts).is_ok())
 }
 
 /// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it

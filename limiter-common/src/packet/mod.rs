@@ -39,6 +39,7 @@ mod words;
 pub use facts::Facts;
 pub use inner::inner;
 pub use protocol::TCP;
+pub use simple::read_simple;
 pub use words::{ACK, FIN, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 
 use crate::source::Source;
@@ -137,7 +138,7 @@ pub fn walk_to_source(frame: &impl Bytes) -> Packet {
 /// unchanged then.
 #[inline(always)]
 pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
-    if simple::read(frame, facts) {
+    if read_simple(frame, facts) {
         return Ok(());
     }
     walk(frame, facts)

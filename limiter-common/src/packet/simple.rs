@@ -47,7 +47,7 @@ fn v6_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
 /// Reads the facts of a simple packet. False for others, and where not all of its headers can be
 /// read in place: `facts` is unchanged then.
 #[inline(always)]
-pub(super) fn read<B: Bytes>(frame: &B, facts: &mut Facts) -> bool {
+pub fn read_simple<B: Bytes>(frame: &B, facts: &mut Facts) -> bool {
     if B::LAYER_3 {
         return match frame.in_place::<0, 2>() {
             Some([V4_WITHOUT_OPTIONS, _]) => v4::<0, V4_HEADER, B>(frame, facts),

@@ -49,6 +49,6 @@ pub use run::{
     run_tables, undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
-pub use short::judge_shortly;
+pub use short::{ChargePlace, charge_others, judge_shortly};
 pub use spend::spend;
 pub use target::bucket;

@@ -7,7 +7,7 @@
 //! as there.
 
 use super::key::{is_in, key_in};
-use super::limit::{self, charge_limit};
+use super::limit::{self, charge_limit, peek_limit};
 use super::plain::{FIRST, SECOND};
 use super::run::{judge_source, undo_source};
 use super::scratch::{Charge, Scratch};
@@ -16,8 +16,9 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::clock::SLACK;
 use crate::gcra;
-use crate::meter::Charged;
+use crate::meter::{Charged, Peek};
 use crate::outcome::{Outcome, Packed};
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
@@ -41,6 +42,10 @@ pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Opti
     }
     outcome
 }
+
+/// The place of the key and of the account in the scratch, whatever the table: there is no other
+/// one.
+const ONLY: u32 = 0;
 
 /// The tables that a packet is in.
 #[derive(Clone, Copy)]
@@ -97,8 +102,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     if table.fixed != Slot::NONE.index() || range.is_some() {
         return None;
     }
-    // The first key, whatever the table: there is no other one.
-    let key = scratch.key(0)?;
+    let key = scratch.key(ONLY)?;
     key.set(key_in(table, &scratch.facts, &scratch.key_facts.get()));
     let bucket = maps.keyed(key)?;
     let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -110,16 +114,16 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
         return None;
     }
     let (first, second) = record.plain()?;
-    let latest = recent.plus(SLACK);
-    let first = Look::new(first, &bucket.first(), scratch, resolved.scale(), latest)?;
-    let second = match second {
-        Some(second) => {
-            Some(Look::new(second, &bucket.second(), scratch, resolved.scale(), latest)?)
-        }
-        None => None,
+    // A number, and no pointer that may be there or not: the verifier would follow both.
+    let place = ChargePlace {
+        slot: resolved.slot(),
+        scale: resolved.scale(),
+        has_second: scratch.unknown(u32::from(second.is_some())) != 0,
+        first_charged: false,
     };
-    // Over a limit for long: then the time does not matter.
-    if first.is_over() || second.as_ref().is_some_and(Look::is_over) {
+    let first = Look::new(first, &bucket.first(), scratch, place.scale, recent.plus(SLACK))?;
+    // Over the limit for long: then the time does not matter.
+    if first.is_over() {
         bucket.touch(recent);
         return dropped(record, &bucket);
     }
@@ -129,13 +133,13 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     let Some(first) = first.charged(now) else {
         return dropped(record, &bucket);
     };
-    let second = match second {
-        Some(second) => match second.charged(now) {
-            Some(second) => Some(second),
-            None => return dropped(record, &bucket),
-        },
-        None => None,
-    };
+    if place.has_second {
+        match step!(peek_limit(maps, scratch; &bucket, place.slot, SECOND, place.scale)) {
+            Peek::Conforming => {}
+            Peek::Over => return dropped(record, &bucket),
+            Peek::Moved => return None,
+        }
+    }
     let has_sources = scratch.sources.get() != 0;
     let mut source = Outcome::without_rule(Reason::NoRule).pack();
     if has_sources {
@@ -152,8 +156,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
             return Some(source);
         }
     }
-    let place = ChargePlace { slot: resolved.slot(), scale: resolved.scale(), index };
-    let charged = charge(maps, scratch, &bucket, &place, &first, second.as_ref());
+    let charged = charge(maps, scratch, &bucket, place, &first);
     if !matches!(charged, Charged::Conforming) {
         if !has_sources {
             return None;
@@ -191,13 +194,38 @@ fn drop_as(reason: Reason, record: &Record, bucket: &impl Keyed) -> Packed {
     Outcome::new(reason, record.rule).pack()
 }
 
-/// The place of the limits that a packet is charged to.
-struct ChargePlace {
+/// The limits that a packet is charged to: their slot, and how far it is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChargePlace {
     slot: Slot,
     /// The scale bit of their words.
     scale: bool,
-    /// The account that notes the charges.
-    index: u32,
+    /// True if there are two.
+    has_second: bool,
+    /// True if the first one is charged.
+    first_charged: bool,
+}
+
+/// `slot:19 | scale:1 | has_second:1 | first_charged:1`.
+impl Register for ChargePlace {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        let Self { slot, scale, has_second, first_charged } = self;
+        u64::from(slot.index()) << 3
+            | u64::from(scale) << 2
+            | u64::from(has_second) << 1
+            | u64::from(first_charged)
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self {
+            slot: Slot::new((register >> 3 & 0xffff_ffff) as u32),
+            scale: register & 4 != 0,
+            has_second: register & 2 != 0,
+            first_charged: register & 1 != 0,
+        }
+    }
 }
 
 /// Charges the limits, all or none.
@@ -206,49 +234,43 @@ fn charge<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
-    place: &ChargePlace,
+    place: ChargePlace,
     first: &Exchange,
-    second: Option<&Exchange>,
 ) -> Charged {
-    let stored = bucket.first().compare_exchange(first.old, first.new);
-    if stored {
-        let Some(second) = second else {
-            return Charged::Conforming;
-        };
-        if bucket.second().compare_exchange(second.old, second.new) {
-            return Charged::Conforming;
-        }
+    let first_charged = bucket.first().compare_exchange(first.old, first.new);
+    if first_charged && !place.has_second {
+        return Charged::Conforming;
     }
-    // Another CPU was faster, at one of the two.
-    if let Some(account) = scratch.account(place.index) {
+    if let Some(account) = scratch.account(ONLY) {
         account.charges.set(0);
     }
-    let mut charged = Charged::Conforming;
-    if stored {
-        scratch.note(place.index, Charge::Word(FIRST), first.old, first.new);
-    } else {
-        charged = charge_more(maps, scratch, bucket, place, FIRST);
+    if first_charged {
+        scratch.note(ONLY, Charge::Word(FIRST), first.old, first.new);
     }
-    if second.is_some() && matches!(charged, Charged::Conforming) {
-        charged = charge_more(maps, scratch, bucket, place, SECOND);
-        if !matches!(charged, Charged::Conforming) {
-            limit::give_back(maps, scratch, bucket, place.index);
-        }
-    }
-    charged
+    step!(charge_others(maps, scratch; bucket, ChargePlace { first_charged, ..place }))
 }
 
-/// Charges one limit, and notes in the account how to take that back.
+/// Charges the limits that are not charged yet: the second one, and the first one where another CPU
+/// was faster. All or none.
 #[inline(always)]
-fn charge_more<W: World>(
+pub fn charge_others<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
-    place: &ChargePlace,
-    number: u32,
+    place: ChargePlace,
 ) -> Charged {
-    let ChargePlace { slot, scale, index } = *place;
-    charge_limit(maps, scratch, bucket, slot, number, scale, index)
+    let ChargePlace { slot, scale, has_second, first_charged } = place;
+    let mut charged = Charged::Conforming;
+    if !first_charged {
+        charged = charge_limit(maps, scratch, bucket, slot, FIRST, scale, ONLY);
+    }
+    if has_second && matches!(charged, Charged::Conforming) {
+        charged = charge_limit(maps, scratch, bucket, slot, SECOND, scale, ONLY);
+        if !matches!(charged, Charged::Conforming) {
+            limit::give_back(maps, scratch, bucket, ONLY);
+        }
+    }
+    charged
 }
 
 /// The look at a plain limit.

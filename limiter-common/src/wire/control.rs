@@ -120,6 +120,9 @@ impl RuleSetHeader {
     const ON_LOSS: u64 = 1 << 13;
     const NO_SOURCES: u64 = 1 << 14;
 
+    /// The bits that a header may have.
+    pub(crate) const BITS: u64 = 0xff_ffff;
+
     /// The header of a set with `tables` tables beside the source table, at most
     /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
     /// source table has an action.
