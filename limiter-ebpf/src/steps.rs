@@ -11,6 +11,7 @@ macro_rules! own_steps {
             begin_packet = crate::xdp::begin_packet, () (twin word word word);
             facts = crate::xdp::facts, () (twin);
             walked_facts = crate::xdp::walked_facts, () (twin);
+            extension_at = crate::world::frame::extension_at, () (frame half half);
             inner = crate::xdp::inner, () (frame);
             redirect = crate::xdp::redirect, () (half);
             log = crate::xdp::log, () (word word);

@@ -36,6 +36,7 @@ mod simple;
 mod transport;
 mod words;
 
+pub use chain::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;
 pub use protocol::TCP;
@@ -74,6 +75,13 @@ pub trait Bytes {
     #[inline(always)]
     fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         self.read_at::<OFFSET, N>()
+    }
+
+    /// The extension header of a number at an offset, at most [`MAX_TRANSPORT_OFFSET`]. In the XDP
+    /// program, this is a step.
+    #[inline(always)]
+    fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
+        extension(self, number, offset)
     }
 }
 

@@ -11,7 +11,7 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use limiter_common::act::FrameMut;
-use limiter_common::packet::{Bytes, Facts};
+use limiter_common::packet::{Bytes, Extension, Facts, extension};
 use limiter_common::register::Place;
 
 use super::socket::is_established;
@@ -102,6 +102,23 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         // SAFETY: the comparison above is the proof that the verifier asks for.
         Some(unsafe { bytes_at::<OFFSET, N>(start) })
     }
+
+    /// Reads it in a step, of whose answer the verifier knows nothing: so the rounds of the walk are
+    /// alike to it.
+    #[inline(always)]
+    fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
+        step!(extension_at(; self, number, low_32(offset)))
+    }
+}
+
+/// The extension header of a number at an offset.
+#[inline(always)]
+pub(crate) fn extension_at<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    number: u8,
+    offset: u32,
+) -> Option<Extension> {
+    extension(frame, number, offset as usize)
 }
 
 impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
