@@ -122,7 +122,7 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     now: Ticks,
 ) {
     let header = in_force.header();
-    if !step!(facts(; frame)) {
+    if !facts(frame) {
         return;
     }
     if header.inner() {

@@ -4,35 +4,50 @@ use core::hint::black_box;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::packet::{ACK, FIN, Facts, Fragment, RST, Reach, SYN, TCP, Version};
+use crate::packet::{ACK, FIN, Facts, Fragment, RST, Reach, SYN, Version};
 use crate::wire::{FRAGMENT_SHIFT, FlagClass, Table, TableKey, field};
 
-/// The class of a TCP segment's flags; `None` for other protocols.
+/// The number of the [`FlagClass`] of a packet, 0 of other protocols than TCP.
 ///
 /// A packet that cannot be told from an attempt to open a connection counts as one: TCP whose flags
 /// were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and
 /// long chains were a way around the limit.
 #[inline(always)]
-pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
-    if !matches!(facts.opens_connection(), Some(false)) {
-        return Some(FlagClass::Syn);
+fn flag_class(facts: &Facts) -> u8 {
+    match facts.tcp_flags() {
+        Some(flags) => class_of(flags),
+        None if matches!(facts.opens_connection(), Some(false)) => 0,
+        None => FlagClass::Syn as u8,
     }
-    if !matches!(facts.protocol(), Some(TCP)) {
-        return None;
-    }
-    let flags = facts.tcp_flags()?;
-    Some(if flags & (SYN | ACK) == SYN | ACK {
-        FlagClass::SynAck
-    } else if flags & RST != 0 {
-        FlagClass::Rst
-    } else if flags & FIN != 0 {
-        FlagClass::Fin
-    } else if flags & ACK != 0 {
-        FlagClass::Ack
-    } else {
-        FlagClass::Other
-    })
 }
+
+/// The number of the class of TCP flags: four bits of it for each combination of those that count,
+/// so that there is no branch for each.
+#[inline(always)]
+const fn class_of(flags: u8) -> u8 {
+    let row = (flags & (FIN | SYN | RST) | (flags & ACK) >> 1) as u32;
+    (CLASSES >> (row * 4 & 63) & 15) as u8
+}
+
+const _: () = assert!(FIN | SYN | RST == 7 && ACK >> 1 == 8);
+
+const CLASSES: u64 = {
+    let (mut classes, mut row) = (0, 0);
+    while row < 16 {
+        let (fin, syn, rst, ack) = (row & 1 != 0, row & 2 != 0, row & 4 != 0, row & 8 != 0);
+        let class = match (syn, ack) {
+            (true, false) => FlagClass::Syn,
+            (true, true) => FlagClass::SynAck,
+            _ if rst => FlagClass::Rst,
+            _ if fin => FlagClass::Fin,
+            (false, true) => FlagClass::Ack,
+            _ => FlagClass::Other,
+        };
+        classes |= (class as u64) << (4 * row);
+        row += 1;
+    }
+    classes
+};
 
 /// The kind of fragment that a packet counts as.
 ///
@@ -64,6 +79,15 @@ const INNER_V4: u32 = 1 << 31;
 /// Bits of [`field`] that say of which family a table is.
 const FAMILIES: u32 = field::V4 | field::V6;
 
+/// Facts that every packet has: bits of [`field`].
+const ALWAYS: u32 = field::SOURCE
+    | field::DESTINATION
+    | field::INTERFACE
+    | field::DSCP
+    | field::FRAGMENT
+    | field::PACKET_LENGTH
+    | field::TTL;
+
 impl KeyFacts {
     /// No facts.
     pub const EMPTY: Self = Self { words: [0; 3], inner_word: 0, has: 0 };
@@ -71,42 +95,30 @@ impl KeyFacts {
     /// The facts of a packet.
     #[inline(always)]
     pub fn of(facts: &Facts) -> Self {
-        let mut has = field::SOURCE
-            | field::DESTINATION
-            | field::INTERFACE
-            | field::DSCP
-            | field::FRAGMENT
-            | field::PACKET_LENGTH
-            | field::TTL
-            | if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
+        let family = if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
+        let mut has = ALWAYS | family | facts.known_fields();
+        // Absent facts are zero.
         let mut key = TableKey {
             interface: facts.interface(),
-            dscp: facts.dscp().into(),
-            packet_length: facts.packet_length(),
-            ttl: facts.ttl().into(),
+            protocol: facts.protocol().unwrap_or(0),
             flags: (fragment_class(facts) as u8) << FRAGMENT_SHIFT,
             version: facts.version() as u8,
+            ttl: facts.ttl().into(),
+            dscp: facts.dscp().into(),
+            vlan: facts.vlan().unwrap_or(0),
+            packet_length: facts.packet_length(),
             ..TableKey::EMPTY
         };
-        if let Some(vlan) = facts.vlan() {
-            key.vlan = vlan;
-            has |= field::VLAN;
-        }
         if let Some(ports) = facts.ports() {
             key.destination_port = ports.destination;
             key.source_port = ports.source;
-            has |= field::DESTINATION_PORT | field::SOURCE_PORT;
         }
         if let Some(icmp) = facts.icmp() {
             key.destination_port = icmp.message(facts.version()).into();
-            has |= field::ICMP_TYPE;
         }
-        if let Some(protocol) = facts.protocol() {
-            key.protocol = protocol;
-            has |= field::PROTOCOL;
-        }
-        if let Some(class) = flag_class(facts) {
-            key.flags |= class as u8;
+        let class = flag_class(facts);
+        if class != 0 {
+            key.flags |= class;
             has |= field::TCP_FLAGS;
         }
         let inner = facts.inner_version();

@@ -35,7 +35,7 @@ pub use charge::{
 };
 pub use check::{Check, check_limits};
 pub use entry::{evict_keyed, probe_keyed};
-pub use key::{KeyFacts, flag_class, locate};
+pub use key::{KeyFacts, locate};
 #[cfg(not(target_arch = "bpf"))]
 pub use lease::HostLease;
 pub use lease::{ask, find_leases, need_leases, undo_lease};
