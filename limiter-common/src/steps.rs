@@ -21,6 +21,8 @@
 //! | `word` | 1 | a [`crate::register::Register`] |
 //! | `half` | 1 | the same, of 32 bits: so the verifier knows how large an index is |
 //! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
+//! | `entry` | 1 | the value of a key's bucket in its map |
+//! | `key` | 1 | a key in memory |
 //! | `source` | 2 | a [`crate::source::Source`] |
 //! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
 //! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
@@ -105,6 +107,8 @@ macro_rules! steps {
             probe_keyed = limiter_common::table::probe_keyed, (world scratch) (half word);
             evict_keyed = limiter_common::table::evict_keyed,
                 (world scratch) (half word word word);
+            make_keyed = limiter_common::table::make_keyed,
+                (world scratch) (half word half word);
             freeze = limiter_common::table::freeze, (scratch) (keyed half);
             clear_fresh = limiter_common::table::clear_fresh, (scratch) ();
             store_fresh = limiter_common::table::store_fresh, (scratch) (keyed half);
@@ -193,6 +197,18 @@ macro_rules! declare_steps {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
             ($($from)* $a: impl $crate::register::Register,)
             ($($to)* $crate::register::Register::to_register($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        entry $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut $crate::wire::KeyedEntry,)
+            ($($from)* $a: core::ptr::NonNull<$crate::wire::KeyedEntry>,) ($($to)* $a.as_ptr(),)
+            $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        key $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut $crate::wire::TableKey,)
+            ($($from)* $a: core::ptr::NonNull<$crate::wire::TableKey>,) ($($to)* $a.as_ptr(),)
+            $($kind)*);
     };
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         half $($kind:ident)*) => {

@@ -15,11 +15,12 @@ use crate::line::{Line, LineBucket, Lines};
 use crate::outcome::Insert;
 use crate::register::{Aside, Crosses};
 use crate::source::Source;
+use crate::table::KeyCell;
 use crate::table::flow::FlowKey;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, Moment, Record, Shape,
+    Action, Bucket, Control, EntryKind, KeyName, KeyedEntry, Limit, ListEntry, Moment, Record, Shape,
     Table, TableKey, TrieValue, Uncounted,
 };
 
@@ -109,10 +110,10 @@ pub trait World: Sized {
 
     /// Copies the key in a ring slot of [`EntryKind::Keyed`], which another CPU may be writing, to
     /// `key`.
-    fn ring_key(&self, index: u32, key: &Cell<TableKey>);
+    fn ring_key(&self, index: u32, key: &KeyCell);
 
     /// Writes a key into a ring slot of [`EntryKind::Keyed`], which this CPU has taken.
-    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
+    fn set_ring_key(&self, index: u32, key: &KeyCell);
 
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
@@ -130,16 +131,28 @@ pub trait World: Sized {
     /// An action. Index 0 is a plain drop.
     fn action(&self, index: u32) -> Option<&Action>;
 
+    /// The name of a key; of no use where buckets are looked up by their keys.
+    #[inline(always)]
+    fn key_name(&self, _key: &TableKey) -> KeyName {
+        KeyName::default()
+    }
+
     /// The bucket of a key.
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
+    fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed>;
+
+    /// The bucket of a key whose name is no hash.
+    #[inline(always)]
+    fn keyed_by_name(&self, key: &KeyCell) -> Option<Self::Keyed> {
+        self.keyed(key)
+    }
 
     /// Makes a bucket of a key: zeros but for `resolved`, only if there is none. `made` is memory
     /// for its value.
-    fn insert_keyed(&self, key: &Cell<TableKey>, made: &Cell<KeyedBucket>, resolved: u64)
+    fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64)
     -> Insert;
 
     /// Removes the bucket of a key.
-    fn remove_keyed(&self, key: &Cell<TableKey>);
+    fn remove_keyed(&self, key: &KeyCell);
 
     /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, the overflow bucket of
     /// keys without a bucket, by the number of their rule.
@@ -150,17 +163,17 @@ pub trait World: Sized {
 
     /// The word with the leases of a key, a [`crate::wire::KeyLeases`]; none where it has none and
     /// did not ask.
-    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord>;
+    fn leased(&self, key: &KeyCell) -> Option<impl SharedWord>;
 
     /// Makes the entry of a key that has asked for leases, only if there is none.
-    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert;
+    fn insert_leased(&self, key: &KeyCell) -> Insert;
 
     /// Removes the entry of a key's leases.
-    fn remove_leased(&self, key: &Cell<TableKey>);
+    fn remove_leased(&self, key: &KeyCell);
 
     /// Tells the daemon that a key asks for leases of the limits of the record in a slot; false if
     /// there is no room.
-    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool;
+    fn ask(&self, key: &KeyCell, slot: Slot) -> bool;
 
     /// The time at which a packet of a flow passed last.
     fn flow(&self, flow: &FlowKey) -> Option<Ticks>;

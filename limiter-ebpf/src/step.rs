@@ -38,6 +38,18 @@ macro_rules! define_steps {
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) entry $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedEntry,) ($($made)*)
+            ($($argument)* core::ptr::NonNull::new($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) key $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::TableKey,) ($($made)*)
+            ($($argument)* core::ptr::NonNull::new($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) line $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
             ($($argument)* &<$crate::source_store::lines::MapLine as

@@ -25,6 +25,8 @@ macro_rules! own_steps {
             miss_capture = crate::capture::miss_capture, () (word word);
             send_capture = crate::capture::send_capture, () (word word word word half);
             is_established = crate::world::socket::is_established, (facts) (frame);
+            copy_key = crate::world::kernel::copy_key, () (entry key);
+            is_of = crate::world::kernel::is_of, () (entry key);
             load_word = crate::world::words::load_word, () (keyed half);
             exchange_word = crate::world::words::exchange_word, () (keyed half word word);
         }

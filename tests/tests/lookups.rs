@@ -14,12 +14,12 @@ use limiter_common::line::Lines;
 use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::Scratch;
+use limiter_common::table::{KeyCell, Scratch};
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, Moment, Record, Shape,
+    Action, Bucket, Control, EntryKind, KeyedEntry, Limit, ListEntry, Moment, Record, Shape,
     Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
@@ -137,15 +137,15 @@ impl World for Counting {
         self.model.table_rule(generation, key)
     }
 
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed> {
+    fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed> {
         one_more(&self.keyed);
         World::keyed(&self.model, key)
     }
 
     fn insert_keyed(
         &self,
-        key: &Cell<TableKey>,
-        room: &Cell<KeyedBucket>,
+        key: &KeyCell,
+        room: &Cell<KeyedEntry>,
         resolved: u64,
     ) -> Insert {
         one_more(&self.inserts);
@@ -185,19 +185,19 @@ impl World for Counting {
         fn remove(&self, source: &Source);
         fn uncounted(&self) -> Option<&Cell<Uncounted>>;
         fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
-        fn ring_key(&self, index: u32, key: &Cell<TableKey>);
-        fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
+        fn ring_key(&self, index: u32, key: &KeyCell);
+        fn set_ring_key(&self, index: u32, key: &KeyCell);
         fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
         fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
         fn record(&self, slot: Slot) -> Option<&Record>;
         fn action(&self, index: u32) -> Option<&Action>;
-        fn remove_keyed(&self, key: &Cell<TableKey>);
+        fn remove_keyed(&self, key: &KeyCell);
         fn budget(&self, index: u32) -> Option<Self::Keyed>;
         fn lease(&self, index: u32) -> Option<Self::Lease>;
-        fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord>;
-        fn insert_leased(&self, key: &Cell<TableKey>) -> Insert;
-        fn remove_leased(&self, key: &Cell<TableKey>);
-        fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool;
+        fn leased(&self, key: &KeyCell) -> Option<impl SharedWord>;
+        fn insert_leased(&self, key: &KeyCell) -> Insert;
+        fn remove_leased(&self, key: &KeyCell);
+        fn ask(&self, key: &KeyCell, slot: Slot) -> bool;
         fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
         fn set_flow(&self, flow: &FlowKey, now: Ticks);
         fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);

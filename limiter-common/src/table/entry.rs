@@ -6,8 +6,7 @@
 //! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
 //! Otherwise the claim is given up, and the words go on.
 
-use core::cell::Cell;
-
+use super::key_cell::KeyCell;
 use super::limit::limit_fill;
 use super::refresh::freeze;
 use super::result::{NO_RECORD, PLACES};
@@ -15,21 +14,21 @@ use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::entries::admission::{Admittance, admit, full};
-use crate::entries::ring::{self, Claim, PROBES, scatter};
+use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::{BUSY, EMPTY, EntryTableWords as _, EvictionPolicy};
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{EntryKind, TableKey};
+use crate::wire::EntryKind;
 use crate::world::{Keyed as _, World};
 
-/// Makes the bucket of a key, only if there is none and there is room.
+/// Makes the bucket of the key of a table, only if there is none and there is room.
 #[inline(always)]
 pub(super) fn insert<W: World>(
     maps: &W,
     scratch: &Scratch,
-    key: &Cell<TableKey>,
+    (table, key): (u32, &KeyCell),
     resolved: Resolved,
 ) -> Insert {
     let name = name(maps, key);
@@ -37,6 +36,23 @@ pub(super) fn insert<W: World>(
         return Insert::Refused;
     }
     let Some(Claim { index, before }) = reserve(maps, scratch) else {
+        return Insert::Refused;
+    };
+    step!(make_keyed(maps, scratch; table, resolved, index, before))
+}
+
+/// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
+/// state was `before`; frees the slot if there is no bucket then.
+#[inline(always)]
+pub fn make_keyed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    table: u32,
+    resolved: Resolved,
+    index: u32,
+    before: u64,
+) -> Insert {
+    let Some(key) = scratch.key(scratch.unknown(table)) else {
         return Insert::Refused;
     };
     let made = maps.insert_keyed(key, &scratch.made, resolved.raw());
@@ -50,11 +66,9 @@ pub(super) fn insert<W: World>(
 
 /// A number for a key: two have the same one by chance alone, and nobody outside knows which.
 #[inline(always)]
-fn name<W: World>(maps: &W, key: &Cell<TableKey>) -> u64 {
+fn name<W: World>(maps: &W, key: &KeyCell) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
-    let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(key.get());
-    let name = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);
-    scatter(scatter(scatter(name ^ fourth) ^ fifth) ^ sixth) ^ last
+    key.get().hash(seed)
 }
 
 /// Takes a ring slot for one more key, if their table has room.
@@ -105,7 +119,7 @@ pub fn evict_keyed<W: World>(
 ) -> bool {
     // A copy of this CPU's own: the slot may get another key meanwhile. A torn one is found by the
     // state that is read after it.
-    let key = &scratch.probe;
+    let key = &scratch.leaving;
     maps.ring_key(index, key);
     let Some(slot) = maps.ring_slot(EntryKind::Keyed, index) else {
         return false;

@@ -17,6 +17,7 @@ mod target;
 mod charge;
 mod check;
 mod key;
+mod key_cell;
 mod lease;
 pub mod limit;
 mod lookup;
@@ -34,8 +35,9 @@ pub use charge::{
     give_back, note_passed, plan_charge,
 };
 pub use check::{Check, check_limits};
-pub use entry::{evict_keyed, probe_keyed};
+pub use entry::{evict_keyed, make_keyed, probe_keyed};
 pub use key::{KeyFacts, locate};
+pub use key_cell::KeyCell;
 #[cfg(not(target_arch = "bpf"))]
 pub use lease::HostLease;
 pub use lease::{ask, find_leases, need_leases, undo_lease};

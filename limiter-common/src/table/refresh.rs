@@ -59,7 +59,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     // Packets that a rule blocks get no entry: a flood to a blocked port must not fill the table.
     let blocked = maps.record(slot).is_some_and(Record::is_block);
-    if blocked || matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
+    if blocked || matches!(insert(maps, scratch, (index, key), resolved), Insert::Refused) {
         // This key gets no bucket. The account remembers its rule, or that it has none, so that the
         // budget or the overflow bucket is charged.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };

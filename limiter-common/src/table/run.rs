@@ -109,7 +109,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
         && let Some(place) = scratch.key(index)
         && let Some(key) = locate(table, &scratch.facts, &scratch.key_facts.get())
     {
-        place.set(key);
+        place.set(maps, key);
         fixed = table.fixed;
         begun = if fixed == Slot::NONE.index() { Begun::KEYED } else { Begun::FIXED };
         let [first, ..] = &table.ranges;
@@ -140,7 +140,7 @@ pub fn class_range<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u3
         && range.is_some()
         && let Some(key) = scratch.key(index)
     {
-        key.set(range.classed(key.get()));
+        key.set(maps, range.classed(key.get()));
         return true;
     }
     false

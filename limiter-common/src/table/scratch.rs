@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::hint::black_box;
 
 use super::key::KeyFacts;
+use super::key_cell::KeyCell;
 use super::lease::Wish;
 use super::result::{BudgetRef, Stale};
 use super::target::ChargeTarget;
@@ -16,7 +17,7 @@ use crate::time::Ticks;
 use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
-use crate::wire::{Count, KeyLeases, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
+use crate::wire::{Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -155,7 +156,9 @@ pub struct Scratch {
     /// The facts in the form of keys.
     pub(super) key_facts: Cell<KeyFacts>,
     /// The key of the packet in each table.
-    keys: [Cell<TableKey>; MAX_TABLES as usize],
+    keys: [KeyCell; MAX_TABLES as usize],
+    /// The key of an entry that is to leave.
+    pub(super) leaving: KeyCell,
     /// The key that is looked for in the rule trie.
     pub(super) probe: Cell<TableKey>,
     /// Words of a bucket that is being converted.
@@ -163,7 +166,7 @@ pub struct Scratch {
     /// The instant of the change that it is converted by, in ticks.
     pub(super) changed_at: Cell<u64>,
     /// A bucket that is being made.
-    pub(super) made: Cell<KeyedBucket>,
+    pub(super) made: Cell<KeyedEntry>,
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
@@ -203,11 +206,12 @@ impl Scratch {
         Self {
             facts: Facts::EMPTY,
             key_facts: Cell::new(KeyFacts::EMPTY),
-            keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
+            keys: core::array::from_fn(|_| KeyCell::new(TableKey::EMPTY)),
+            leaving: KeyCell::new(TableKey::EMPTY),
             probe: Cell::new(TableKey::EMPTY),
             fresh: [const { Cell::new(0) }; WORDS],
             changed_at: Cell::new(0),
-            made: Cell::new(KeyedBucket::zeroed()),
+            made: Cell::new(KeyedEntry::zeroed()),
             now: Cell::new(0),
             length: Cell::new(0),
             generation: Cell::new(0),
@@ -326,12 +330,6 @@ impl Scratch {
         self.accounts.get(index as usize & (ACCOUNTS - 1))
     }
 
-    /// The address of the packet's key in a table, for a look-up.
-    #[inline(always)]
-    pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
-        self.key(index).map(|key| key.as_ptr().cast_const())
-    }
-
     /// Notes in account `index` how to take a charge back.
     #[inline(always)]
     pub(super) fn note(&self, index: u32, charge: Charge, old: u64, new: u64) {
@@ -345,27 +343,15 @@ impl Scratch {
         }
     }
 
-    /// Replaces the key that is looked for in the rule trie.
-    #[inline(always)]
-    pub fn set_probe(&self, key: TableKey) {
-        self.probe.set(key);
-    }
-
-    /// The address of the key that is looked for in the rule trie.
-    #[inline(always)]
-    pub fn probe_ptr(&self) -> *const TableKey {
-        self.probe.as_ptr().cast_const()
-    }
-
     /// The key that [`super::begin`] has left for a table; none past the last one.
     #[cfg(not(target_arch = "bpf"))]
     pub fn located(&self, index: u32) -> Option<TableKey> {
-        self.key(index).map(Cell::get)
+        self.key(index).map(KeyCell::get)
     }
 
     /// The key of the packet in a table.
     #[inline(always)]
-    pub(super) fn key(&self, index: u32) -> Option<&Cell<TableKey>> {
+    pub(super) fn key(&self, index: u32) -> Option<&KeyCell> {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))
     }
 

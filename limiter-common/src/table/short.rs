@@ -103,8 +103,11 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
         return None;
     }
     let key = scratch.key(ONLY)?;
-    key.set(key_in(table, &scratch.facts, &scratch.key_facts.get()));
-    let bucket = maps.keyed(key)?;
+    key.set(maps, key_in(table, &scratch.facts, &scratch.key_facts.get()));
+    if key.name().get().is_hashed() {
+        return None;
+    }
+    let bucket = maps.keyed_by_name(key)?;
     let resolved = Resolved::from_raw(bucket.resolved().load());
     if resolved.is_converting() || !resolved.generation().covers(generation) {
         return None;

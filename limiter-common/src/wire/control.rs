@@ -8,7 +8,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 15 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 16 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -295,7 +295,7 @@ pub mod map {
     pub const TABLE_RULES: &str = "TABLE_RULES";
     /// [`super::super::Record`] by slot: written by the daemon, never while a slot is in force.
     pub const RECORDS: &str = "RECORDS";
-    /// [`super::super::KeyedBucket`] by [`super::super::TableKey`].
+    /// [`super::super::KeyedEntry`] by [`super::super::KeyName`].
     pub const KEYED: &str = "KEYED";
     /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without
     /// an entry share.

@@ -10,6 +10,7 @@ mod counters;
 mod entries;
 mod event;
 mod key;
+mod key_name;
 mod lease;
 mod limit;
 mod line;
@@ -33,6 +34,7 @@ pub use entries::{
 };
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
+pub use key_name::{KeyName, KeyedEntry};
 pub use lease::{
     ASK_BYTES, Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, Lease, MAX_LEASES, lease_of_budget,
 };

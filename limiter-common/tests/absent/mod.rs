@@ -185,12 +185,12 @@ macro_rules! nothing_before {
             Some($crate::absent::ring_slot())
         }
 
-        fn ring_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+        fn ring_key(&self, _index: u32, _key: &limiter_common::table::KeyCell) {}
 
         fn set_ring_key(
             &self,
             _index: u32,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _key: &limiter_common::table::KeyCell,
         ) {
         }
 
@@ -256,21 +256,21 @@ macro_rules! no_tables {
 
         fn keyed(
             &self,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _key: &limiter_common::table::KeyCell,
         ) -> Option<$crate::absent::Nothing> {
             None
         }
 
         fn insert_keyed(
             &self,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
-            _made: &std::cell::Cell<limiter_common::wire::KeyedBucket>,
+            _key: &limiter_common::table::KeyCell,
+            _made: &std::cell::Cell<limiter_common::wire::KeyedEntry>,
             _resolved: u64,
         ) -> limiter_common::outcome::Insert {
             limiter_common::outcome::Insert::Refused
         }
 
-        fn remove_keyed(&self, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+        fn remove_keyed(&self, _key: &limiter_common::table::KeyCell) {}
 
         fn budget(&self, _index: u32) -> Option<$crate::absent::Nothing> {
             None
@@ -289,23 +289,23 @@ macro_rules! no_key_leases {
     () => {
         fn leased(
             &self,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _key: &limiter_common::table::KeyCell,
         ) -> Option<impl limiter_common::cell::Cell> {
             None::<$crate::absent::Nothing>
         }
 
         fn insert_leased(
             &self,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _key: &limiter_common::table::KeyCell,
         ) -> limiter_common::outcome::Insert {
             limiter_common::outcome::Insert::Refused
         }
 
-        fn remove_leased(&self, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+        fn remove_leased(&self, _key: &limiter_common::table::KeyCell) {}
 
         fn ask(
             &self,
-            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _key: &limiter_common::table::KeyCell,
             _slot: limiter_common::bucket::Slot,
         ) -> bool {
             false

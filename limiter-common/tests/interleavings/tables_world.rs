@@ -12,11 +12,11 @@ use limiter_common::host;
 use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
-use limiter_common::table;
+use limiter_common::table::{self, KeyCell};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Algorithm, Control, KeyedBucket, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record,
+    Algorithm, Control, KeyedEntry, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record,
     Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
 use limiter_common::world::{self as maps, Keyed};
@@ -375,20 +375,20 @@ impl maps::World for World {
         self.records.get(usize::try_from(slot.index()).unwrap())
     }
 
-    fn keyed(&self, key: &cell::Cell<TableKey>) -> Option<LoomKeyed> {
+    fn keyed(&self, key: &KeyCell) -> Option<LoomKeyed> {
         self.buckets.get(usize::try_from(key.get().table).unwrap()).cloned()
     }
 
     fn insert_keyed(
         &self,
-        _key: &cell::Cell<TableKey>,
-        _room: &cell::Cell<KeyedBucket>,
+        _key: &KeyCell,
+        _room: &cell::Cell<KeyedEntry>,
         _resolved: u64,
     ) -> Insert {
         Insert::Exists
     }
 
-    fn remove_keyed(&self, _key: &cell::Cell<TableKey>) {}
+    fn remove_keyed(&self, _key: &KeyCell) {}
 
     fn budget(&self, index: u32) -> Option<LoomKeyed> {
         self.buckets.get(usize::try_from(index).unwrap()).cloned()

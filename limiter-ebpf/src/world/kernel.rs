@@ -12,11 +12,12 @@ use limiter_common::line::{Line, LineBucket, Lines};
 use limiter_common::outcome::Insert;
 use limiter_common::register::{Aside, Place};
 use limiter_common::source::Source;
+use limiter_common::table::KeyCell;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyedBucket, Limit,
+    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyName, KeyedEntry, Limit,
     ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
     TrieValue, Uncounted,
 };
@@ -32,6 +33,7 @@ use super::maps::{
     RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
+use crate::step::step;
 
 /// The maps of the kernel.
 pub(crate) struct Kernel;
@@ -104,6 +106,48 @@ pub(crate) trait SourceStore {
 
 /// `EEXIST`: another CPU inserted first.
 const EEXIST: i32 = -17;
+
+/// Copies words, one by one: for all at once, the compiler calls a function that compares the
+/// addresses, which the verifier refuses.
+///
+/// # Safety
+///
+/// Both must be valid for so many words.
+#[inline(always)]
+unsafe fn copy<const N: usize>(to: *mut u64, from: *const u64) {
+    // SAFETY: the caller's.
+    unsafe { to.cast::<[u64; N]>().write_volatile(from.cast::<[u64; N]>().read_volatile()) };
+}
+
+/// Copies the key of an entry.
+#[inline(always)]
+pub(crate) fn copy_key(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) {
+    // SAFETY: whole values: one of the map, whose key is written once and before anybody finds it,
+    // and this CPU's own.
+    unsafe { copy::<7>(key.as_ptr().cast(), (&raw const (*entry.as_ptr()).key).cast()) };
+}
+
+/// True if an entry is of a key. A step, because few names need it. Word by word: of a comparison of
+/// the whole, the compiler makes one of addresses, which the verifier refuses.
+#[inline(always)]
+pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool {
+    let words = |key: *const TableKey| -> [u64; 7] {
+        // SAFETY: a whole key: of the map, where it is written once and before anybody finds it, or
+        // this CPU's own.
+        unsafe { key.cast::<[u64; 7]>().read_volatile() }
+    };
+    // SAFETY: only the address of a field is computed, of a whole value.
+    let [a, b, c, d, e, f, g] = words(unsafe { &raw const (*entry.as_ptr()).key });
+    let [h, i, j, k, l, m, n] = words(key.as_ptr());
+    a ^ h | b ^ i | c ^ j | d ^ k | e ^ l | f ^ m | g ^ n == 0
+}
+
+/// The name of a key, in place.
+#[inline(always)]
+fn name(key: &KeyCell) -> &KeyName {
+    // SAFETY: this CPU's own key, which nothing changes during the look-up.
+    unsafe { &*key.name().as_ptr() }
+}
 
 #[inline(always)]
 pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
@@ -255,18 +299,23 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(slot) = FRAMES_KEYED.get_ptr(index) {
-            // SAFETY: a whole value of the array; other CPUs may write to it meanwhile.
-            key.set(unsafe { (&raw const (*slot).key).read_volatile() });
+    fn ring_key(&self, index: u32, key: &KeyCell) {
+        let Some(slot) = FRAMES_KEYED.get_ptr(index) else {
+            return;
+        };
+        // SAFETY: a whole value of the array; other CPUs may write to it meanwhile.
+        unsafe { copy::<2>(key.name().as_ptr().cast(), (&raw const (*slot).name).cast()) };
+        let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new);
+        if let (Some(entry), Some(mine)) = (entry, NonNull::new(key.key().as_ptr())) {
+            step!(copy_key(; entry, mine));
         }
     }
 
     #[inline(always)]
-    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+    fn set_ring_key(&self, index: u32, key: &KeyCell) {
         if let Some(slot) = FRAMES_KEYED.get_ptr_mut(index) {
             // SAFETY: a whole value of the array, and this CPU has taken the slot.
-            unsafe { (&raw mut (*slot).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
+            unsafe { copy::<2>((&raw mut (*slot).name).cast(), key.name().as_ptr().cast()) };
         }
     }
 
@@ -299,33 +348,47 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
-        // SAFETY: this CPU's own key, which nothing changes during the look-up.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
-        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
+    fn key_name(&self, key: &TableKey) -> KeyName {
+        // SAFETY: the seed is written once, by the daemon that makes the maps.
+        key.name(|| SPACES.get(EntryKind::Keyed.index()).map_or(0, |settings| settings.seed))
     }
 
     #[inline(always)]
-    fn insert_keyed(
-        &self,
-        key: &Cell<TableKey>,
-        made: &Cell<KeyedBucket>,
-        resolved: u64,
-    ) -> Insert {
+    fn keyed(&self, key: &KeyCell) -> Option<MapKeyed> {
+        let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new)?;
+        let mine = NonNull::new(key.key().as_ptr())?;
+        if name(key).is_hashed() && !step!(is_of(; entry, mine)) {
+            return None;
+        }
+        Some(MapKeyed::new(entry.cast()))
+    }
+
+    #[inline(always)]
+    fn keyed_by_name(&self, key: &KeyCell) -> Option<MapKeyed> {
+        let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new)?;
+        Some(MapKeyed::new(entry.cast()))
+    }
+
+    #[inline(always)]
+    fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert {
         // SAFETY: this CPU's own copies, which nothing else changes during the insert.
-        let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
-            // Only this is ever written, so the rest is zero as the map was made.
-            (*made.as_ptr()).resolved = resolved;
-            (&*key.as_ptr(), &*made.as_ptr())
+        let entry: &KeyedEntry = unsafe {
+            // Only these are ever written, so the rest is zero as the map was made.
+            (*made.as_ptr()).bucket.resolved = resolved;
+            copy::<7>((&raw mut (*made.as_ptr()).key).cast(), key.key().as_ptr().cast());
+            &*made.as_ptr()
         };
-        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+        let made = inserted(KEYED.insert(name(key), entry, u64::from(BPF_NOEXIST)));
+        // Another key has the same hash: there is no room for this one.
+        if matches!(made, Insert::Exists) && name(key).is_hashed() && self.keyed(key).is_none() {
+            return Insert::Refused;
+        }
+        made
     }
 
     #[inline(always)]
-    fn remove_keyed(&self, key: &Cell<TableKey>) {
-        // SAFETY: this CPU's own key, which nothing changes meanwhile.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
-        let _ = KEYED.remove(key);
+    fn remove_keyed(&self, key: &KeyCell) {
+        let _ = KEYED.remove(name(key));
     }
 
     #[inline(always)]
@@ -339,28 +402,28 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord> {
+    fn leased(&self, key: &KeyCell) -> Option<impl SharedWord> {
         // SAFETY: this CPU's own key, which nothing changes during the look-up.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
+        let key: &TableKey = unsafe { &*key.key().as_ptr() };
         LEASED.get_ptr_mut(key).and_then(NonNull::new).map(MapWord::new)
     }
 
     #[inline(always)]
-    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert {
+    fn insert_leased(&self, key: &KeyCell) -> Insert {
         // SAFETY: this CPU's own key, which nothing changes during the insert.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
+        let key: &TableKey = unsafe { &*key.key().as_ptr() };
         inserted(LEASED.insert(key, KeyLeases::ASKED.raw(), u64::from(BPF_NOEXIST)))
     }
 
     #[inline(always)]
-    fn remove_leased(&self, key: &Cell<TableKey>) {
+    fn remove_leased(&self, key: &KeyCell) {
         // SAFETY: this CPU's own key, which nothing changes meanwhile.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
+        let key: &TableKey = unsafe { &*key.key().as_ptr() };
         let _ = LEASED.remove(key);
     }
 
     #[inline(always)]
-    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool {
+    fn ask(&self, key: &KeyCell, slot: Slot) -> bool {
         let ask = Ask { key: key.get(), slot: slot.index(), reserved: 0 };
         // The daemon looks by itself, several times in a sync period.
         ASKS.output_untyped::<Ask>(&ask, u64::from(BPF_RB_NO_WAKEUP)).is_ok()

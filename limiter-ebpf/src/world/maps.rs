@@ -15,7 +15,8 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
-    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyedBucket, KeyedRingSlot,
+    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyName, KeyedBucket, KeyedEntry,
+    KeyedRingSlot,
     Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record,
     RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
@@ -84,7 +85,7 @@ pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 /// Buckets of tables. Written here; read by the daemon. The policy for those that leave:
 /// [`limiter_common::entries`].
 #[btf_map]
-pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
+pub(super) static KEYED: HashMap<KeyName, KeyedEntry, 65_536> = HashMap::new();
 
 /// Shared budgets, begun by the daemon, and behind them the overflow buckets of keys without a
 /// bucket, by rule number. Written here; none ever leaves.
@@ -137,7 +138,7 @@ pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
 #[btf_map]
 pub(super) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
-/// Slots of the eviction ring of `KEYED`, with its keys. Written and read here.
+/// Slots of the eviction ring of `KEYED`, with the names of its keys. Written and read here.
 #[btf_map]
 pub(super) static FRAMES_KEYED: Array<KeyedRingSlot, 65_536> = Array::new();
 

@@ -196,7 +196,8 @@ impl<T: HasMaps> Reading for T {
     }
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
-        self.held().tables.keyed(key)
+        let held = self.held();
+        held.tables.keyed(key, held.entries.entry_table(EntryKind::Keyed)?.seed)
     }
 
     fn budget(&self, index: u32) -> Read<KeyedBucket> {

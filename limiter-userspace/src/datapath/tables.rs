@@ -6,7 +6,7 @@ use aya::maps::{
 };
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::wire::{
-    Action, Ban, KeyedBucket, MAX_SHAPES, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
+    Action, Ban, KeyName, KeyedBucket, KeyedEntry, MAX_SHAPES, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
     WORDS, map,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct TableMaps {
     shapes: Array<MapData, Wire<Shape>>,
     rules: ArrayOfMaps<MapData, Trie>,
     records: Array<MapData, Wire<Record>>,
-    keyed: HashMap<MapData, Wire<TableKey>, Wire<KeyedBucket>>,
+    keyed: HashMap<MapData, Wire<KeyName>, Wire<KeyedEntry>>,
     budgets: Array<MapData, Wire<KeyedBucket>>,
     actions: Array<MapData, Wire<Action>>,
     pub(super) bans: HashMap<MapData, [u8; 16], Wire<Ban>>,
@@ -175,10 +175,15 @@ impl TableMaps {
         Ok(self.actions.get(&index, 0).map_err(DatapathError::map(map::ACTIONS))?.0)
     }
 
-    /// The state of a key.
-    pub(super) fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>, DatapathError> {
-        match self.keyed.get(&Wire(*key), 0) {
-            Ok(bucket) => Ok(Some(bucket.0)),
+    /// The state of a key. `seed` is that of the names of [`limiter_common::wire::EntryKind::Keyed`].
+    pub(super) fn keyed(
+        &self,
+        key: &TableKey,
+        seed: u64,
+    ) -> Result<Option<KeyedBucket>, DatapathError> {
+        match self.keyed.get(&Wire(key.name(|| seed)), 0) {
+            // Another key may have the same name.
+            Ok(Wire(entry)) => Ok((entry.key == *key).then_some(entry.bucket)),
             Err(MapError::KeyNotFound) => Ok(None),
             Err(source) => Err(DatapathError::Map { map: map::KEYED, source }),
         }

@@ -11,7 +11,9 @@ use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, EntryKind, KeyedBucket, TableKey, map};
+use limiter_common::wire::{
+    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map,
+};
 
 use super::super::{DatapathError, Keys, PinDir};
 use super::{Elements, call};
@@ -159,9 +161,9 @@ impl KeyedMap {
         from: Option<u32>,
         most: usize,
     ) -> Result<Keys, DatapathError> {
-        let read = batch::<TableKey, KeyedBucket>(&self.0, from, most);
+        let read = batch::<KeyName, KeyedEntry>(&self.0, from, most);
         let (entries, next) = read.map_err(failed(map::KEYED))?;
-        Ok((entries.collect(), next))
+        Ok((entries.map(|(_, KeyedEntry { bucket, key })| (key, bucket)).collect(), next))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The rules that a packet falls under, and how full their buckets are.
 
-use std::cell::Cell;
 
 use limiter_common::algorithm::Words as _;
 use limiter_common::bucket::{Generation, Resolved, Slot};
@@ -13,7 +12,7 @@ use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::source::Source;
 use limiter_common::table::limit::wall_offset;
-use limiter_common::table::{self, Scratch, StepResult};
+use limiter_common::table::{self, KeyCell, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -208,7 +207,7 @@ impl Model {
             table::peek_again(self, scratch, index);
         }
         let told = scratch.last_reason(index);
-        let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
+        let own = if keyed { World::keyed(self, &KeyCell::new(key)) } else { None };
         let leases = scratch.leases(index);
         let held = self.held(scratch, slot, own.map(|own| (own, leases)));
         let action = held.as_ref().map_or(0, |held| held.record.action);

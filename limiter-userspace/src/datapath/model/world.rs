@@ -10,12 +10,12 @@ use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::HostLease;
+use limiter_common::table::{HostLease, KeyCell};
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedBucket, LISTS_EXACT,
+    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedEntry, LISTS_EXACT,
     LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape,
     TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
@@ -175,13 +175,13 @@ impl World for Model {
         self.entries.ring_slot(kind, index)
     }
 
-    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
+    fn ring_key(&self, index: u32, key: &KeyCell) {
         if let Some(place) = self.entries.ring_key(index) {
-            key.set(place.get());
+            key.set(self, place.get());
         }
     }
 
-    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+    fn set_ring_key(&self, index: u32, key: &KeyCell) {
         if let Some(place) = self.entries.ring_key(index) {
             place.set(key.get());
         }
@@ -221,15 +221,15 @@ impl World for Model {
         self.tables.actions.get(&index).or_else(|| self.missing(Entry::Action(index)))
     }
 
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
+    fn keyed(&self, key: &KeyCell) -> Option<ModelKeyed> {
         let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
         keyed.get(&key.get()).cloned().or_else(|| self.missing(Entry::Keyed(key.get())))
     }
 
     fn insert_keyed(
         &self,
-        key: &Cell<TableKey>,
-        _made: &Cell<KeyedBucket>,
+        key: &KeyCell,
+        _made: &Cell<KeyedEntry>,
         resolved: u64,
     ) -> Insert {
         let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +240,7 @@ impl World for Model {
         Insert::Made
     }
 
-    fn remove_keyed(&self, key: &Cell<TableKey>) {
+    fn remove_keyed(&self, key: &KeyCell) {
         self.tables.remove(&key.get());
     }
 
@@ -258,12 +258,12 @@ impl World for Model {
         Some(self.tables.lease(index))
     }
 
-    fn leased(&self, key: &Cell<TableKey>) -> Option<impl SharedWord> {
+    fn leased(&self, key: &KeyCell) -> Option<impl SharedWord> {
         let word = self.tables.leased(&key.get());
         word.or_else(|| self.missing(Entry::Leased(key.get())))
     }
 
-    fn insert_leased(&self, key: &Cell<TableKey>) -> Insert {
+    fn insert_leased(&self, key: &KeyCell) -> Insert {
         if self.tables.leased(&key.get()).is_some() {
             return Insert::Exists;
         }
@@ -271,11 +271,11 @@ impl World for Model {
         Insert::Made
     }
 
-    fn remove_leased(&self, key: &Cell<TableKey>) {
+    fn remove_leased(&self, key: &KeyCell) {
         self.tables.set_leased(&key.get(), None);
     }
 
-    fn ask(&self, key: &Cell<TableKey>, slot: Slot) -> bool {
+    fn ask(&self, key: &KeyCell, slot: Slot) -> bool {
         self.tables.ask(Ask { key: key.get(), slot: slot.index(), reserved: 0 });
         true
     }

@@ -1,0 +1,90 @@
+//! The name of a key: the sixteen bytes that its bucket stands under in `KEYED`. The kernel hashes a
+//! key with each look-up, so a short one costs less than the whole key.
+//!
+//! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment. Their
+//! name is the key in other words, so no two have the same one. The name of a longer one is a hash
+//! with a secret seed; whoever finds a bucket under it compares the key that stands beside the
+//! bucket.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::key::TableKey;
+use super::record::KeyedBucket;
+use crate::entries::ring::scatter;
+
+/// The name of a key.
+///
+/// The first word is the address, or the hash. The second one is `destination_port:16 | flags:8 |
+/// protocol:8 | hashed:1 | family:2 | table:29`; of a hash, all ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyName([u64; 2]);
+
+/// Bits of a table's id that a name has room for.
+const TABLE_BITS: u32 = 29;
+
+/// The second word of a name that is a hash. No other name has the bit of it.
+const HASHED: u64 = u64::MAX;
+
+/// Bit of the second word that is set in a hash.
+const IS_HASHED: u64 = 1 << 31;
+
+/// The second word of the IPv4-mapped address `0.0.0.0`, as it stands in memory.
+const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+
+/// Bits of the second and third word of a [`TableKey`] that a name has room for, and the version.
+const SECOND: u64 = 0xff00_ffff;
+const THIRD: u64 = 0xffff_0000;
+
+impl KeyName {
+    /// True if it is a hash: another key may have the same one.
+    #[inline(always)]
+    pub const fn is_hashed(self) -> bool {
+        let Self([_, second]) = self;
+        second & IS_HASHED != 0
+    }
+}
+
+impl TableKey {
+    /// The name of the key. `seed` is asked for the secret of the hash, if there is one.
+    #[inline(always)]
+    pub fn name(&self, seed: impl FnOnce() -> u64) -> KeyName {
+        let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
+            bytemuck::cast(*self);
+        // What there is no room for.
+        let rest = first >> TABLE_BITS | second & !SECOND | third & !THIRD | to_high | to_low;
+        let (address, rest) = if self.version == 4 {
+            (from_low >> 32, rest | from_high | from_low & 0xffff_ffff ^ MAPPED)
+        } else {
+            (from_high, rest | from_low)
+        };
+        if rest != 0 {
+            return KeyName([self.hash(seed()), HASHED]);
+        }
+        // Four and six are two and three.
+        let family = second >> 25 & 3;
+        let low = first | family << TABLE_BITS;
+        KeyName([address, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
+    }
+
+    /// A number for the key: two have the same one by chance alone, and nobody who does not know the
+    /// seed can tell which.
+    #[inline(always)]
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(*self);
+        let hash = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);
+        scatter(scatter(scatter(hash ^ fourth) ^ fifth) ^ sixth) ^ last
+    }
+}
+
+/// The bucket of a key, and the key: the value of `KEYED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyedEntry {
+    /// The bucket.
+    pub bucket: KeyedBucket,
+    /// The key.
+    pub key: TableKey,
+}
+
+const _: () = assert!(size_of::<KeyedEntry>() == size_of::<KeyedBucket>() + 56);
