@@ -34,6 +34,13 @@ impl KeyCell {
         self.name.set(maps.key_name(&key));
     }
 
+    /// Replaces the name alone: [`KeyCell::get`] has another key then.
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    pub(super) fn set_name(&self, name: KeyName) {
+        self.name.set(name);
+    }
+
     /// The key in place.
     #[inline(always)]
     pub const fn key(&self) -> &Cell<TableKey> {

@@ -6,7 +6,10 @@
 //! mode, flows, and exchanges that another CPU won. Nothing is changed then, or it is given back,
 //! as there.
 
-use super::key::{is_in, key_in};
+#[cfg(not(target_arch = "bpf"))]
+use super::key::key_in;
+use super::key::{is_in, name_in};
+use super::key_cell::KeyCell;
 use super::limit::{self, charge_limit, peek_limit};
 use super::plain::{FIRST, SECOND};
 use super::run::{judge_source, undo_source};
@@ -23,7 +26,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{LimitSpec, MAX_TABLES, Record};
+use crate::wire::{LimitSpec, MAX_TABLES, Record, Table};
 use crate::world::{Keyed, World};
 
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
@@ -103,11 +106,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
         return None;
     }
     let key = scratch.key(ONLY)?;
-    key.set(maps, key_in(table, &scratch.facts, &scratch.key_facts.get()));
-    if key.name().get().is_hashed() {
-        return None;
-    }
-    let bucket = maps.keyed_by_name(key)?;
+    let bucket = find(maps, key, table, scratch)?;
     let resolved = Resolved::from_raw(bucket.resolved().load());
     if resolved.is_converting() || !resolved.generation().covers(generation) {
         return None;
@@ -176,6 +175,25 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     } else {
         source
     })
+}
+
+/// The bucket of the packet's key in a table, if it has one and its name is no hash.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> Option<W::Keyed> {
+    key.set_name(name_in(table, &scratch.facts, &scratch.key_facts.get())?);
+    maps.keyed_by_name(key)
+}
+
+/// The bucket of the packet's key in a table, if it has one and its name is no hash. On the host,
+/// buckets are found by the keys themselves, and the name is held against theirs.
+#[cfg(not(target_arch = "bpf"))]
+fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> Option<W::Keyed> {
+    let key_facts = scratch.key_facts.get();
+    let name = name_in(table, &scratch.facts, &key_facts)?;
+    key.set(maps, key_in(table, &scratch.facts, &key_facts));
+    debug_assert_eq!(name, key.get().name(|| 0), "the name of {:?}", key.get());
+    maps.keyed_by_name(key)
 }
 
 /// True if nothing but a drop follows for a packet that is over a limit of a record.

@@ -8,8 +8,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::key::TableKey;
+use super::key::{TableKey, field};
 use super::record::KeyedBucket;
+use super::table::Table;
 use crate::entries::ring::scatter;
 
 /// The name of a key.
@@ -32,11 +33,38 @@ const IS_HASHED: u64 = 1 << 31;
 /// The second word of the IPv4-mapped address `0.0.0.0`, as it stands in memory.
 const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
+/// Facts that a name has room for. Of a source, the first 64 bits of an IPv6 address.
+const FITTING: u32 = field::SOURCE
+    | field::DESTINATION_PORT
+    | field::ICMP_TYPE
+    | field::PROTOCOL
+    | field::TCP_FLAGS
+    | field::FRAGMENT
+    | field::V4
+    | field::V6;
+
 /// Bits of the second and third word of a [`TableKey`] that a name has room for, and the version.
 const SECOND: u64 = 0xff00_ffff;
 const THIRD: u64 = 0xffff_0000;
 
 impl KeyName {
+    /// The name of a key that fits: of the id of its table, the address, and the second and third
+    /// word of the key.
+    #[inline(always)]
+    pub(crate) const fn of_words(table: u32, address: u64, second: u64, third: u64) -> Self {
+        // Four and six are two and three.
+        let family = second >> 25 & 3;
+        let low = table as u64 | family << TABLE_BITS;
+        Self([address, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
+    }
+
+    /// True if all keys of a table fit.
+    #[inline(always)]
+    pub(crate) const fn fits(table: &Table) -> bool {
+        let [_, [_, host]] = table.source_masks;
+        table.fields & !FITTING == 0 && host == 0 && table.id >> TABLE_BITS == 0
+    }
+
     /// True if it is a hash: another key may have the same one.
     #[inline(always)]
     pub const fn is_hashed(self) -> bool {
@@ -61,10 +89,7 @@ impl TableKey {
         if rest != 0 {
             return KeyName([self.hash(seed()), HASHED]);
         }
-        // Four and six are two and three.
-        let family = second >> 25 & 3;
-        let low = first | family << TABLE_BITS;
-        KeyName([address, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
+        KeyName::of_words(self.table, address, second, third)
     }
 
     /// A number for the key: two have the same one by chance alone, and nobody who does not know the

@@ -49,8 +49,8 @@ pub(super) const fn serial(arch: Arch) -> &'static str {
 /// Words for the kernel: a panic ends the machine.
 const WORDS: &str = "panic=-1 quiet";
 
-/// Memory of a guest for the kernel, the maps and the tests, in MiB. The archive comes to it twice:
-/// as it is handed over, and unpacked.
+/// Memory of a guest for the kernel, the maps and the tests, in MiB. Three times the archive comes to
+/// it: as it is handed over, and unpacked into a file system that has half of the rest.
 const MEMORY: u64 = 1024;
 
 /// Lines of the kernel's that are shown when the guest did not come to its end.
@@ -130,7 +130,7 @@ impl Machine<'_> {
     fn command(&self) -> Result<Command> {
         let Self { emulator, kernel, archive, disk, words, log } = self;
         let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
-        let memory = MEMORY + 2 * size.div_ceil(1 << 20);
+        let memory = MEMORY + 3 * size.div_ceil(1 << 20);
         let mut command = emulator.command();
         let [board, processor, console] = board(kernel.arch);
         command.args(["-m", &memory.to_string(), "-M", board, "-cpu", processor]);
