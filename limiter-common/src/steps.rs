@@ -68,6 +68,8 @@ macro_rules! steps {
             instant = limiter_common::change::instant, (world) (half half half word);
             // The tables.
             judge_shortly = limiter_common::table::judge_shortly, (world scratch) (half);
+            peek_second = limiter_common::table::peek_second, (world scratch) (keyed half);
+            attempt_one = limiter_common::table::attempt_one, (world scratch) (keyed half half);
             charge_others = limiter_common::table::charge_others, (world scratch) (keyed half);
             run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);

@@ -20,8 +20,8 @@ use crate::table::flow::FlowKey;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, Bucket, Control, EntryKind, KeyName, KeyedEntry, Limit, ListEntry, Moment, Record, Shape,
-    Table, TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyName, KeyedEntry, Limit, ListEntry, Moment, Record,
+    Shape, Table, TableKey, TrieValue, Uncounted,
 };
 
 /// The maps, as the decision sees them.
@@ -148,8 +148,7 @@ pub trait World: Sized {
 
     /// Makes a bucket of a key: zeros but for `resolved`, only if there is none. `made` is memory
     /// for its value.
-    fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64)
-    -> Insert;
+    fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert;
 
     /// Removes the bucket of a key.
     fn remove_keyed(&self, key: &KeyCell);

@@ -14,13 +14,13 @@ use limiter_common::line::Lines;
 use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::{KeyCell, Scratch};
 use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{KeyCell, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, Control, EntryKind, KeyedEntry, Limit, ListEntry, Moment, Record, Shape,
-    Table, TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedEntry, Limit, ListEntry, Moment, Record, Shape, Table,
+    TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 use limiter_tests::packet::{Frame, Transport};
@@ -142,12 +142,7 @@ impl World for Counting {
         World::keyed(&self.model, key)
     }
 
-    fn insert_keyed(
-        &self,
-        key: &KeyCell,
-        room: &Cell<KeyedEntry>,
-        resolved: u64,
-    ) -> Insert {
+    fn insert_keyed(&self, key: &KeyCell, room: &Cell<KeyedEntry>, resolved: u64) -> Insert {
         one_more(&self.inserts);
         if self.full.get() {
             return Insert::Refused;

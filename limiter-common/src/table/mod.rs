@@ -51,6 +51,6 @@ pub use run::{
     run_tables, undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
-pub use short::{ChargePlace, charge_others, judge_shortly};
+pub use short::{ChargePlace, attempt_one, charge_others, judge_shortly, peek_second};
 pub use spend::spend;
 pub use target::bucket;

@@ -113,14 +113,19 @@ fn charge_plain(
 
 /// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
 #[inline(always)]
-fn peek_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: bool) -> Peek {
+pub(super) fn peek_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    spec: &LimitSpec,
+    scale: bool,
+) -> Peek {
     meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec))
 }
 
 /// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
 /// [`super::limit::attempt_limit`].
 #[inline(always)]
-fn attempt_plain(
+pub(super) fn attempt_plain(
     scratch: &Scratch,
     word: &impl Cell,
     place: u32,

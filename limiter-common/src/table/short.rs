@@ -10,8 +10,8 @@
 use super::key::key_in;
 use super::key::{is_in, name_in};
 use super::key_cell::KeyCell;
-use super::limit::{self, charge_limit, peek_limit};
-use super::plain::{FIRST, SECOND};
+use super::limit;
+use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
 use super::run::{judge_source, undo_source};
 use super::scratch::{Charge, Scratch};
 use super::weight::{CONFORMING, weight_of};
@@ -19,7 +19,7 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::clock::SLACK;
 use crate::gcra;
-use crate::meter::{Charged, Peek};
+use crate::meter::{Charged, Peek, repeat};
 use crate::outcome::{Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
@@ -136,7 +136,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
         return dropped(record, &bucket);
     };
     if place.has_second {
-        match step!(peek_limit(maps, scratch; &bucket, place.slot, SECOND, place.scale)) {
+        match step!(peek_second(maps, scratch; &bucket, place)) {
             Peek::Conforming => {}
             Peek::Over => return dropped(record, &bucket),
             Peek::Moved => return None,
@@ -271,6 +271,22 @@ fn charge<W: World>(
     step!(charge_others(maps, scratch; bucket, ChargePlace { first_charged, ..place }))
 }
 
+/// Looks at the second limit.
+#[inline(always)]
+pub fn peek_second<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: ChargePlace,
+) -> Peek {
+    match maps.record(place.slot) {
+        Some(Record { limits: [_, second, ..], .. }) => {
+            peek_plain(scratch, &bucket.second(), second, place.scale)
+        }
+        None => Peek::Moved,
+    }
+}
+
 /// Charges the limits that are not charged yet: the second one, and the first one where another CPU
 /// was faster. All or none.
 #[inline(always)]
@@ -280,18 +296,39 @@ pub fn charge_others<W: World>(
     bucket: &W::Keyed,
     place: ChargePlace,
 ) -> Charged {
-    let ChargePlace { slot, scale, has_second, first_charged } = place;
     let mut charged = Charged::Conforming;
-    if !first_charged {
-        charged = charge_limit(maps, scratch, bucket, slot, FIRST, scale, ONLY);
+    if !place.first_charged {
+        charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, FIRST)));
     }
-    if has_second && matches!(charged, Charged::Conforming) {
-        charged = charge_limit(maps, scratch, bucket, slot, SECOND, scale, ONLY);
+    if place.has_second && matches!(charged, Charged::Conforming) {
+        charged = attempt_one(maps, scratch, bucket, place, SECOND);
+        if matches!(charged, Charged::Contended) {
+            charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, SECOND)));
+        }
         if !matches!(charged, Charged::Conforming) {
             limit::give_back(maps, scratch, bucket, ONLY);
         }
     }
     charged
+}
+
+/// Tries once to charge a limit, and notes in the account how to take that back.
+#[inline(always)]
+pub fn attempt_one<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: ChargePlace,
+    number: u32,
+) -> Charged {
+    let Some(Record { limits: [first, second, ..], .. }) = maps.record(place.slot) else {
+        return Charged::Moved;
+    };
+    if number == FIRST {
+        attempt_plain(scratch, &bucket.first(), FIRST, first, place.scale, ONLY)
+    } else {
+        attempt_plain(scratch, &bucket.second(), SECOND, second, place.scale, ONLY)
+    }
 }
 
 /// The look at a plain limit.

@@ -187,12 +187,7 @@ macro_rules! nothing_before {
 
         fn ring_key(&self, _index: u32, _key: &limiter_common::table::KeyCell) {}
 
-        fn set_ring_key(
-            &self,
-            _index: u32,
-            _key: &limiter_common::table::KeyCell,
-        ) {
-        }
+        fn set_ring_key(&self, _index: u32, _key: &limiter_common::table::KeyCell) {}
 
         fn flow(
             &self,
@@ -254,10 +249,7 @@ macro_rules! no_tables {
             None
         }
 
-        fn keyed(
-            &self,
-            _key: &limiter_common::table::KeyCell,
-        ) -> Option<$crate::absent::Nothing> {
+        fn keyed(&self, _key: &limiter_common::table::KeyCell) -> Option<$crate::absent::Nothing> {
             None
         }
 

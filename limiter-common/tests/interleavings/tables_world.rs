@@ -16,8 +16,8 @@ use limiter_common::table::{self, KeyCell};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Algorithm, Control, KeyedEntry, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record,
-    Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+    Algorithm, Control, KeyedEntry, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record, Role,
+    RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
 use limiter_common::world::{self as maps, Keyed};
 use loom::sync::Arc;

@@ -17,9 +17,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyName, KeyedEntry, Limit,
-    ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
-    TrieValue, Uncounted,
+    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyName, KeyedEntry,
+    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 

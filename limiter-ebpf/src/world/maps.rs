@@ -15,10 +15,9 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
-    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyName, KeyedBucket, KeyedEntry,
-    KeyedRingSlot,
-    Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record,
-    RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
+    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyName, KeyedBucket,
+    KeyedEntry, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES,
+    MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.

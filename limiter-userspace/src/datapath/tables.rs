@@ -6,8 +6,8 @@ use aya::maps::{
 };
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::wire::{
-    Action, Ban, KeyName, KeyedBucket, KeyedEntry, MAX_SHAPES, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
-    WORDS, map,
+    Action, Ban, KeyName, KeyedBucket, KeyedEntry, MAX_SHAPES, MAX_TABLES, Record, Shape, Table,
+    TableKey, TrieValue, WORDS, map,
 };
 
 use super::maps::MapSource;

@@ -11,9 +11,7 @@ use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
 use limiter_common::source::Source;
-use limiter_common::wire::{
-    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map,
-};
+use limiter_common::wire::{Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map};
 
 use super::super::{DatapathError, Keys, PinDir};
 use super::{Elements, call};

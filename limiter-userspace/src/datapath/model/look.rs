@@ -1,6 +1,5 @@
 //! The rules that a packet falls under, and how full their buckets are.
 
-
 use limiter_common::algorithm::Words as _;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Cell as _;

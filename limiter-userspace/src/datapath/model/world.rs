@@ -10,8 +10,8 @@ use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::{HostLease, KeyCell};
 use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{HostLease, KeyCell};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -226,12 +226,7 @@ impl World for Model {
         keyed.get(&key.get()).cloned().or_else(|| self.missing(Entry::Keyed(key.get())))
     }
 
-    fn insert_keyed(
-        &self,
-        key: &KeyCell,
-        _made: &Cell<KeyedEntry>,
-        resolved: u64,
-    ) -> Insert {
+    fn insert_keyed(&self, key: &KeyCell, _made: &Cell<KeyedEntry>, resolved: u64) -> Insert {
         let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
         if keyed.contains_key(&key.get()) {
             return Insert::Exists;
