@@ -1,5 +1,6 @@
 //! The headers between the fixed IP header and what the packet carries.
 
+use super::facts::low_16;
 use super::ip::Header;
 use super::words::{Fragment, Reach, Version};
 use super::{Bytes, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, protocol};
@@ -109,8 +110,8 @@ answer!(Option<Extension>, None);
 #[inline(always)]
 pub fn extension(frame: &(impl Bytes + ?Sized), number: u8, offset: usize) -> Option<Extension> {
     let [following, units, high, low] = frame.read::<4>(offset)?;
-    let end = (offset + length(number, units)) & 0xffff;
-    Some(Extension { following, end: end as u16, position: u16::from_be_bytes([high, low]) })
+    let end = low_16(offset + length(number, units));
+    Some(Extension { following, end, position: u16::from_be_bytes([high, low]) })
 }
 
 /// The length of an extension header in bytes, from its length field.

@@ -392,9 +392,9 @@ const fn moved(known: u32, from: u8, to: u32) -> u32 {
     (known >> from.trailing_zeros() & 1) << to.trailing_zeros()
 }
 
-/// Every offset is at most `MAX_TRANSPORT_OFFSET`.
+/// Every offset is at most `MAX_TRANSPORT_OFFSET`, and a header more.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^16")]
-const fn low_16(offset: usize) -> u16 {
+pub(super) const fn low_16(offset: usize) -> u16 {
     offset as u16
 }

@@ -1,6 +1,6 @@
-//! Packets as most are, in a few reads. The source of one without a tag, as [`super::walk_to_source`]
-//! finds it; and the facts of one that has neither options, extension headers nor fragments, and TCP
-//! or UDP behind the IP header, as [`super::walk`] finds them.
+//! Packets as most are, in a few reads. The source of one without a tag, as
+//! [`super::walk_to_source`] finds it; and the facts of one that has neither options, extension
+//! headers nor fragments, and TCP or UDP behind the IP header, as [`super::walk`] finds them.
 
 use super::ether::ETHER_TYPE_OFFSET;
 use super::facts::Facts;
@@ -80,11 +80,11 @@ fn v4<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     let Some(carried) = carried::<TRANSPORT, B>(frame, next) else {
         return false;
     };
-    let [a, b, c, d, e, f, g, h] = rest;
+    let [source, destination]: [[u8; 4]; 2] = bytemuck::cast(rest);
     facts.clear();
     facts.set_network(Version::V4, service);
     facts.set_size(u16::from_be_bytes([more, less]), ttl);
-    facts.set_addresses(mapped([a, b, c, d]), mapped([e, f, g, h]));
+    facts.set_addresses(mapped(source), mapped(destination));
     set(NETWORK, TRANSPORT, next, &carried, facts);
     true
 }

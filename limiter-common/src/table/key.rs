@@ -26,7 +26,7 @@ fn flag_class(facts: &Facts) -> u8 {
 #[inline(always)]
 const fn class_of(flags: u8) -> u8 {
     let row = (flags & (FIN | SYN | RST) | (flags & ACK) >> 1) as u32;
-    (CLASSES >> (row * 4 & 63) & 15) as u8
+    (CLASSES >> ((row * 4) & 63) & 15) as u8
 }
 
 const _: () = assert!(FIN | SYN | RST == 7 && ACK >> 1 == 8);
@@ -135,8 +135,8 @@ impl KeyFacts {
     }
 }
 
-/// True if a packet is in a table: it has all that the table asks for, and is one that its rules are
-/// for.
+/// True if a packet is in a table: it has all that the table asks for, and is one that its rules
+/// are for.
 #[inline(always)]
 pub(super) const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
     let fields = table.fields as u64;

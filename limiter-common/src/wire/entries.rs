@@ -129,8 +129,8 @@ impl Admission {
     }
 }
 
-/// A ring slot with the name of an entry's key, so that entries can be walked without a look at all of
-/// them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
+/// A ring slot with the name of an entry's key, so that entries can be walked without a look at all
+/// of them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyedRingSlot {

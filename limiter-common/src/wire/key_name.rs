@@ -1,5 +1,5 @@
-//! The name of a key: the sixteen bytes that its bucket stands under in `KEYED`. The kernel hashes a
-//! key with each look-up, so a short one costs less than the whole key.
+//! The name of a key: the sixteen bytes that its bucket stands under in `KEYED`. The kernel hashes
+//! a key with each look-up, so a short one costs less than the whole key.
 //!
 //! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment. Their
 //! name is the key in other words, so no two have the same one. The name of a longer one is a hash
@@ -92,8 +92,8 @@ impl TableKey {
         KeyName::of_words(self.table, address, second, third)
     }
 
-    /// A number for the key: two have the same one by chance alone, and nobody who does not know the
-    /// seed can tell which.
+    /// A number for the key: two have the same one by chance alone, and nobody who does not know
+    /// the seed can tell which.
     #[inline(always)]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(*self);

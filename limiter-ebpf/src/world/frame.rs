@@ -103,8 +103,8 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         Some(unsafe { bytes_at::<OFFSET, N>(start) })
     }
 
-    /// Reads it in a step, of whose answer the verifier knows nothing: so the rounds of the walk are
-    /// alike to it.
+    /// Reads it in a step, of whose answer the verifier knows nothing: so the rounds of the walk
+    /// are alike to it.
     #[inline(always)]
     fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
         step!(extension_at(; self, number, low_32(offset)))

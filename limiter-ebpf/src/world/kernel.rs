@@ -127,8 +127,8 @@ pub(crate) fn copy_key(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) {
     unsafe { copy::<7>(key.as_ptr().cast(), (&raw const (*entry.as_ptr()).key).cast()) };
 }
 
-/// True if an entry is of a key. A step, because few names need it. Word by word: of a comparison of
-/// the whole, the compiler makes one of addresses, which the verifier refuses.
+/// True if an entry is of a key. A step, because few names need it. Word by word: of a comparison
+/// of the whole, the compiler makes one of addresses, which the verifier refuses.
 #[inline(always)]
 pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool {
     let words = |key: *const TableKey| -> [u64; 7] {
@@ -137,9 +137,10 @@ pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool 
         unsafe { key.cast::<[u64; 7]>().read_volatile() }
     };
     // SAFETY: only the address of a field is computed, of a whole value.
-    let [a, b, c, d, e, f, g] = words(unsafe { &raw const (*entry.as_ptr()).key });
-    let [h, i, j, k, l, m, n] = words(key.as_ptr());
-    a ^ h | b ^ i | c ^ j | d ^ k | e ^ l | f ^ m | g ^ n == 0
+    let one = words(unsafe { &raw const (*entry.as_ptr()).key });
+    let other = words(key.as_ptr());
+    let first = one[0] ^ other[0] | one[1] ^ other[1] | one[2] ^ other[2] | one[3] ^ other[3];
+    first | one[4] ^ other[4] | one[5] ^ other[5] | one[6] ^ other[6] == 0
 }
 
 /// The name of a key, in place.

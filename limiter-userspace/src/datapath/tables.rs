@@ -175,7 +175,8 @@ impl TableMaps {
         Ok(self.actions.get(&index, 0).map_err(DatapathError::map(map::ACTIONS))?.0)
     }
 
-    /// The state of a key. `seed` is that of the names of [`limiter_common::wire::EntryKind::Keyed`].
+    /// The state of a key. `seed` is that of the names of
+    /// [`limiter_common::wire::EntryKind::Keyed`].
     pub(super) fn keyed(
         &self,
         key: &TableKey,

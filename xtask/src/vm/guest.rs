@@ -49,8 +49,8 @@ pub(super) const fn serial(arch: Arch) -> &'static str {
 /// Words for the kernel: a panic ends the machine.
 const WORDS: &str = "panic=-1 quiet";
 
-/// Memory of a guest for the kernel, the maps and the tests, in MiB. Three times the archive comes to
-/// it: as it is handed over, and unpacked into a file system that has half of the rest.
+/// Memory of a guest for the kernel, the maps and the tests, in MiB. Three times the archive comes
+/// to it: as it is handed over, and unpacked into a file system that has half of the rest.
 const MEMORY: u64 = 1024;
 
 /// Lines of the kernel's that are shown when the guest did not come to its end.
