@@ -64,8 +64,8 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         }
     }
     for (name, budget, held) in [
-        ("one rule, 1 known, over", 1.5, 4.1),
-        ("one rule, 1 known, within", 1.5, 4.4),
+        ("one rule, 1 known, over", 1.5, 2.6),
+        ("one rule, 1 known, within", 1.5, 3.2),
         ("four rules", 2.5, 9.8),
         ("eight rules", 4.0, 17.0),
     ] {

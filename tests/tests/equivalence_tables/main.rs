@@ -6,6 +6,7 @@
 
 mod frames;
 mod rules;
+mod short;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

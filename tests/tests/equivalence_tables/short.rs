@@ -1,0 +1,91 @@
+//! The short way of the program against the long way, which is the model's only one: packets that
+//! are in one table or in none.
+
+use fastrand::Rng;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_tests::packet::{Frame, Transport};
+use limiter_tests::program::rule_set;
+use limiter_tests::root::require_root;
+
+use crate::{both, compare_all, frames};
+
+/// Rule sets in which no packet of [`frame`] is in two tables. Keys that fit into a name, and in the
+/// last one keys that do not.
+const RULE_SETS: [&str; 5] = [
+    "descriptors:
+  - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}
+",
+    "descriptors:
+  - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limits: [{rate: 5/s, burst: 3}, {rate: 2000B/s, burst: 3000B}]}]}
+  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {rate: 1/min, burst: 4}, shadow_mode: true}]}
+  - {key: destination_port, value: 443, descriptors: [{key: remote_address, rate_limit: {rate: 2/s}, action: {mark: {dscp: 10}}}]}
+",
+    "descriptors:
+  - {key: remote_address, rate_limit: {rate: 6/s, burst: 4}}
+  - {key: remote_address, value: 192.0.2.0/30, rate_limit: {unlimited: true}}
+  - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}
+  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {unlimited: true}}]}
+",
+    "descriptors:
+  - {key: remote_address, rate_limit: {rate: 1/day, burst: 40}, action: reject}
+  - {key: tcp_flags, value: syn, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}
+  - {key: protocol, value: udp, descriptors: [{key: remote_address, rate_limit: {rate: 4/s, burst: 1}}]}
+",
+    "descriptors:
+  - {key: remote_address, rate_limit: {rate: 30/s, burst: 9}}
+  - {key: destination_port, value: 22, descriptors: [{key: source_port, descriptors: [{key: remote_address, rate_limit: {rate: 2/s, burst: 2}}]}]}
+",
+];
+
+/// A frame that is read at once, mostly.
+fn frame(random: &mut Rng) -> Vec<u8> {
+    let frame = if random.bool() {
+        Frame::ipv4(frames::source_v4(random), [198, 51, 100, 1])
+    } else {
+        Frame::ipv6(frames::source_v6(random), [0xfd; 16])
+    };
+    let (source, destination) =
+        (random.u16(40_000..40_003), [22, 22, 53, 443, 9][random.usize(0..5)]);
+    let transport = match random.u8(0..9) {
+        0..4 => Transport::Udp { source, destination },
+        4..8 => Transport::Tcp { source, destination, flags: [2, 16, 18, 4][random.usize(0..4)] },
+        _ => Transport::Echo { id: 1, sequence: 1 },
+    };
+    frame.transport(transport).payload(&vec![0; random.usize(0..600)]).build()
+}
+
+#[test]
+fn the_short_way_is_the_long_one() {
+    require_root();
+    let mut reasons = [0; Reason::COUNT];
+    for seed in 1..=4 {
+        let mut random = Rng::with_seed(seed);
+        let (mut program, mut model) = both(seed);
+        let mut now = 30 * 86_400_000_000_000;
+        for (number, file) in RULE_SETS.iter().cycle().take(15).enumerate() {
+            let context = format!("seed {seed}, rule set {number}\n{file}");
+            let set = rule_set(file).unwrap();
+            let plan = program.apply(&set).unwrap();
+            model.commit(plan, Ticks::from_nanos(now));
+            for _ in 0..2_000 {
+                now = frames::advance(&mut random, now);
+                let frame = frame(&mut random);
+                let ticks = Ticks::from_nanos(now);
+                let expected = model.judge(&frame, ticks).reason;
+                program.set_time(ticks).unwrap();
+                let verdict = program.run(&frame, 1).unwrap();
+                assert_eq!(verdict, expected.verdict(), "{context}{expected:?} {frame:02x?}");
+            }
+            compare_all(&mut program, &model, &context);
+        }
+        for (sum, tally) in reasons.iter_mut().zip(model.reasons()) {
+            *sum += tally.packets;
+        }
+    }
+    // The frames met what they are for.
+    for reason in [Reason::Conforming, Reason::OverLimit, Reason::NoRule, Reason::Shadow] {
+        let packets = reasons[usize::try_from(reason.index()).unwrap()];
+        assert!(packets > 1_000, "{packets} {}", reason.name());
+    }
+}
