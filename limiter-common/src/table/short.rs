@@ -1,5 +1,6 @@
 //! The short way of a packet that is in one table or in none, which most are: one look-up of its
-//! bucket, one or two plain limits, an exchange for each. No account is kept, and no step taken.
+//! bucket, one or two plain limits, an exchange for each. No account is kept, and the first limit
+//! takes no step.
 //!
 //! What is seldom is left to the long way, [`super::run_tables`]: packets in several tables, keys
 //! without a bucket or with one that is not up to date, limits that are not plain, actions, shadow
@@ -31,12 +32,12 @@ use crate::world::{Keyed, World};
 
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
 /// where it has to go the long way. The packet may have come up to [`SLACK`] after the time in the
-/// scratch, which is exact afterwards.
+/// scratch, which is exact for the long way.
 #[inline(always)]
 pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
     let recent = scratch.now();
     let outcome = match only_table(maps, scratch, tables) {
-        Within::None => judge_by_source(maps, scratch, recent),
+        Within::None => judge_by_source(maps, scratch),
         Within::One(index) => judge_in(maps, scratch, index, recent),
         Within::Several => None,
     };
@@ -84,13 +85,12 @@ fn only_table<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Within {
     within
 }
 
-/// Judges a packet that is in no table.
+/// Judges a packet that is in no table. The source table reads the clock itself, if it has to.
 #[inline(always)]
-fn judge_by_source<W: World>(maps: &W, scratch: &Scratch, recent: Ticks) -> Option<Packed> {
+fn judge_by_source<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     if scratch.sources.get() == 0 {
         return Some(Outcome::without_rule(Reason::NoRule).pack());
     }
-    scratch.set_now(maps.now(recent));
     let outcome = step!(judge_source(maps, scratch;));
     // Its action is still to be carried out, and nothing was counted.
     if outcome.is_deferred() { None } else { Some(outcome) }
