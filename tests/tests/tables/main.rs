@@ -8,6 +8,7 @@ mod changes;
 mod charging;
 mod descriptors;
 mod limits;
+mod names;
 mod size;
 mod windows;
 
