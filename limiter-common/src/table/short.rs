@@ -2,10 +2,9 @@
 //! bucket, one or two plain limits, an exchange for each. No account is kept, and the first limit
 //! takes no step.
 //!
-//! What is seldom is left to the long way, [`super::run_tables`]: packets in several tables, keys
-//! without a bucket or with one that is not up to date, limits that are not plain, actions, shadow
-//! mode, flows, and exchanges that another CPU won. Nothing is changed then, or it is given back,
-//! as there.
+//! The long way, [`super::run_tables`], is for the rest: packets in several tables, keys without a
+//! bucket or with one that is not up to date, limits that are not plain, actions, shadow mode,
+//! flows. Nothing is changed then, or it is given back, as there.
 
 #[cfg(not(target_arch = "bpf"))]
 use super::key::key_in;
@@ -92,7 +91,7 @@ fn judge_by_source<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
         return Some(Outcome::without_rule(Reason::NoRule).pack());
     }
     let outcome = step!(judge_source(maps, scratch;));
-    // Its action is still to be carried out, and nothing was counted.
+    // Deferred: the action is still to be carried out, and nothing was counted.
     if outcome.is_deferred() { None } else { Some(outcome) }
 }
 

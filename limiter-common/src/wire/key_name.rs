@@ -79,7 +79,7 @@ impl TableKey {
     pub fn name(&self, seed: impl FnOnce() -> u64) -> KeyName {
         let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
             bytemuck::cast(*self);
-        // What there is no room for.
+        // Bits that there is no room for.
         let rest = first >> TABLE_BITS | second & !SECOND | third & !THIRD | to_high | to_low;
         let (address, rest) = if self.version == 4 {
             (from_low >> 32, rest | from_high | from_low & 0xffff_ffff ^ MAPPED)

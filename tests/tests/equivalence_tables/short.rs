@@ -10,8 +10,8 @@ use limiter_tests::root::require_root;
 
 use crate::{both, compare_all, frames};
 
-/// Rule sets in which no packet of [`frame`] is in two tables. Keys that fit into a name, and in the
-/// last one keys that do not.
+/// Rule sets in which few packets of [`frame`] are in two tables. Keys that fit into a name, and in
+/// the last one keys that do not.
 const RULE_SETS: [&str; 5] = [
     "descriptors:
   - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}

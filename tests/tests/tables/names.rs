@@ -26,7 +26,7 @@ fn address(halves: [u64; 2]) -> [u8; 16] {
     bytemuck::cast(halves)
 }
 
-/// Whoever knows the seed can find such keys. Nobody outside does, so the program's is set here.
+/// Keys of one hash can be found with the seed, which nobody outside knows: the test sets it.
 #[test]
 fn two_keys_with_one_hash_share_no_bucket() {
     let program = program(
