@@ -71,6 +71,13 @@ macro_rules! steps {
             peek_second = limiter_common::table::peek_second, (world scratch) (keyed half);
             attempt_one = limiter_common::table::attempt_one, (world scratch) (keyed half half);
             charge_others = limiter_common::table::charge_others, (world scratch) (keyed half);
+            judge_row = limiter_common::table::judge_row, (world scratch) (half);
+            line_up = limiter_common::table::line_up, (world scratch) (half);
+            set_key = limiter_common::table::set_key, (world scratch) (half half);
+            look_in_row = limiter_common::table::look_in_row, (world scratch) (keyed half);
+            charge_in_row = limiter_common::table::charge_in_row, (world scratch) (keyed half);
+            fail_in_row = limiter_common::table::fail_in_row, (world scratch) (keyed half half);
+            undo_in_row = limiter_common::table::undo_in_row, (world scratch) (half);
             run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
             class_range = limiter_common::table::class_range, (world scratch) (half half);

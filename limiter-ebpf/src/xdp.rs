@@ -8,7 +8,7 @@ use limiter_common::act::act;
 use limiter_common::engine::{self, Next, plain_source};
 use limiter_common::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_common::packet;
-use limiter_common::table::{self, judge_shortly, run_tables};
+use limiter_common::table::{self, judge_row, judge_shortly, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::ActionKind;
@@ -87,6 +87,10 @@ fn decide<const LAYER_3: bool>(
     let shortly = step!(judge_shortly(&Kernel, world::scratch()?; tables));
     if shortly.is_some() {
         return shortly;
+    }
+    let in_row = step!(judge_row(&Kernel, world::scratch()?; tables));
+    if in_row.is_some() {
+        return in_row;
     }
     let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {

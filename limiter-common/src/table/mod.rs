@@ -25,6 +25,7 @@ mod over;
 mod peek;
 mod plain;
 mod refresh;
+mod row;
 mod scratch;
 mod short;
 mod spend;
@@ -46,6 +47,7 @@ pub use over::{count_class, over_source};
 pub use peek::peek;
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
+pub use row::{charge_in_row, fail_in_row, judge_row, line_up, look_in_row, set_key, undo_in_row};
 pub use run::{
     begin, begin_packet, class_range, fail, judge_source, note_dropped, peek_again, remember_flow,
     run_tables, undo_table,

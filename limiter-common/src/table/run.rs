@@ -44,6 +44,8 @@ macro_rules! each {
     };
 }
 
+pub(super) use each;
+
 /// Judges the packet in the scratch by `tables` tables and by the source table.
 ///
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and

@@ -192,6 +192,8 @@ pub struct Scratch {
     pub(super) flows: Cell<u32>,
     /// 1 when the source table may have a rule.
     pub(super) sources: Cell<u32>,
+    /// 1 when the packet is in several tables, and none of its flow counts.
+    pub(super) several: Cell<u32>,
     accounts: [Account; ACCOUNTS],
     /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
@@ -226,6 +228,7 @@ impl Scratch {
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             sources: Cell::new(0),
+            several: Cell::new(0),
             accounts: core::array::from_fn(|_| Account::default()),
             stopped: Cell::new(None),
         }

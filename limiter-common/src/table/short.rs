@@ -13,7 +13,7 @@ use super::key_cell::KeyCell;
 use super::limit;
 use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
 use super::run::{judge_source, undo_source};
-use super::scratch::{Charge, Scratch};
+use super::scratch::{ACCOUNTS, Charge, Scratch};
 use super::weight::{CONFORMING, weight_of};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
@@ -26,7 +26,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{LimitSpec, MAX_TABLES, Record, Table};
+use crate::wire::{LimitSpec, MAX_SLOTS, MAX_TABLES, Record, Table};
 use crate::world::{Keyed, World};
 
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
@@ -35,10 +35,15 @@ use crate::world::{Keyed, World};
 #[inline(always)]
 pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
     let recent = scratch.now();
+    scratch.several.set(0);
     let outcome = match only_table(maps, scratch, tables) {
         Within::None => judge_by_source(maps, scratch),
         Within::One(index) => judge_in(maps, scratch, index, recent),
-        Within::Several => None,
+        Within::Several => {
+            scratch.several.set(1);
+            None
+        }
+        Within::Unknown => None,
     };
     if outcome.is_none() {
         scratch.set_now(maps.now(recent));
@@ -56,13 +61,15 @@ enum Within {
     None,
     One(u32),
     Several,
+    /// The packet's flow counts, or a table is not there.
+    Unknown,
 }
 
-/// Finds the tables that a packet is in. One whose flow counts is of no short way.
+/// Finds the tables that a packet is in. One whose flow counts goes no short way.
 #[inline(always)]
 fn only_table<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Within {
     if scratch.flows.get() != 0 {
-        return Within::Several;
+        return Within::Unknown;
     }
     let key_facts = scratch.key_facts.get();
     let mut within = Within::None;
@@ -72,7 +79,7 @@ fn only_table<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Within {
             break;
         }
         let Some(table) = maps.table(scratch.generation(), index) else {
-            return Within::Several;
+            return Within::Unknown;
         };
         if is_in(table, &key_facts) {
             if matches!(within, Within::One(_)) {
@@ -117,10 +124,8 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     let (first, second) = record.plain()?;
     // A number, and no pointer that may be there or not: the verifier would follow both.
     let place = ChargePlace {
-        slot: resolved.slot(),
-        scale: resolved.scale(),
         has_second: scratch.unknown(u32::from(second.is_some())) != 0,
-        first_charged: false,
+        ..ChargePlace::only(resolved.slot(), resolved.scale(), ONLY)
     };
     let first = Look::new(first, &bucket.first(), scratch, place.scale, recent.plus(SLACK))?;
     // Over the limit for long: then the time does not matter.
@@ -197,7 +202,7 @@ fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> 
 
 /// True if nothing but a drop follows for a packet that is over a limit of a record.
 #[inline(always)]
-const fn drops(record: &Record) -> bool {
+pub(super) const fn drops(record: &Record) -> bool {
     !record.is_shadow(true) && record.action == 0
 }
 
@@ -224,14 +229,25 @@ pub struct ChargePlace {
     has_second: bool,
     /// True if the first one is charged.
     first_charged: bool,
+    /// The account that says how to take the charges back.
+    account: u32,
 }
 
-/// `slot:19 | scale:1 | has_second:1 | first_charged:1`.
+impl ChargePlace {
+    /// One limit, which is not charged yet.
+    #[inline(always)]
+    pub(super) const fn only(slot: Slot, scale: bool, account: u32) -> Self {
+        Self { slot, scale, has_second: false, first_charged: false, account }
+    }
+}
+
+/// `account:4 | slot:19 | scale:1 | has_second:1 | first_charged:1`.
 impl Register for ChargePlace {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        let Self { slot, scale, has_second, first_charged } = self;
-        u64::from(slot.index()) << 3
+        let Self { slot, scale, has_second, first_charged, account } = self;
+        u64::from(account) << 22
+            | u64::from(slot.index()) << 3
             | u64::from(scale) << 2
             | u64::from(has_second) << 1
             | u64::from(first_charged)
@@ -240,10 +256,11 @@ impl Register for ChargePlace {
     #[inline(always)]
     fn of_register(register: u64) -> Self {
         Self {
-            slot: Slot::new((register >> 3 & 0xffff_ffff) as u32),
+            slot: Slot::new((register >> 3) as u32 & (MAX_SLOTS - 1)),
             scale: register & 4 != 0,
             has_second: register & 2 != 0,
             first_charged: register & 1 != 0,
+            account: (register >> 22 & (ACCOUNTS as u64 - 1)) as u32,
         }
     }
 }
@@ -305,7 +322,7 @@ pub fn charge_others<W: World>(
             charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, SECOND)));
         }
         if !matches!(charged, Charged::Conforming) {
-            limit::give_back(maps, scratch, bucket, ONLY);
+            limit::give_back(maps, scratch, bucket, place.account);
         }
     }
     charged
@@ -324,9 +341,9 @@ pub fn attempt_one<W: World>(
         return Charged::Moved;
     };
     if number == FIRST {
-        attempt_plain(scratch, &bucket.first(), FIRST, first, place.scale, ONLY)
+        attempt_plain(scratch, &bucket.first(), FIRST, first, place.scale, place.account)
     } else {
-        attempt_plain(scratch, &bucket.second(), SECOND, second, place.scale, ONLY)
+        attempt_plain(scratch, &bucket.second(), SECOND, second, place.scale, place.account)
     }
 }
 

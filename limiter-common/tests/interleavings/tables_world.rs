@@ -224,7 +224,7 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
 /// The way of a packet through the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// [`table::judge_shortly`], and the long one for what that leaves.
+    /// [`table::judge_shortly`], [`table::judge_row`], and the long one for what they leave.
     Short,
     /// [`table::run_tables`].
     Long,
@@ -315,7 +315,8 @@ impl World {
         let rules = (generation, RuleSetHeader::new(tables, false, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
         let shortly = match way {
-            Way::Short => table::judge_shortly(self, &scratch, tables),
+            Way::Short => table::judge_shortly(self, &scratch, tables)
+                .or_else(|| table::judge_row(self, &scratch, tables)),
             Way::Long => None,
         };
         shortly.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
