@@ -1,5 +1,5 @@
-//! The short way of the program against the long way, which is the model's only one: packets that
-//! are in one table or in none.
+//! The short ways of the program against the long way, which is the model's only one: packets that
+//! are in one table or in none, and those in several tables of one plain limit each.
 
 use fastrand::Rng;
 use limiter_common::time::Ticks;
@@ -10,9 +10,9 @@ use limiter_tests::root::require_root;
 
 use crate::{both, compare_all, frames};
 
-/// Rule sets in which few packets of [`frame`] are in two tables. Keys that fit into a name, and in
-/// the last one keys that do not.
-const RULE_SETS: [&str; 5] = [
+/// Rule sets in which few packets of [`frame`] are in two tables, keys that fit into a name and keys
+/// that do not; and in the last three, sets in which most are in two to five tables.
+const RULE_SETS: [&str; 8] = [
     "descriptors:
   - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}
 ",
@@ -36,6 +36,26 @@ const RULE_SETS: [&str; 5] = [
   - {key: remote_address, rate_limit: {rate: 30/s, burst: 9}}
   - {key: destination_port, value: 22, descriptors: [{key: source_port, descriptors: [{key: remote_address, rate_limit: {rate: 2/s, burst: 2}}]}]}
 ",
+    "descriptors:
+  - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 4}}]}
+  - {key: protocol, descriptors: [{key: remote_address, rate_limit: {rate: 900B/s, burst: 2kB}}]}
+  - {key: tcp_flags, value: syn, descriptors: [{key: remote_address, rate_limit: {rate: 2/s, burst: 2}}]}
+",
+    "descriptors:
+  - {key: remote_address, rate_limit: {rate: 5/s, burst: 3}}
+  - {key: fragment, value: whole, descriptors: [{key: remote_address, rate_limit: {rate: 6/s, burst: 3}}]}
+  - {key: destination_port, descriptors: [{key: remote_address, rate_limit: {rate: 4/s, burst: 3}}]}
+  - {key: source_port, descriptors: [{key: remote_address, rate_limit: {rate: 5/s, burst: 2}}]}
+  - {key: dscp, value: 0, descriptors: [{key: remote_address, rate_limit: {rate: 3kB/s, burst: 2kB}}]}
+  - {key: ttl, descriptors: [{key: protocol, descriptors: [{key: remote_address, rate_limit: {rate: 9/s, burst: 5}}]}]}
+",
+    "descriptors:
+  - {key: remote_address, rate_limit: {rate: 1/min, burst: 5}, action: reject}
+  - {key: remote_address, value: 192.0.2.0/29, rate_limit: {unlimited: true}}
+  - {key: protocol, descriptors: [{key: remote_address, rate_limit: {rate: 6/s, burst: 3}}]}
+  - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limits: [{rate: 5/s, burst: 3}, {rate: 9/min}]}]}
+  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {rate: 2/s}, shadow_mode: true}]}
+",
 ];
 
 /// A frame that is read at once, mostly.
@@ -56,14 +76,14 @@ fn frame(random: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn the_short_way_is_the_long_one() {
+fn the_short_ways_are_the_long_one() {
     require_root();
     let mut reasons = [0; Reason::COUNT];
     for seed in 1..=4 {
         let mut random = Rng::with_seed(seed);
         let (mut program, mut model) = both(seed);
         let mut now = 30 * 86_400_000_000_000;
-        for (number, file) in RULE_SETS.iter().cycle().take(15).enumerate() {
+        for (number, file) in RULE_SETS.iter().cycle().take(24).enumerate() {
             let context = format!("seed {seed}, rule set {number}\n{file}");
             let set = rule_set(file).unwrap();
             let plan = program.apply(&set).unwrap();
