@@ -19,25 +19,31 @@ fn name(key: &TableKey) -> KeyName {
 #[test]
 fn a_source_with_port_and_flags_is_its_own_name() {
     let key = TableKey { table: 9, version: 4, source: v4(1), ..TableKey::EMPTY };
+    let v6 = TableKey { version: 6, source: [u64::MAX, 0], ..key };
+    let none = TableKey { version: 0, source: [0; 2], ..key };
     let with = |fact, value| key.with(TableKey::place(fact, value));
-    for key in [
-        key,
-        with(field::DESTINATION_PORT, 53),
-        with(field::PROTOCOL, 17),
-        with(field::TCP_FLAGS, 3),
-        with(field::FRAGMENT, 2),
-        TableKey { version: 6, source: [u64::MAX, 0], ..key },
-        TableKey { version: 0, source: [0; 2], ..key },
-    ] {
-        assert!(!name(&key).is_hashed(), "{key:?}");
+    for key in [key, v6, none] {
+        let with = |fact, value| key.with(TableKey::place(fact, value));
+        for key in [
+            key,
+            with(field::DESTINATION_PORT, 53),
+            with(field::PROTOCOL, 17),
+            with(field::TCP_FLAGS, 3),
+            with(field::FRAGMENT, 2),
+        ] {
+            assert!(!name(&key).is_hashed(), "{key:?}");
+        }
+        for fact in [field::SOURCE_PORT, field::TTL, field::DSCP] {
+            assert_eq!(name(&with(fact, 1)).is_hashed(), key == v6, "{key:?}");
+        }
     }
     for key in [
-        with(field::SOURCE_PORT, 1),
         with(field::VLAN, 1),
-        with(field::DSCP, 1),
-        with(field::TTL, 1),
         with(field::PACKET_LENGTH, 1),
         with(field::INTERFACE, 1),
+        TableKey { ttl: 1 << 8, ..key },
+        TableKey { dscp: 1 << 8, ..key },
+        TableKey { source: [1, 0], ..none },
         TableKey { table: 1 << TABLE_BITS, ..key },
         TableKey { destination: v4(2), ..key },
         TableKey { version: 6, source: [1, 1], ..key },

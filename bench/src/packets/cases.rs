@@ -25,6 +25,9 @@ pub(super) const KEYED: &str = "Keyed rules";
 /// Sources that were never seen begin here: 64.0.0.0.
 pub(crate) const NEW: u32 = 0x4000_0000;
 
+/// Sources of the small table, which new ones fill.
+pub(super) const SMALL: u32 = 16_384;
+
 /// Nobody is over it at the rate of a test-run.
 pub(crate) const WIDE: &str =
     "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}";
@@ -200,6 +203,11 @@ fn new_sources() -> Vec<Case> {
         Case {
             small: true,
             ..Case::new(GROUP, "a known one, for comparison", every(WIDE), Reason::Conforming)
+        },
+        Case {
+            small: true,
+            sources: Sources::Known(SMALL),
+            ..Case::new(GROUP, "known ones that fill the table", every(WIDE), Reason::Conforming)
         },
         // The table has no room for them, and their number is bounded: most share a bucket.
         Case {

@@ -24,11 +24,15 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         figures.extend(least(row("Sources", name), budget, held));
     }
     // Of two rows of the same run: each is limiter alone.
-    let known = row("New sources", "a known one");
-    let new = row("New sources", "each packet another");
-    if let (Some(known), Some(new)) = (known, new) {
-        let what = format!("{}, over a known one", new.name);
-        figures.push(at_most(what, new.over(known), 1.2, 3.5));
+    for (store, alone, among) in [("", 3.5, 2.2), ("in lines: ", 4.2, 2.8)] {
+        let new = row("New sources", &format!("{store}each packet another"));
+        for (name, held) in [("a known one", alone), ("known ones that fill the table", among)] {
+            let known = row("New sources", &format!("{store}{name}"));
+            if let (Some(known), Some(new)) = (known, new) {
+                let what = format!("{}, over {name}", new.name);
+                figures.push(at_most(what, new.over(known), 1.2, held));
+            }
+        }
     }
     for (name, held) in [
         ("1 known, over", 1.1),
@@ -49,12 +53,6 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
                 held: Bound::AtMost(held),
             });
         }
-    }
-    let known = row("New sources", "in lines: a known one");
-    let new = row("New sources", "in lines: each packet another");
-    if let (Some(known), Some(new)) = (known, new) {
-        let what = format!("{}, over a known one", new.name);
-        figures.push(at_most(what, new.over(known), 1.2, 4.2));
     }
     let one = row("Rules", "1");
     for (count, budget, held) in [("10000", 1.25, 1.6), ("100000", 1.6, 1.5)] {

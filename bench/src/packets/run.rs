@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_userspace::datapath::SourceTable;
 
-use super::cases::{self, Case, FIRST, NEW, PORT, Sources};
+use super::cases::{self, Case, FIRST, NEW, PORT, SMALL, Sources};
 use super::page;
 use super::ratios;
 use super::rig::{Baseline, Rig};
@@ -16,9 +16,6 @@ use limiter_tests::walk::Order;
 
 /// The protocol of the frames.
 const UDP: u8 = 17;
-
-/// Sources of the small table, which new ones fill.
-const SMALL: u32 = 16_384;
 
 /// Packets of one run that count: the most of them must have the reason of the case.
 const MOST: f64 = 0.99;

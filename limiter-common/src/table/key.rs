@@ -185,16 +185,17 @@ pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Tabl
 /// The name of the key of a packet in a table that it is in, if all keys of the table fit into one.
 #[inline(always)]
 pub(super) fn name_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<KeyName> {
-    if !KeyName::fits(table) {
-        return None;
-    }
     let KeyFacts { words: [_, second, third], has, .. } = *key_facts;
     let [_, second_mask, third_mask] = table.words;
+    let (second, third) = (second & second_mask, third & third_mask);
+    if !KeyName::fits(table, second) {
+        return None;
+    }
     let [[_, v4_mask], [v6_mask, _]] = table.source_masks;
     let [high, low] = facts.source_words();
     let is_v4 = has & u64::from(field::V4) != 0;
     let address = if is_v4 { (low & v4_mask) >> 32 } else { high & v6_mask };
-    Some(KeyName::of_words(table.id, address, second & second_mask, third & third_mask))
+    Some(KeyName::of_words(table.id, address, second, third))
 }
 
 /// Bits of the facts that are others than those on which all rules of the table agree. The second

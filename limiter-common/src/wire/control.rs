@@ -8,7 +8,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 16 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 17 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;

@@ -1,10 +1,10 @@
 //! The name of a key: the sixteen bytes that its bucket stands under in `KEYED`. The kernel hashes
 //! a key with each look-up, so a short one costs less than the whole key.
 //!
-//! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment. Their
-//! name is the key in other words, so no two have the same one. The name of a longer one is a hash
-//! with a secret seed; whoever finds a bucket under it compares the key that stands beside the
-//! bucket.
+//! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment; beside
+//! an IPv4 source, or none, also the source port, the time to live and the DSCP. Their name is the
+//! key in other words, so no two have the same one. The name of a longer one is a hash with a
+//! secret seed; whoever finds a bucket under it compares the key that stands beside the bucket.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -15,7 +15,8 @@ use crate::entries::ring::scatter;
 
 /// The name of a key.
 ///
-/// The first word is the address, or the hash. The second one is `destination_port:16 | flags:8 |
+/// The first word is the prefix of an IPv6 source, `dscp:8 | ttl:8 | source_port:16 | address:32` of
+/// an IPv4 one and of none, or the hash. The second one is `destination_port:16 | flags:8 |
 /// protocol:8 | hashed:1 | family:2 | table:29`; of a hash, all ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
@@ -43,9 +44,20 @@ const FITTING: u32 = field::SOURCE
     | field::V4
     | field::V6;
 
+/// Facts that a name has room for besides where no IPv6 address is in it.
+const BESIDE_V4: u32 = field::SOURCE_PORT | field::TTL | field::DSCP;
+
 /// Bits of the second and third word of a [`TableKey`] that a name has room for, and the version.
 const SECOND: u64 = 0xff00_ffff;
 const THIRD: u64 = 0xffff_0000;
+
+/// Bits of them that a name has room for besides where no IPv6 address is in it.
+const SECOND_BESIDE_V4: u64 = 0x00ff_00ff_0000_0000;
+const THIRD_BESIDE_V4: u64 = 0xffff_0000_0000;
+
+/// The version of IPv6, in its place in the second word of a [`TableKey`].
+const IPV6: u64 = 6 << 24;
+const VERSION: u64 = 0xff << 24;
 
 impl KeyName {
     /// The name of a key that fits: of the id of its table, the address, and the second and third
@@ -55,14 +67,18 @@ impl KeyName {
         // Four and six are two and three.
         let family = second >> 25 & 3;
         let low = table as u64 | family << TABLE_BITS;
-        Self([address, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
+        // Nothing, of a key with an IPv6 address that fits.
+        let ttl_and_dscp = second << 16 & 0xff << 48 | second << 8 & 0xff << 56;
+        let high = ttl_and_dscp | third & THIRD_BESIDE_V4;
+        Self([address | high, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
     }
 
-    /// True if all keys of a table fit.
+    /// True if all keys of a table fit whose second word has this version.
     #[inline(always)]
-    pub(crate) const fn fits(table: &Table) -> bool {
+    pub(crate) const fn fits(table: &Table, second: u64) -> bool {
         let [_, [_, host]] = table.source_masks;
-        table.fields & !FITTING == 0 && host == 0 && table.id >> TABLE_BITS == 0
+        let room = if second & VERSION == IPV6 { FITTING } else { FITTING | BESIDE_V4 };
+        table.fields & !room == 0 && host == 0 && table.id >> TABLE_BITS == 0
     }
 
     /// True if it is a hash: another key may have the same one.
@@ -80,11 +96,18 @@ impl TableKey {
         let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
             bytemuck::cast(*self);
         // Bits that there is no room for.
-        let rest = first >> TABLE_BITS | second & !SECOND | third & !THIRD | to_high | to_low;
-        let (address, rest) = if self.version == 4 {
-            (from_low >> 32, rest | from_high | from_low & 0xffff_ffff ^ MAPPED)
-        } else {
-            (from_high, rest | from_low)
+        let rest = first >> TABLE_BITS
+            | second & !(SECOND | SECOND_BESIDE_V4)
+            | third & !(THIRD | THIRD_BESIDE_V4)
+            | to_high
+            | to_low;
+        let (address, rest) = match self.version {
+            4 => (from_low >> 32, rest | from_high | from_low & 0xffff_ffff ^ MAPPED),
+            0 => (0, rest | from_high | from_low),
+            _ => {
+                let beside = second & SECOND_BESIDE_V4 | third & THIRD_BESIDE_V4;
+                (from_high, rest | from_low | beside)
+            }
         };
         if rest != 0 {
             return KeyName([self.hash(seed()), HASHED]);
