@@ -38,7 +38,7 @@ const BUDGETS: [Budget; 3] = [
 
 /// The bounds of `--check` with a rule by port and source.
 const KEYED_HELD: [(&str, f64); 3] =
-    [("1 key", 1.3), ("10,000 keys", 1.1), ("1,000,000 keys", 0.7)];
+    [("1 key", 2.5), ("10,000 keys", 2.0), ("1,000,000 keys", 1.0)];
 
 /// limiter in the order of the bounds above, and its name in a sentence.
 const OURS: [(Tool, &str); 2] = [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")];
