@@ -10,6 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use aya_build::{Package, Toolchain};
+use object::build::elf::{Builder, SectionData};
+use object::elf::SHT_STRTAB;
 
 /// The name that `cargo xtask setup` links Debian's toolchain by.
 const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
@@ -70,11 +72,33 @@ pub fn build(root: &str, objects: &[Objects<'_>]) -> Result<()> {
             Toolchain::Custom(&toolchain),
         )?;
         for name in *binaries {
-            let object = out.join(name);
-            fs::metadata(&object).with_context(|| format!("{package} built no {name}"))?;
+            let place = out.join(name);
+            let object = fs::read(&place).with_context(|| format!("{package} built no {name}"))?;
+            let object = without_debug(&object)
+                .with_context(|| format!("cannot leave debugging information out of {name}"))?;
+            fs::write(&place, object)?;
         }
     }
     Ok(())
+}
+
+/// The object without its DWARF, from which LLVM has made the BTF. It is nine tenths of the object,
+/// and whoever loads the program would read it, and keep the relocations of it in memory.
+fn without_debug(object: &[u8]) -> Result<Vec<u8>> {
+    let mut builder = Builder::read(object)?;
+    for section in &mut builder.sections {
+        let name = section.name.as_slice();
+        section.delete = [b".debug".as_slice(), b".rel.debug"].iter().any(|of| name.starts_with(of));
+    }
+    builder.delete_orphans();
+    // LLVM has the names of sections and of symbols in one, and the writer in two.
+    let names = builder.sections.add();
+    names.name = ".shstrtab".into();
+    names.sh_type = SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    let mut kept = Vec::new();
+    builder.write(&mut kept)?;
+    Ok(kept)
 }
 
 /// Lets all of these builds share a target directory, so that `core` and the proc macros are built
