@@ -77,11 +77,11 @@ fn figures(results: &Results) -> Vec<Figure> {
     };
     for set in results.sets.iter().filter(|set| set.limits == LIMITS) {
         let (seconds, ratio) = match set.shape {
-            Shape::Listed => (0.45, 2.8),
-            Shape::Sources => (0.52, 3.8),
-            Shape::Named => (0.6, 4.3),
-            Shape::Quoted => (1.25, 14.0),
-            Shape::Keyed => (1.25, 9.8),
+            Shape::Listed => (0.6, 5.0),
+            Shape::Sources => (1.3, 17.0),
+            Shape::Named => (1.4, 17.0),
+            Shape::Quoted => (1.5, 17.0),
+            Shape::Keyed => (2.2, 28.0),
         };
         let name = format!("100,000 limits, {}", set.shape.name());
         held(format!("{name}: seconds to active"), set.apply, 1.0, seconds);
