@@ -92,20 +92,20 @@ fn figures(states: &[State]) -> Result<Vec<Figure>> {
             "resident at rest with all sources tracked, MB",
             of(AT_REST)?.memory.resident / 1e6,
             Some(20.0),
-            20.0,
+            38.0,
         ),
-        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 0.1),
+        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 0.7),
         most(
             "resident when large rule sets were in force and are no more, MB",
             of(AFTER)?.memory.resident / 1e6,
             None,
-            25.0,
+            55.0,
         ),
         most(
             "processor time under a flood of drops, percent of a CPU",
             processor(TOLD)?,
             None,
-            0.49,
+            0.9,
         ),
     ])
 }
