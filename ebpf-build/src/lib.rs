@@ -88,7 +88,8 @@ fn without_debug(object: &[u8]) -> Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
     for section in &mut builder.sections {
         let name = section.name.as_slice();
-        section.delete = [b".debug".as_slice(), b".rel.debug"].iter().any(|of| name.starts_with(of));
+        section.delete =
+            [b".debug".as_slice(), b".rel.debug"].iter().any(|of| name.starts_with(of));
     }
     builder.delete_orphans();
     // LLVM has the names of sections and of symbols in one, and the writer in two.

@@ -220,8 +220,9 @@ fn place() -> impl Strategy<Value = Place> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Between two packets the limit of the source changes at most once, and those of others as they like.
-    /// However long the source was silent before that and after, it meets exactly the ideal bucket.
+    /// Between two packets the limit of the source changes at most once, and those of others as
+    /// they like. However long the source was silent before that and after, it meets exactly the
+    /// ideal bucket.
     #[test]
     fn a_change_is_exact_however_long_the_source_was_silent(
         place in place(), first in bucket(),
@@ -258,8 +259,8 @@ proptest! {
         }
     }
 
-    /// Any changes, many of them while the source is silent: in any time it passes no more than the largest burst
-    /// and what the fastest rate gives in that time.
+    /// Any changes, many of them while the source is silent: in any time it passes no more than the
+    /// largest burst and what the fastest rate gives in that time.
     #[test]
     fn no_changes_pass_more_than_the_largest_burst_and_rate(
         place in place(), first in bucket(),

@@ -176,8 +176,8 @@ proptest! {
     }
 
     /// A byte burst passes whole, and not one frame more. Every frame's cost is rounded up by less
-    /// than a tick, and the slack for that stays under a byte; so a burst of more frames than a byte
-    /// has ticks may lose its end: at most a tick a frame of it.
+    /// than a tick, and the slack for that stays under a byte; so a burst of more frames than a
+    /// byte has ticks may lose its end: at most a tick a frame of it.
     #[test]
     fn byte_burst_is_the_burst(rate in bytes(), length in 60u64..1515) {
         if let Some(limit) = compiled(rate) {
@@ -311,7 +311,8 @@ proptest! {
         }
     }
 
-    /// A changed limit never refills: what was available is available, as far as the new burst goes.
+    /// A changed limit never refills: what was available is available, as far as the new burst
+    /// goes.
     #[test]
     fn change_grants_no_more_than_the_larger(
         old in small_packets(), new in small_packets(), share in 0u64..=1000,

@@ -96,8 +96,8 @@ fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
     bed.close()
 }
 
-/// The memory of a process of its own in bytes, once it has not changed for 2.5 s: what is left over
-/// is given back once a second.
+/// The memory of a process of its own in bytes, once it has not changed for 2.5 s: what is left
+/// over is given back once a second.
 fn settled(pid: u32) -> Result<f64> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let (mut seen, mut since) = (process::memory(pid)?.own, Instant::now());

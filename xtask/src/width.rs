@@ -1,4 +1,4 @@
-//! The width of lines of code and of pages: at most [`WIDEST`] columns.
+//! The width of comments and of pages: at most [`WIDEST`] columns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ pub(crate) fn check() -> Result<bool> {
         }
     }
     for (folder, [code, pages]) in &folders {
-        println!("{folder}: {code} lines of code and {pages} of pages are too wide");
+        println!("{folder}: {code} comments and {pages} lines of pages are too wide");
     }
     Ok(folders.is_empty())
 }
@@ -50,9 +50,12 @@ fn is_wide(line: &str) -> bool {
     line.chars().count() > WIDEST
 }
 
-/// Numbers of the lines of code that are too wide. A link cannot be broken.
+/// Numbers of the comments in code that are too wide. A link cannot be broken. The rest is held by
+/// rustfmt, where it can: a text has no place to break, and a macro may have none.
 fn of_code(text: &str) -> Vec<usize> {
-    let wide = |(_, line): &(usize, &str)| is_wide(line) && !line.contains("://");
+    let wide = |(_, line): &(usize, &str)| {
+        is_wide(line) && line.trim_start().starts_with("//") && !line.contains("://")
+    };
     text.lines().enumerate().filter(wide).map(|(index, _)| index + 1).collect()
 }
 
@@ -107,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn wide_lines_of_code_are_found() {
+    fn wide_comments_are_found() {
         let wide = "x".repeat(101);
         let text = format!("{wide}\nnarrow\n    // {wide}\n// https://a.example/{wide}\n");
-        assert_eq!(of_code(&text), [1, 3]);
+        assert_eq!(of_code(&text), [3]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Tool {
         Self::Hashlimit,
     ];
 
-    /// Those that are measured with a rule by port and source. Its buckets are in a hash map in
+    /// Tools that are measured with a rule by port and source. Its buckets are in a hash map in
     /// either table of sources.
     pub const KEYED: [Self; 5] =
         [Self::Drop, Self::Limiter, Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];

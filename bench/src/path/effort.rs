@@ -62,7 +62,7 @@ pub(super) enum Flood {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) crowds: &'static [Crowd],
-    /// Those with a rule by port and source.
+    /// Cases with a rule by port and source.
     pub(super) keyed: &'static [Crowd],
     /// Rounds of costs and capacities, and how long each tool has the cable in one.
     pub(super) rounds: usize,

@@ -156,7 +156,7 @@ pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
 ///
 /// # Errors
 ///
-/// Those of [`facts`].
+/// Errors of [`facts`].
 #[inline(always)]
 pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     let link = ether::link(frame)?;

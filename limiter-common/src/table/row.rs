@@ -150,7 +150,8 @@ pub fn look_in_row<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     let Some(record) = maps.record(resolved.slot()) else {
         return Peek::Moved;
     };
-    let (Some((spec, None)), Some(account)) = (Record::plain(record), scratch.account(place)) else {
+    let (Some((spec, None)), Some(account)) = (Record::plain(record), scratch.account(place))
+    else {
         return Peek::Moved;
     };
     if record.is_unlimited() || record.budget != 0 || !drops(record) {

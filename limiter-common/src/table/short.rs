@@ -241,6 +241,12 @@ impl ChargePlace {
     }
 }
 
+/// Bits of a slot and of an account in the register of a [`ChargePlace`].
+const SLOT: u64 = MAX_SLOTS as u64 - 1;
+const ACCOUNT: u64 = ACCOUNTS as u64 - 1;
+
+const _: () = assert!(MAX_SLOTS.is_power_of_two() && ACCOUNTS.is_power_of_two());
+
 /// `account:4 | slot:19 | scale:1 | has_second:1 | first_charged:1`.
 impl Register for ChargePlace {
     #[inline(always)]
@@ -256,11 +262,11 @@ impl Register for ChargePlace {
     #[inline(always)]
     fn of_register(register: u64) -> Self {
         Self {
-            slot: Slot::new((register >> 3) as u32 & (MAX_SLOTS - 1)),
+            slot: Slot::new((register >> 3 & SLOT) as u32),
             scale: register & 4 != 0,
             has_second: register & 2 != 0,
             first_charged: register & 1 != 0,
-            account: (register >> 22 & (ACCOUNTS as u64 - 1)) as u32,
+            account: (register >> 22 & ACCOUNT) as u32,
         }
     }
 }

@@ -15,9 +15,10 @@ use crate::entries::ring::scatter;
 
 /// The name of a key.
 ///
-/// The first word is the prefix of an IPv6 source, `dscp:8 | ttl:8 | source_port:16 | address:32` of
-/// an IPv4 one and of none, or the hash. The second one is `destination_port:16 | flags:8 |
-/// protocol:8 | hashed:1 | family:2 | table:29`; of a hash, all ones.
+/// The first word is the prefix of an IPv6 source, `dscp:8 | ttl:8 | source_port:16 | address:32`
+/// of an IPv4 one and of none, or the hash. The second one is
+/// `destination_port:16 | flags:8 | protocol:8 | hashed:1 | family:2 | table:29`; of a hash, all
+/// ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyName([u64; 2]);

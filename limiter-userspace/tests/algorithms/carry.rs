@@ -169,8 +169,8 @@ proptest! {
         prop_assert!(p + q <= at_once(&old).max(at_once(&new)), "{p} + {q}");
     }
 
-    /// An untouched or drained limit becomes an untouched one if that is no larger; a used-up one becomes one that
-    /// is over at once.
+    /// An untouched or drained limit becomes an untouched one if that is no larger; a used-up one
+    /// becomes one that is over at once.
     #[test]
     fn nothing_stays_nothing_and_all_stays_all(
         (old, new) in alike(), offset in offset(), pattern in pattern(),
@@ -201,7 +201,8 @@ proptest! {
         prop_assert_eq!(next.raw(), fresh.raw());
     }
 
-    /// Whatever passes no packet at once and was fresh before is used up; so it is after the change.
+    /// Whatever passes no packet at once and was fresh before is used up; so it is after the
+    /// change.
     #[test]
     fn an_exhausted_limit_is_exhausted_after_the_change(
         old in packet_spec(), new in packet_spec(), offset in offset(), at in 1u64..1 << 56,

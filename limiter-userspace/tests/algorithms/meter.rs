@@ -187,8 +187,8 @@ proptest! {
         prop_assert_eq!(meter.raw(), before);
     }
 
-    /// More of the same limit never passes fewer of the same packets. Of packets: where sizes differ,
-    /// a large one that the smaller limit refused may take the room of several.
+    /// More of the same limit never passes fewer of the same packets. Of packets: where sizes
+    /// differ, a large one that the smaller limit refused may take the room of several.
     #[test]
     fn monotone(
         parts in parts(Some(limiter_common::wire::Count::Packets)),

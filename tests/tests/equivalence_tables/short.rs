@@ -10,8 +10,8 @@ use limiter_tests::root::require_root;
 
 use crate::{both, compare_all, frames};
 
-/// Rule sets in which few packets of [`frame`] are in two tables, keys that fit into a name and keys
-/// that do not; and in the last three, sets in which most are in two to five tables.
+/// Rule sets in which few packets of [`frame`] are in two tables, keys that fit into a name and
+/// keys that do not; and in the last three, sets in which most are in two to five tables.
 const RULE_SETS: [&str; 8] = [
     "descriptors:
   - {key: destination_port, value: 22, descriptors: [{key: remote_address, rate_limit: {rate: 3/s, burst: 2}}]}
