@@ -105,7 +105,7 @@ fn settled(pid: u32) -> Result<f64> {
         ensure!(Instant::now() < deadline, "the memory of the daemon at rest goes on changing");
         std::thread::sleep(Duration::from_millis(50));
         let own = process::memory(pid)?.own;
-        if own != seen {
+        if (own - seen).abs() >= 1.0 {
             (seen, since) = (own, Instant::now());
         }
     }
