@@ -50,11 +50,15 @@ fn is_wide(line: &str) -> bool {
     line.chars().count() > WIDEST
 }
 
-/// Numbers of the comments in code that are too wide. A link cannot be broken. The rest is held by
-/// rustfmt, where it can: a text has no place to break, and a macro may have none.
+/// Numbers of the comments in code that are too wide. A link or a row of a table cannot be broken.
+/// The rest is held by rustfmt, where it can: a text has no place to break, and a macro may have
+/// none.
 fn of_code(text: &str) -> Vec<usize> {
     let wide = |(_, line): &(usize, &str)| {
-        is_wide(line) && line.trim_start().starts_with("//") && !line.contains("://")
+        let comment = line.trim_start().strip_prefix("//");
+        let words = comment.map(|comment| comment.trim_start_matches(['/', '!', ' ']));
+        is_wide(line)
+            && words.is_some_and(|words| !words.starts_with('|') && !words.contains("://"))
     };
     text.lines().enumerate().filter(wide).map(|(index, _)| index + 1).collect()
 }
@@ -112,7 +116,8 @@ mod tests {
     #[test]
     fn wide_comments_are_found() {
         let wide = "x".repeat(101);
-        let text = format!("{wide}\nnarrow\n    // {wide}\n// https://a.example/{wide}\n");
+        let text =
+            format!("{wide}\nnarrow\n    // {wide}\n// https://a.example/{wide}\n//! | {wide} |\n");
         assert_eq!(of_code(&text), [3]);
     }
 
