@@ -82,8 +82,8 @@ pub fn build(root: &str, objects: &[Objects<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The object without its DWARF, from which LLVM has made the BTF. It is nine tenths of the object,
-/// and whoever loads the program would read it, and keep the relocations of it in memory.
+/// The object without its DWARF, which LLVM writes beside the BTF. That is four fifths of the
+/// object, and aya would read its relocations into memory with each load.
 fn without_debug(object: &[u8]) -> Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
     for section in &mut builder.sections {
@@ -92,11 +92,13 @@ fn without_debug(object: &[u8]) -> Result<Vec<u8>> {
             [b".debug".as_slice(), b".rel.debug"].iter().any(|of| name.starts_with(of));
     }
     builder.delete_orphans();
-    // LLVM has the names of sections and of symbols in one, and the writer in two.
-    let names = builder.sections.add();
-    names.name = ".shstrtab".into();
-    names.sh_type = SHT_STRTAB;
-    names.data = SectionData::SectionString;
+    // LLVM has the names of sections and of symbols in one section, and the writer in two.
+    if !builder.sections.iter().any(|of| matches!(of.data, SectionData::SectionString)) {
+        let names = builder.sections.add();
+        names.name = ".shstrtab".into();
+        names.sh_type = SHT_STRTAB;
+        names.data = SectionData::SectionString;
+    }
     let mut kept = Vec::new();
     builder.write(&mut kept)?;
     Ok(kept)

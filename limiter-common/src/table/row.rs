@@ -11,8 +11,7 @@ use super::limit;
 use super::plain::FIRST;
 use super::run::{each, judge_source, undo_source};
 use super::scratch::{Charge, Scratch};
-use super::short::{ChargePlace, charge_others, drops};
-use super::weight::{CONFORMING, weight_of};
+use super::short::{ChargePlace, charge_others, drops, passed};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::gcra;
@@ -77,11 +76,7 @@ pub fn judge_row<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<P
         maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), true);
         bucket.count(true, true);
     });
-    Some(if CONFORMING > weight_of(source.reason_index()) {
-        source.passed_as(Reason::Conforming.index(), 0)
-    } else {
-        source
-    })
+    Some(passed(source))
 }
 
 /// The rule of the packet at a place of the row, after the look.

@@ -174,11 +174,18 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     }
     maps.count_rule(record.rule, Reason::Conforming, scratch.length(), true);
     bucket.count(true, true);
-    Some(if CONFORMING > weight_of(source.reason_index()) {
+    Some(passed(source))
+}
+
+/// The outcome of a packet that conforms in its tables, after `source` of the source table: the
+/// more telling one of both.
+#[inline(always)]
+pub(super) fn passed(source: Packed) -> Packed {
+    if CONFORMING > weight_of(source.reason_index()) {
         source.passed_as(Reason::Conforming.index(), 0)
     } else {
         source
-    })
+    }
 }
 
 /// The bucket of the packet's key in a table, if it has one and its name is no hash.
