@@ -6,9 +6,9 @@
 //! level of which nothing is missed was seen whole.
 
 use crate::entries::fingerprint::hash;
-use crate::entries::source::name;
 use crate::event::EventRate;
 use crate::outcome::Packed;
+use crate::owner::Owner;
 use crate::register::answer;
 use crate::source::Source;
 use crate::time::Ticks;
@@ -78,7 +78,7 @@ pub fn level_of(source: &Source, seed: u64) -> u32 {
 #[inline(always)]
 fn hash_of(source: &Source, seed: u64) -> u64 {
     // The two IPv6 prefixes without a name are nobody's.
-    hash(name(source).unwrap_or(0), seed)
+    hash(Owner::from(*source).name().unwrap_or(0), seed)
 }
 
 #[inline(always)]

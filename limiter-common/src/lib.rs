@@ -38,6 +38,7 @@ pub mod line;
 pub mod mark;
 pub mod meter;
 pub mod outcome;
+pub mod owner;
 pub mod packet;
 pub mod register;
 pub mod reply;

@@ -38,7 +38,7 @@ pub trait Place {
     fn place(&self) -> *mut u8;
 
     /// The name of the source of a bucket, unless the place says it:
-    /// [`crate::entries::source::name`].
+    /// [`crate::owner::Owner::name`].
     #[inline(always)]
     fn name(&self) -> u64 {
         0

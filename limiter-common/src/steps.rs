@@ -24,9 +24,10 @@
 //! | `entry` | 1 | the value of a key's bucket in its map |
 //! | `key` | 1 | a key in memory |
 //! | `source` | 2 | a [`crate::source::Source`] |
+//! | `owner` | 2 | a [`crate::owner::Owner`] |
 //! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
 //! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
-//! | `bucket_source` | 3 | the bucket of a source, and the source |
+//! | `bucket_owner` | 3 | a bucket of the tables of sources, and its owner |
 //! | `bucket` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
 //! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
@@ -47,20 +48,21 @@ macro_rules! steps {
             // The source table.
             plain_source = limiter_common::engine::plain_source, (world) (packet);
             first = limiter_common::engine::first::first, (world) (packet);
-            resolve = limiter_common::engine::first::resolve, (world) (source half);
+            resolve = limiter_common::engine::first::resolve, (world) (owner half);
             without_bucket = limiter_common::engine::first::without_bucket, (world) (packet);
             charge_again = limiter_common::engine::charge_again, (world) (bucket_packet);
             charge_contended = limiter_common::engine::charge_contended, (world) (bucket_packet);
             re_resolve = limiter_common::engine::changed::re_resolve,
-                (world) (bucket_source word half);
+                (world) (bucket_owner word half);
             changed_at = limiter_common::engine::changed::changed_at, (world) (word word);
             converted = limiter_common::engine::changed::converted, (world) (word word word word);
             store = limiter_common::engine::changed::store, () (bucket word word word);
-            begin_drops = limiter_common::engine::source::begin_drops, (world) (source);
-            count_source = limiter_common::engine::source::count_source, (world) (source half);
+            begin_drops = limiter_common::engine::source::begin_drops, (world) (owner);
+            count_source = limiter_common::engine::source::count_source, (world) (owner half);
+            undo_owner = limiter_common::engine::source::undo_owner, (world) (owner word word);
             judge_aggregate = limiter_common::entries::aggregate::judge_aggregate,
-                (world) (source half word word);
-            debt = limiter_common::entries::aggregate::debt, (world) (source half);
+                (world) (owner half word word);
+            debt = limiter_common::entries::aggregate::debt, (world) (owner half);
             admit = limiter_common::entries::admission::admit, (world) (half word word);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
@@ -71,20 +73,28 @@ macro_rules! steps {
             peek_second = limiter_common::table::peek_second, (world scratch) (keyed half);
             attempt_one = limiter_common::table::attempt_one, (world scratch) (keyed half half);
             charge_others = limiter_common::table::charge_others, (world scratch) (keyed half);
-            judge_row = limiter_common::table::judge_row, (world scratch) (half);
-            line_up = limiter_common::table::line_up, (world scratch) (half);
+            judge_row = limiter_common::table::judge_row, (world scratch) ();
+            line_up = limiter_common::table::line_up, (world scratch) ();
             set_key = limiter_common::table::set_key, (world scratch) (half half);
             look_in_row = limiter_common::table::look_in_row, (world scratch) (keyed half);
             charge_in_row = limiter_common::table::charge_in_row, (world scratch) (keyed half);
             fail_in_row = limiter_common::table::fail_in_row, (world scratch) (keyed half half);
             undo_in_row = limiter_common::table::undo_in_row, (world scratch) (half);
+            judge_narrow = limiter_common::table::judge_narrow, (world scratch) ();
+            look_narrow = limiter_common::table::look_narrow, (world scratch) ();
+            look_at_narrow = limiter_common::table::look_at_narrow, (world scratch) (half);
+            charge_at_narrow = limiter_common::table::charge_at_narrow, (world scratch) (half);
+            charge_narrow = limiter_common::table::charge_narrow, (world scratch) ();
+            settle_narrow = limiter_common::table::settle_narrow, (world scratch) (half word);
+            undo_narrow = limiter_common::table::undo_narrow, (world scratch) (half);
+            undo_at_narrow = limiter_common::table::undo_at_narrow, (world scratch) (half);
             run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
             class_range = limiter_common::table::class_range, (world scratch) (half half);
             peek = limiter_common::table::peek, (world scratch) (option half);
             peek_again = limiter_common::table::peek_again, (world scratch) (half);
             refresh = limiter_common::table::refresh, (world scratch) (half);
-            judge_source = limiter_common::table::judge_source, (world scratch) ();
+            judge = limiter_common::engine::source::judge, (world) (packet);
             over_source = limiter_common::table::over_source, (world scratch) (word);
             charge = limiter_common::table::charge, (world scratch) (option half);
             charge_planned = limiter_common::table::charge_planned, (world scratch) (keyed half);
@@ -152,13 +162,11 @@ macro_rules! steps {
 macro_rules! hashed_steps {
     ($made:ident) => {
         $made! {
-            reserve_v4 = limiter_common::engine::entry::reserve_v4, (world) (word);
-            reserve_v6 = limiter_common::engine::entry::reserve_v6, (world) (word);
-            probe_v4 = limiter_common::engine::entry::probe_v4, (world) (half word);
-            probe_v6 = limiter_common::engine::entry::probe_v6, (world) (half word);
+            reserve = limiter_common::engine::entry::reserve, (world) (half word);
+            probe = limiter_common::engine::entry::probe, (world) (half half word);
             evict_source = limiter_common::engine::entry::evict_source,
                 (world) (word half word word);
-            make = limiter_common::engine::entry::make, (world) (source word word word);
+            make = limiter_common::engine::entry::make, (world) (owner word word word);
         }
     };
 }
@@ -168,17 +176,17 @@ macro_rules! hashed_steps {
 macro_rules! line_steps {
     ($made:ident) => {
         $made! {
-            elsewhere = limiter_common::line::elsewhere, (world) (source);
-            seat = limiter_common::line::seat, (world) (source);
-            repoint = limiter_common::line::repoint, (world) (source word word word);
-            carry = limiter_common::line::carry, (world) (source);
+            elsewhere = limiter_common::line::elsewhere, (world) (owner);
+            seat = limiter_common::line::seat, (world) (owner);
+            repoint = limiter_common::line::repoint, (world) (owner word word word);
+            carry = limiter_common::line::carry, (world) (owner);
             take_lock = limiter_common::line::take_lock, () (line);
             victim = limiter_common::line::victim, () (line half word word);
-            lock_lines = limiter_common::line::lock_lines, (world) (source);
-            unlock_lines = limiter_common::line::unlock_lines, (world) (source);
-            choose = limiter_common::line::choose, (world) (source word);
-            leave = limiter_common::line::leave, (world) (source word word);
-            settle = limiter_common::line::settle, (world) (source word word word);
+            lock_lines = limiter_common::line::lock_lines, (world) (owner);
+            unlock_lines = limiter_common::line::unlock_lines, (world) (owner);
+            choose = limiter_common::line::choose, (world) (owner word);
+            leave = limiter_common::line::leave, (world) (owner word word);
+            settle = limiter_common::line::settle, (world) (owner word word word);
             count_insert = limiter_common::line::count_insert, (world) (half half word);
         }
     };
@@ -287,6 +295,12 @@ macro_rules! declare_steps {
             ($($from)* $a: &$crate::source::Source,)
             ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
     };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*)
+        ($($to:tt)*) owner $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64, $b: u32,)
+            ($($from)* $a: &$crate::owner::Owner,)
+            ($($to)* $a.word(), $a.kind().index(),) $($kind)*);
+    };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
         ($($from:tt)*) ($($to:tt)*) packet $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
@@ -310,11 +324,11 @@ macro_rules! declare_steps {
                 $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        bucket_source $($kind:ident)*) => {
+        bucket_owner $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64, $c: u32,)
-            ($a: &impl $crate::register::Place, $b: &$crate::source::Source,)
-            ($crate::register::Place::place($a), $b.to_word().0, $b.to_word().1,) $($kind)*);
+            ($a: &impl $crate::register::Place, $b: &$crate::owner::Owner,)
+            ($crate::register::Place::place($a), $b.word(), $b.kind().index(),) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]

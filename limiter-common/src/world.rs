@@ -13,6 +13,7 @@ use crate::cell::{Cell as SharedWord, SourceBucket};
 use crate::entries::{AdmissionCells, EntryTableWords};
 use crate::line::{Line, LineBucket, Lines};
 use crate::outcome::Insert;
+use crate::owner::Owner;
 use crate::register::{Aside, Crosses};
 use crate::source::Source;
 use crate::table::KeyCell;
@@ -67,8 +68,9 @@ pub trait World: Sized {
     /// Makes a record of zeros, only if there is none.
     fn insert_ban(&self, source: &Source) -> Insert;
 
-    /// The slot of the longest prefix around a source in the rules of a generation.
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot>;
+    /// The slot of the longest prefix around a source, or a narrow key, in the rules of a
+    /// generation.
+    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot>;
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
@@ -79,14 +81,14 @@ pub trait World: Sized {
     /// A line of a family.
     fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
-    /// The bucket of a source in a hash map.
-    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
+    /// The bucket of an owner in a hash map.
+    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket>;
 
     /// Makes a bucket in a hash map, only if there is none.
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert;
 
-    /// Removes the bucket of a source from a hash map.
-    fn remove(&self, source: &Source);
+    /// Removes the bucket of an owner from a hash map.
+    fn remove(&self, owner: &Owner);
 
     /// Drops of this CPU that are not in a bucket yet; `None` if each is counted at once.
     fn uncounted(&self) -> Option<&Cell<Uncounted>>;

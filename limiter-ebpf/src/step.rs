@@ -72,6 +72,11 @@ macro_rules! define_steps {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
             ($($argument)* &limiter_common::source::Source::from_word($a, $b),) $($kind)*);
     };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*)
+        ($($made:tt)*) ($($argument:tt)*) owner $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
+            ($($argument)* &limiter_common::owner::Owner::of_word($a, $b),) $($kind)*);
+    };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*]
         ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) units $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u64, $c: u64,)
@@ -93,16 +98,16 @@ macro_rules! define_steps {
                 $b: u64, $c: u64, $d: u64, $e: u64)
             (let packet = limiter_common::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
                 let bucket = $crate::world::SourceStore::at(
-                    &$crate::world::Kernel, $a, &packet.source)?;)
+                    &$crate::world::Kernel, $a, &packet.owner)?;)
             (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        bucket_source $($kind:ident)*) => {
+        bucket_owner $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64, $c: u32,)
-            (let source = limiter_common::source::Source::from_word($b, $c);
-                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &source)?;)
-            (&bucket, &source,) $($kind)*);
+            (let owner = limiter_common::owner::Owner::of_word($b, $c);
+                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &owner)?;)
+            (&bucket, &owner,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
         bucket $($kind:ident)*) => {

@@ -8,7 +8,7 @@ use limiter_common::act::act;
 use limiter_common::engine::{self, Next, plain_source};
 use limiter_common::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_common::packet;
-use limiter_common::table::{self, judge_row, judge_shortly, run_tables};
+use limiter_common::table::{self, judge_narrow, judge_row, judge_shortly, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::ActionKind;
@@ -88,7 +88,11 @@ fn decide<const LAYER_3: bool>(
     if shortly.is_some() {
         return shortly;
     }
-    let in_row = step!(judge_row(&Kernel, world::scratch()?; tables));
+    let narrowly = step!(judge_narrow(&Kernel, world::scratch()?;));
+    if narrowly.is_some() {
+        return narrowly;
+    }
+    let in_row = step!(judge_row(&Kernel, world::scratch()?;));
     if in_row.is_some() {
         return in_row;
     }

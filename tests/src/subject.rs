@@ -131,9 +131,9 @@ impl Subject {
         Ok(all)
     }
 
-    /// Lines of IPv4 sources in which somebody is about to make an entry.
+    /// Lines in which somebody is about to make an entry.
     pub fn locked_lines(&self) -> Result<usize> {
-        let lines = MapData::from_pin(self.map_pins().join(map::LINES_V4))?;
+        let lines = MapData::from_pin(self.map_pins().join(map::LINES))?;
         let lines: Array<_, [u64; 4]> = Map::from_map_data(lines)?.try_into()?;
         let mut locked = 0;
         // Of eight elements, the first is the head, and of that the first word the lock.

@@ -12,6 +12,7 @@ use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::host;
 use limiter_common::line::Lines;
 use limiter_common::outcome::{Insert, Outcome};
+use limiter_common::owner::Owner;
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -117,19 +118,19 @@ impl World for Counting {
         Moment::UNKNOWN
     }
 
-    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
+    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket> {
         one_more(&self.sources);
-        self.model.source_bucket(source)
+        self.model.source_bucket(owner)
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
         one_more(&self.inserts);
-        self.model.insert(source, bucket)
+        self.model.insert(owner, bucket)
     }
 
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
         one_more(&self.tries);
-        self.model.source_rule(generation, source)
+        self.model.source_rule(generation, owner)
     }
 
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
@@ -177,7 +178,7 @@ impl World for Counting {
         fn limit(&self, slot: Slot) -> Option<&Limit>;
         fn lines(&self, kind: EntryKind) -> Option<Lines>;
         fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
-        fn remove(&self, source: &Source);
+        fn remove(&self, owner: &Owner);
         fn uncounted(&self) -> Option<&Cell<Uncounted>>;
         fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
         fn ring_key(&self, index: u32, key: &KeyCell);
@@ -323,5 +324,6 @@ fn a_packet_to_another_port_asks_nothing_and_makes_no_key() {
     let (outcome, lookups) = maps.judge(&to(22));
     assert_eq!((outcome.reason, lookups.inserts), (Reason::Conforming, 1));
     let (_, lookups) = maps.judge(&to(22));
-    assert_eq!(lookups, Lookups { keyed: 1, ..Lookups::default() });
+    // A look, and a charge: the program does both at once.
+    assert_eq!(lookups, Lookups { sources: 2, ..Lookups::default() });
 }

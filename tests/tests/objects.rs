@@ -1,4 +1,4 @@
-//! What is in the objects that the binary carries.
+//! Sections of the objects that the binary carries: BTF, and no DWARF.
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Object as _, ObjectSection as _};

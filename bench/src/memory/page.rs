@@ -35,9 +35,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "|---|--:|--:|")?;
     writeln!(page, "| IPv4 source | {:.1} | |", results.v4)?;
     writeln!(page, "| IPv6 source | {:.1} | |", results.v6)?;
-    let [v4, v6] = results.lines;
-    writeln!(page, "| IPv4 source, in lines | {v4:.1} | |")?;
-    writeln!(page, "| IPv6 source, in lines | {v6:.1} | |")?;
+    writeln!(page, "| source of either family, or narrow key, in lines | {:.1} | |", results.line)?;
     let both = results.v4 + results.v6;
     writeln!(
         page,
@@ -45,7 +43,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         spread(results.both)
     )?;
     writeln!(page, "| more when the source is seen | 0 | {} |", spread(results.seen))?;
-    writeln!(page, "| key of a table | {:.1} | |", results.key)?;
+    writeln!(page, "| narrow key: [tables](operations.md#memory-and-sizes) | {:.1} | |", results.narrow)?;
+    writeln!(page, "| any other key of a table | {:.1} | |", results.key)?;
     writeln!(page, "| flow, where new flows are counted | {:.1} | |", results.flow)?;
     for (name, bytes) in &results.peers {
         let bytes = bytes.map_or_else(|| "not on this machine".to_owned(), spread);

@@ -37,8 +37,9 @@ pub(super) struct Results {
     /// Bytes for each: as accounted for, by family and for a key.
     pub(super) v4: f64,
     pub(super) v6: f64,
-    /// Bytes for a source in lines, by family.
-    pub(super) lines: [f64; 2],
+    /// Bytes for a source, or a narrow key, in lines.
+    pub(super) line: f64,
+    pub(super) narrow: f64,
     pub(super) key: f64,
     /// Bytes of a new flow, if rules count those.
     pub(super) flow: f64,
@@ -68,12 +69,10 @@ pub fn run(options: &Options) -> Result<Measured> {
     let subject = Subject::load_in(SourceTable::Lines, SOURCES, FEW, FEW)?;
     let others = map_memory::maps(&subject.map_pins())?;
     drop(subject);
-    let lines = [
-        self::each(&others, &[map::LINES_V4], SOURCES)?,
-        self::each(&others, &[map::LINES_V6], SOURCES)?,
-    ];
+    let line = self::each(&others, &[map::LINES], 2 * SOURCES + FEW)?;
     let v4 = each(&[map::SOURCES_V4, map::FRAMES_V4], SOURCES)?;
     let v6 = each(&[map::SOURCES_V6, map::FRAMES_V6], SOURCES)?;
+    let narrow = each(&[map::NARROW, map::FRAMES_NARROW], KEYS)?;
     let key = each(&[map::KEYED, map::FRAMES_KEYED], KEYS)?;
     let flow = each(&[map::FLOWS], KEYS)?;
     let (mut both, mut seen) = (Vec::new(), Vec::new());
@@ -99,7 +98,8 @@ pub fn run(options: &Options) -> Result<Measured> {
         program,
         v4,
         v6,
-        lines,
+        line,
+        narrow,
         key,
         flow,
         both: Spread::of(both).context("no rounds")?,
@@ -137,9 +137,9 @@ fn figures(results: &Results) -> Vec<Figure> {
     vec![
         bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(112.5), 112.5),
         bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(120.0), 112.5),
-        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(60.5), 60.5),
-        bytes("a tracked IPv6 source in lines, bytes", exact(results.lines[1]), Some(100.0), 60.5),
-        bytes("a key of a table, bytes", exact(results.key), Some(100.0), 460.0),
+        bytes("a source or a narrow key in lines, bytes", exact(results.line), Some(60.5), 60.5),
+        bytes("a narrow key, bytes", exact(results.narrow), Some(100.0), 112.5),
+        bytes("any other key of a table, bytes", exact(results.key), None, 460.0),
         bytes(
             "an IPv4 and an IPv6 source, from the memory of the machine, bytes",
             results.both,

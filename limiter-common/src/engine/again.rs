@@ -27,8 +27,7 @@ pub fn charge_again<W: World>(
     bucket: &W::SourceBucket,
     packet: &SourcePacket,
 ) -> SourceCharge {
-    let SourcePacket { source, generation, now, .. } = packet;
-    let mut rule = RULE_NONE;
+    let SourcePacket { owner, generation, now, .. } = packet;
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
         let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -39,8 +38,8 @@ pub fn charge_again<W: World>(
             continue;
         }
         if !resolved.generation().covers(*generation) {
-            match step!(resolve(maps; source, *generation)) {
-                Some(slot) => step!(re_resolve(maps; bucket, source, *generation, slot)),
+            match step!(resolve(maps; owner, *generation)) {
+                Some(slot) => step!(re_resolve(maps; bucket, owner, *generation, slot)),
                 None => return judged(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
@@ -48,9 +47,8 @@ pub fn charge_again<W: World>(
         let Some(limit) = maps.limit(resolved.slot()) else {
             return judged(Outcome::without_rule(Reason::NoRule));
         };
-        rule = limit.rule;
         if limit.is_unlimited() {
-            return judged(Outcome::new(Reason::Unlimited, rule));
+            return judged(Outcome::new(Reason::Unlimited, limit.rule));
         }
         let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
         if outcome.is_some() {
@@ -60,7 +58,8 @@ pub fn charge_again<W: World>(
     if Word::from_raw(bucket.word().load()).is_gone() {
         return (None, Change::NONE);
     }
-    judged(Outcome::new(Reason::Contended, rule))
+    let limit = maps.limit(Resolved::from_raw(bucket.resolved().load()).slot());
+    judged(Outcome::new(Reason::Contended, limit.map_or(RULE_NONE, |limit| limit.rule)))
 }
 
 #[inline(always)]

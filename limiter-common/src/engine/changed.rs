@@ -3,11 +3,10 @@
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::change::{instant, instant_of};
-use crate::entries::source::kind;
 use crate::gcra;
 use crate::line::{repoint, seat};
 use crate::meter::carried_tat;
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Bucket, Limit, Moment};
@@ -18,7 +17,7 @@ use crate::world::World;
 pub fn re_resolve<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
-    source: &Source,
+    owner: &Owner,
     generation: Generation,
     slot: Slot,
 ) {
@@ -41,8 +40,8 @@ pub fn re_resolve<W: World>(
         let previous = if known { old.slot() } else { Slot::NONE };
         Resolved::new(generation, slot, previous, !old.scale())
     };
-    if maps.lines(kind(source)).is_some() {
-        step!(repoint(maps; source, step!(seat(maps; source)), old.raw(), new.raw()));
+    if maps.lines(owner.kind()).is_some() {
+        step!(repoint(maps; owner, step!(seat(maps; owner)), old.raw(), new.raw()));
     } else {
         bucket.resolved().compare_exchange(old.raw(), new.raw());
     }

@@ -8,13 +8,12 @@ use crate::bucket::Word;
 use crate::cell::{Cell as _, SourceBucket};
 use crate::entries::admission::full;
 use crate::entries::ring::{self, Claim, PROBES};
-use crate::entries::source::{kind, name, named};
 use crate::entries::{EMPTY, EvictionPolicy};
 use crate::line;
 use crate::outcome::Insert;
+use crate::owner::Owner;
 use crate::register::{Register, answer};
 use crate::rounds::Rounds;
-use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Bucket, EntryKind};
@@ -41,49 +40,29 @@ impl Register for NewEntry {
 
 answer!(NewEntry, Self { slot: 0, dropped: false });
 
-/// Makes the bucket of a source that was granted an entry
-/// ([`crate::entries::admission::admit`]), only if there is none and there is room. With hash maps
-/// in two steps, one after the other: their callers share 512 bytes of stack with them.
+/// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
+/// only if there is none and there is room. With hash maps in two steps, one after the other: their
+/// callers share 512 bytes of stack with them.
 #[inline(always)]
-pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-    let kind = kind(source);
-    if name(source).is_none() {
-        return Insert::Refused;
-    }
+pub fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
+    let kind = owner.kind();
     if maps.lines(kind).is_some() {
-        return line::enter(maps, source, bucket, now);
+        return line::enter(maps, owner, bucket, now);
     }
-    let claim = match kind {
-        EntryKind::V4 => step!(reserve_v4(maps; now)),
-        EntryKind::V6 | EntryKind::Keyed => step!(reserve_v6(maps; now)),
-    };
+    let claim = step!(reserve(maps; kind, now));
     let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
     let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
-    step!(make(maps; source, new, bucket.word, bucket.resolved))
+    step!(make(maps; owner, new, bucket.word, bucket.resolved))
 }
 
-/// Takes a ring slot for one more IPv4 source, if their table has room.
+/// Takes a ring slot for one more source, if their table has room.
 #[inline(always)]
-pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, EntryKind::V4, now)
-}
-
-/// Takes a ring slot for one more IPv6 source, if their table has room.
-#[inline(always)]
-pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, EntryKind::V6, now)
-}
-
-#[inline(always)]
-fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
+pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = match kind {
-            EntryKind::V4 => step!(probe_v4(maps; number, now)),
-            EntryKind::V6 | EntryKind::Keyed => step!(probe_v6(maps; number, now)),
-        };
+        let claim = step!(probe(maps; kind, number, now));
         if claim.is_some() {
             return claim;
         }
@@ -92,20 +71,9 @@ fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     None
 }
 
-/// One look for a ring slot for an IPv4 source.
+/// One look for a ring slot for a source.
 #[inline(always)]
-pub fn probe_v4<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, EntryKind::V4, number, now)
-}
-
-/// One look for a ring slot for an IPv6 source.
-#[inline(always)]
-pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, EntryKind::V6, number, now)
-}
-
-#[inline(always)]
-fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
+pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
     let slot = maps.ring_slot(kind, index)?;
     let state = ring::state(&slot)?;
@@ -128,15 +96,15 @@ pub fn evict_source<W: World>(
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    let source = named(kind, state);
-    let Some(bucket) = maps.source_bucket(&source) else {
+    let owner = Owner::named(kind, state);
+    let Some(bucket) = maps.source_bucket(&owner) else {
         return true;
     };
     if !retire(&bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
-    maps.remove(&source);
+    maps.remove(&owner);
     true
 }
 
@@ -158,17 +126,14 @@ pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
 #[inline(always)]
 pub fn make<W: World>(
     maps: &W,
-    source: &Source,
+    owner: &Owner,
     NewEntry { slot, dropped }: NewEntry,
     word: u64,
     resolved: u64,
 ) -> Insert {
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let made = maps.insert(source, &bucket);
-    let name = name(source).unwrap_or(EMPTY);
-    match kind(source) {
-        EntryKind::V4 => ring::complete(maps, EntryKind::V4, slot, made, name),
-        EntryKind::V6 | EntryKind::Keyed => ring::complete(maps, EntryKind::V6, slot, made, name),
-    }
+    let made = maps.insert(owner, &bucket);
+    let name = owner.name().unwrap_or(EMPTY);
+    ring::complete(maps, owner.kind(), slot, made, name)
 }

@@ -3,12 +3,12 @@
 use super::entry::insert;
 use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Generation, Resolved, Slot, Word};
+use crate::entries::EMPTY;
 use crate::entries::admission::{Admittance, admit};
 use crate::entries::aggregate::{Unplaced, debt, judge_aggregate, over};
-use crate::entries::source::{kind, name};
 use crate::gcra::Charge;
 use crate::outcome::{Insert, Outcome, Packed};
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
@@ -17,19 +17,19 @@ use crate::world::World;
 
 /// The slot of the rule of a source: of the longest prefix around it.
 #[inline(always)]
-pub fn resolve<W: World>(maps: &W, source: &Source, generation: Generation) -> Option<Slot> {
-    maps.source_rule(generation, source)
+pub fn resolve<W: World>(maps: &W, owner: &Owner, generation: Generation) -> Option<Slot> {
+    maps.source_rule(generation, owner)
 }
 
 /// A packet whose source has no bucket and gets none.
 #[inline(always)]
 pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
-    let SourcePacket { source, generation, length, now, .. } = packet;
-    let Some(slot) = step!(resolve(maps; source, *generation)) else {
+    let SourcePacket { owner, generation, length, now, .. } = packet;
+    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
     let unplaced = Unplaced { slot, first_seen: false };
-    let reason = step!(judge_aggregate(maps; source, unplaced, *length, *now));
+    let reason = step!(judge_aggregate(maps; owner, unplaced, *length, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
@@ -41,10 +41,10 @@ pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// a flood need no more.
 #[inline(always)]
 pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
-    let SourcePacket { source, generation, length, now, deferred } = packet;
+    let SourcePacket { owner, generation, length, now, deferred } = packet;
     let (length, now) = (*length, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
-    let Some(slot) = step!(resolve(maps; source, *generation)) else {
+    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
         return (Some(no_rule), Change::NONE);
     };
     let Some(limit) = maps.limit(slot) else {
@@ -65,12 +65,10 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         // The next packet makes the bucket.
         return (Some(outcome), Change::NONE);
     }
-    let admittance = match name(source) {
-        Some(name) => step!(admit(maps; kind(source), name, now)),
-        None => Admittance::OverBudget,
-    };
+    let name = owner.name().unwrap_or(EMPTY);
+    let admittance = step!(admit(maps; owner.kind(), name, now));
     if matches!(admittance, Admittance::Granted) {
-        let debt = step!(debt(maps; source, slot));
+        let debt = step!(debt(maps; owner, slot));
         let tat = match charge.apply(debt) {
             _ if limit.is_unlimited() => Ticks::ZERO,
             Some(tat) => tat,
@@ -91,7 +89,7 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
             passed: 1 - dropped,
             dropped,
         };
-        match insert(maps, source, &bucket, now) {
+        match insert(maps, owner, &bucket, now) {
             Insert::Made => {
                 // Undone, the bucket owes what it did at `now`: in a line, the time of a way never
                 // goes back past that (`crate::line`).
@@ -107,6 +105,6 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let unplaced = Unplaced { slot, first_seen: matches!(admittance, Admittance::FirstSeen) };
-    let reason = step!(judge_aggregate(maps; source, unplaced, length, now));
+    let reason = step!(judge_aggregate(maps; owner, unplaced, length, now));
     (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

@@ -83,7 +83,8 @@ pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks)
         return Next::Done(Reason::Martian);
     }
     if header.is_plain() {
-        return Next::Sources(SourcePacket { source, generation, length, now, deferred: false });
+        let owner = source.into();
+        return Next::Sources(SourcePacket { owner, generation, length, now, deferred: false });
     }
     Next::Tables { generation, header, now }
 }

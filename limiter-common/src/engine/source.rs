@@ -12,7 +12,7 @@ use crate::clock;
 use crate::gcra::Charge;
 use crate::line::{bucket_again, bucket_of, carry};
 use crate::outcome::{Outcome, Packed};
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::step::step;
 use crate::verdict::Reason;
 use crate::wire::Uncounted;
@@ -29,8 +29,8 @@ pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
 #[inline(always)]
 pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
-    let source = &packet.source;
-    let bucket = if let Some(bucket) = find(maps, source) {
+    let owner = &packet.owner;
+    let bucket = if let Some(bucket) = find(maps, owner) {
         bucket
     } else {
         let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
@@ -38,7 +38,7 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(bucket) = find_again(maps, source) else {
+        let Some(bucket) = find_again(maps, owner) else {
             return unbucketed(maps, packet);
         };
         bucket
@@ -49,10 +49,10 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     };
     if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, source, &bucket);
+            count_drop(maps, owner, &bucket);
         } else {
             bucket.count_passed();
-            carry_on(maps, source, &bucket);
+            carry_on(maps, owner, &bucket);
         }
     }
     (outcome, stored)
@@ -60,19 +60,19 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 
 /// The bucket of a source, in either store.
 #[inline(always)]
-fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
-    match bucket_of(maps, source) {
+pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
+    match bucket_of(maps, owner) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.source_bucket(source),
+        None => maps.source_bucket(owner),
     }
 }
 
 /// As [`find`], for few packets: in a step, as far as that goes.
 #[inline(always)]
-fn find_again<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
-    match bucket_again(maps, source) {
+fn find_again<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
+    match bucket_again(maps, owner) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.source_bucket(source),
+        None => maps.source_bucket(owner),
     }
 }
 
@@ -132,13 +132,13 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`crate::wire::Uncounted`].
 #[inline(always)]
-fn count_drop<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
+pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
-            if let Some(packets) = Uncounted::again(cell, source) {
+            if let Some(packets) = Uncounted::again(cell, owner) {
                 packets
             } else {
-                step!(begin_drops(maps; source));
+                step!(begin_drops(maps; owner));
                 1
             }
         }
@@ -146,21 +146,21 @@ fn count_drop<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
     };
     if packets != 0 {
         bucket.count_dropped(packets);
-        carry_on(maps, source, bucket);
+        carry_on(maps, owner, bucket);
     }
 }
 
 /// Carries the upper bits of the counts of a bucket, when that is due.
 #[inline(always)]
-fn carry_on<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
+pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
     if bucket.is_due() {
-        step!(carry(maps; source));
+        step!(carry(maps; owner));
     }
 }
 
 /// Adds up what this CPU holds of the last source, and begins with this one.
 #[inline(always)]
-pub fn begin_drops<W: World>(maps: &W, source: &Source) {
+pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
     let Some(cell) = maps.uncounted() else {
         return;
     };
@@ -170,13 +170,13 @@ pub fn begin_drops<W: World>(maps: &W, source: &Source) {
     {
         bucket.count_dropped(packets);
     }
-    cell.set(Uncounted::begin(source));
+    cell.set(Uncounted::begin(owner));
 }
 
 /// Counts a packet in the bucket of its source.
 #[inline(always)]
-pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
-    if let Some(bucket) = find(maps, source) {
+pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
+    if let Some(bucket) = find(maps, owner) {
         if passed {
             bucket.count_passed();
         } else {
@@ -185,15 +185,15 @@ pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
     }
 }
 
-/// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where
-/// nobody has charged it since; otherwise it stays charged.
+/// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
+/// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
 #[inline(always)]
-pub fn undo<W: World>(maps: &W, source: &Source, stored: Change) {
-    let Some(bucket) = find(maps, source) else {
+pub fn undo_owner<W: World>(maps: &W, owner: &Owner, old: u64, new: u64) {
+    let Some(bucket) = find(maps, owner) else {
         return;
     };
-    if stored.old != stored.new {
-        bucket.word().compare_exchange(stored.new, stored.old);
+    if old != new {
+        bucket.word().compare_exchange(new, old);
     }
     bucket.uncount();
 }

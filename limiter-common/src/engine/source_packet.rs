@@ -5,17 +5,18 @@ use core::hint::black_box;
 
 use crate::bucket::{Change, Generation};
 use crate::outcome::{Outcome, Packed};
+use crate::owner::Owner;
 use crate::register::{Answer, Aside, Register};
-use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
+use crate::wire::EntryKind;
 use crate::world::World;
 
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePacket {
-    /// Source that it is charged to.
-    pub source: Source,
+    /// Owner of the bucket that it is charged to.
+    pub owner: Owner,
     /// The rule set that judges it.
     pub generation: Generation,
     /// Length in bytes, of the whole frame.
@@ -26,20 +27,21 @@ pub struct SourcePacket {
     pub deferred: bool,
 }
 
-/// Register with what has none of its own: `generation:25 | deferred:1 | version:8`, from bit 16,
+/// Register with what has none of its own: `generation:25 | deferred:1 | kind:8`, from bit 16,
 /// 8 and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct Rest {
     generation: Generation,
     deferred: bool,
-    version: u32,
+    /// That of the owner.
+    kind: EntryKind,
 }
 
-impl Register for Kind {
+impl Register for Rest {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        let Self { generation, deferred, version } = self;
-        u64::from(generation.get()) << 16 | u64::from(deferred) << 8 | u64::from(version)
+        let Self { generation, deferred, kind } = self;
+        u64::from(generation.get()) << 16 | u64::from(deferred) << 8 | u64::from(kind.index())
     }
 
     #[inline(always)]
@@ -47,7 +49,7 @@ impl Register for Kind {
         Self {
             generation: Generation::new(register >> 16),
             deferred: register >> 8 & 1 != 0,
-            version: (register & 0xff) as u32,
+            kind: EntryKind::of_number((register & 3) as u32),
         }
     }
 }
@@ -60,20 +62,20 @@ impl SourcePacket {
         Self { now, ..*self }
     }
 
-    /// Four registers: the address, its `Kind`, the length and the time.
+    /// Four registers: the word of the owner, the `Rest`, the length and the time.
     #[inline(always)]
     pub fn registers(&self) -> [u64; 4] {
-        let Self { source, generation, length, now, deferred } = *self;
-        let (address, version) = source.to_word();
-        [address, Kind { generation, deferred, version }.to_register(), length, now.get()]
+        let Self { owner, generation, length, now, deferred } = *self;
+        let rest = Rest { generation, deferred, kind: owner.kind() };
+        [owner.word(), rest.to_register(), length, now.get()]
     }
 
     /// Takes what [`SourcePacket::registers`] gave.
     #[inline(always)]
-    pub fn of_registers([address, kind, length, now]: [u64; 4]) -> Self {
-        let Kind { generation, deferred, version } = Register::of_register(kind);
-        let source = Source::from_word(address, version);
-        Self { source, generation, length, now: Ticks::new_within(now), deferred }
+    pub fn of_registers([word, rest, length, now]: [u64; 4]) -> Self {
+        let Rest { generation, deferred, kind } = Register::of_register(rest);
+        let owner = Owner::of_word(word, kind.index());
+        Self { owner, generation, length, now: Ticks::new_within(now), deferred }
     }
 }
 
@@ -86,22 +88,49 @@ impl<W: World> Answer<W> for SourceCharge {
     #[inline(always)]
     fn to_register(self, world: &W) -> u64 {
         let (outcome, change) = self;
-        if let Some(aside) = world.aside() {
-            let [old, new] = &aside.words;
-            old.set(change.old);
-            // Plain zeros in both would be made a call of memset by the compiler, as in
-            // `Facts::clear`.
-            new.set(black_box(change.new));
-        }
+        put_aside(world, change);
         Register::to_register(outcome)
     }
 
     #[inline(always)]
     fn of_register(register: u64, world: &W) -> Self {
-        let change = match world.aside() {
-            Some(Aside { words: [old, new] }) => Change { old: old.get(), new: new.get() },
-            None => Change::NONE,
-        };
-        (Register::of_register(register), change)
+        (Register::of_register(register), taken_from_aside(world))
+    }
+}
+
+impl<W: World> Answer<W> for (Packed, Change) {
+    const LOST: Self = (Outcome::without_rule(Reason::Contended).pack(), Change::NONE);
+
+    #[inline(always)]
+    fn to_register(self, world: &W) -> u64 {
+        let (outcome, change) = self;
+        put_aside(world, change);
+        Register::to_register(outcome)
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64, world: &W) -> Self {
+        (Register::of_register(register), taken_from_aside(world))
+    }
+}
+
+/// Leaves the part of an answer that has no room in a register.
+#[inline(always)]
+fn put_aside<W: World>(world: &W, change: Change) {
+    if let Some(aside) = world.aside() {
+        let [old, new] = &aside.words;
+        old.set(change.old);
+        // Plain zeros in both would be made a call of memset by the compiler, as in
+        // `Facts::clear`.
+        new.set(black_box(change.new));
+    }
+}
+
+/// Takes what [`put_aside`] has left.
+#[inline(always)]
+fn taken_from_aside<W: World>(world: &W) -> Change {
+    match world.aside() {
+        Some(Aside { words: [old, new] }) => Change { old: old.get(), new: new.get() },
+        None => Change::NONE,
     }
 }

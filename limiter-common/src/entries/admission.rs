@@ -16,7 +16,7 @@
 //! then no entry leaves that was used more than once within [`super::KEEP`].
 
 use super::fingerprint::{MOST, STEP_BITS, come_back, hash};
-use super::{AdmissionCells, EntryTableWords, HYSTERESIS, SECOND, bump};
+use super::{AdmissionCells, BUSY, EntryTableWords, HYSTERESIS, SECOND, bump};
 use crate::cell::Cell;
 use crate::register::variants;
 use crate::time::Ticks;
@@ -43,14 +43,18 @@ pub enum Admittance {
 
 variants!(Admittance: Granted FirstSeen, else OverBudget; lost OverBudget);
 
-/// Answers a packet that wants an entry for a name ([`super::source::name`]), and charges it to the
-/// budgets of this CPU.
+/// Answers a packet that wants an entry for a name ([`crate::owner::Owner::name`]), and charges it
+/// to the budgets of this CPU. Nobody is named [`super::EMPTY`] or [`BUSY`], and nobody gets an
+/// entry so.
 #[inline(always)]
 pub fn admit<W: World>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admittance {
     let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
     else {
         return Admittance::OverBudget;
     };
+    if name <= BUSY {
+        return Admittance::OverBudget;
+    }
     if demand(&entry_table, admission, now) {
         return Admittance::Granted;
     }

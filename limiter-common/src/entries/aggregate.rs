@@ -8,16 +8,16 @@
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
 use super::ring::scatter;
-use super::{EntryTableWords, SECOND, source};
+use super::{EntryTableWords, SECOND};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
 use crate::gcra::Charge;
+use crate::owner::Owner;
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{AGGREGATES, Full, Limit};
+use crate::wire::{AGGREGATES, EntryKind, Full, Limit};
 use crate::world::World;
 
 /// Exchanges of one charge before the packet is dropped.
@@ -53,7 +53,7 @@ impl Register for Unplaced {
 #[inline(always)]
 pub fn judge_aggregate<W: World>(
     maps: &W,
-    origin: &Source,
+    origin: &Owner,
     packet: Unplaced,
     length: u64,
     now: Ticks,
@@ -75,10 +75,9 @@ pub fn judge_aggregate<W: World>(
 /// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
 /// with it.
 #[inline(always)]
-pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
-    let cell = maps
-        .entry_table(source::kind(origin))
-        .map(|entry_table| index(origin, slot, entry_table.seed()));
+pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
+    let cell =
+        maps.entry_table(origin.kind()).map(|entry_table| index(origin, slot, entry_table.seed()));
     match cell.and_then(|index| maps.aggregate(index)) {
         Some(cell) => Word::from_raw(cell.load()).tat(),
         None => Ticks::ZERO,
@@ -89,13 +88,13 @@ pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
 #[inline(always)]
 fn share<W: World>(
     maps: &W,
-    origin: &Source,
+    origin: &Owner,
     Unplaced { slot, first_seen }: Unplaced,
     limit: &Limit,
     length: u64,
     now: Ticks,
 ) -> bool {
-    let Some(entry_table) = maps.entry_table(source::kind(origin)) else {
+    let Some(entry_table) = maps.entry_table(origin.kind()) else {
         return false;
     };
     let all = SECOND >> u64::from(first_seen);
@@ -142,11 +141,15 @@ pub const fn over(limit: &Limit, reason: Reason) -> Reason {
 /// The bucket of a prefix and a limit.
 #[inline(always)]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
-const fn index(origin: &Source, slot: Slot, seed: u64) -> u32 {
-    let prefix = match *origin {
-        Source::V4([a, b, c, _]) => u64::from_be_bytes([0, 4, 0, 0, 0, a, b, c]),
-        Source::V6([a, b, c, d, e, f, ..]) => u64::from_be_bytes([0, 6, a, b, c, d, e, f]),
+const fn index(origin: &Owner, slot: Slot, seed: u64) -> u32 {
+    let [a, b, c, d, e, f, g, _] = origin.word().to_ne_bytes();
+    let prefix = match origin.kind() {
+        EntryKind::V4 => [0, 4, 0, 0, 0, a, b, c],
+        EntryKind::V6 => [0, 6, a, b, c, d, e, f],
+        // The table, the port, and the prefix of the source.
+        EntryKind::Narrow | EntryKind::Keyed => [a, b, c, d, e, f, g, 0],
     };
+    let prefix = u64::from_be_bytes(prefix);
     let hash = scatter(scatter(prefix ^ seed) ^ slot.index() as u64);
     #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     let index = (hash & (AGGREGATES as u64 - 1)) as u32;

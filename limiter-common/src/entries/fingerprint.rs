@@ -51,7 +51,7 @@ pub fn come_back<W: World>(maps: &W, hash: u64, now: Ticks) -> u32 {
     count
 }
 
-/// The hash of a name ([`super::source::name`]) by which it is noted.
+/// The hash of a name ([`crate::owner::Owner::name`]) by which it is noted.
 #[inline(always)]
 pub const fn hash(name: u64, seed: u64) -> u64 {
     scatter(name ^ seed)

@@ -21,7 +21,6 @@ pub mod fingerprint;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 pub mod ring;
-pub mod source;
 
 #[cfg(not(target_arch = "bpf"))]
 pub use host::HostEntryTable;

@@ -9,8 +9,7 @@ use super::lock::unlock;
 use super::seat::{Seat, seat};
 use super::{Entry, Head, Line, take_lock};
 use crate::cell::Cell as _;
-use crate::entries::source::{kind, name};
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::step::step;
 use crate::world::World;
 
@@ -56,11 +55,11 @@ pub(super) fn begin(line: &impl Line, way: u32) {
 
 /// Carries what is due of the counts of a source.
 #[inline(always)]
-pub fn carry<W: World>(maps: &W, source: &Source) {
-    let (Some(Seat { line, way }), Some(name)) = (step!(seat(maps; source)), name(source)) else {
+pub fn carry<W: World>(maps: &W, owner: &Owner) {
+    let (Some(Seat { line, way }), Some(name)) = (step!(seat(maps; owner)), owner.name()) else {
         return;
     };
-    let Some(line) = maps.line(kind(source), line) else {
+    let Some(line) = maps.line(owner.kind(), line) else {
         return;
     };
     if !step!(take_lock(; &line)) {

@@ -5,9 +5,8 @@ use super::LineInsert;
 use super::insert::insert;
 use crate::entries::admission::full;
 use crate::entries::bump;
-use crate::entries::source::kind;
 use crate::outcome::Insert;
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Bucket, EntryKind};
@@ -15,9 +14,9 @@ use crate::world::World;
 
 /// Makes the entry of a source in one of its lines, if they have room, and counts the result.
 #[inline(always)]
-pub fn enter<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-    let made = insert(maps, source, bucket, now);
-    step!(count_insert(maps; kind(source), made, now))
+pub fn enter<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
+    let made = insert(maps, owner, bucket, now);
+    step!(count_insert(maps; owner.kind(), made, now))
 }
 
 /// Counts the result of an insert.

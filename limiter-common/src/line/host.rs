@@ -50,7 +50,7 @@ const _: () = assert!(
 /// The bucket of a source in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveEntry {
-    /// The name of the source: [`crate::entries::source::name`].
+    /// The name of the source: [`crate::owner::Owner::name`].
     pub name: u64,
     /// The bucket, with all of its counts.
     pub bucket: Bucket,

@@ -12,10 +12,9 @@ use crate::bucket::Word;
 use crate::cell::Cell as _;
 use crate::entries::EntryTableWords as _;
 use crate::entries::admission::is_flooded;
-use crate::entries::source::{kind, name};
 use crate::outcome::Insert;
+use crate::owner::Owner;
 use crate::register::{Register, answer};
-use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Bucket, EntryKind};
@@ -49,40 +48,35 @@ impl Register for LineInsert {
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
 /// this one waits: the caller looks again, and finds the entry or goes without.
 #[inline(always)]
-pub(super) fn insert<W: World>(
-    maps: &W,
-    source: &Source,
-    bucket: &Bucket,
-    now: Ticks,
-) -> LineInsert {
+pub(super) fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> LineInsert {
     let mut made = LineInsert { insert: Insert::Exists, evicted: false };
-    if !step!(lock_lines(maps; source)) {
+    if !step!(lock_lines(maps; owner)) {
         return made;
     }
     // A source gets its entry under the lock of its first line alone: nobody else makes one now.
-    if step!(seat(maps; source)).is_none() {
+    if step!(seat(maps; owner)).is_none() {
         made.insert = Insert::Refused;
-        let mut choice = step!(choose(maps; source, now));
-        if choice.line().is_some() && !step!(leave(maps; source, choice, now)) {
+        let mut choice = step!(choose(maps; owner, now));
+        if choice.line().is_some() && !step!(leave(maps; owner, choice, now)) {
             // Once more, because that entry was charged since, or went to another source.
-            choice = make_room(maps, source, now);
+            choice = make_room(maps, owner, now);
         }
         if choice.line().is_some() {
             let choice = choice.for_packet(bucket.dropped & 1 != 0);
             let word = beginning(Word::from_raw(bucket.word), now);
             made.insert = Insert::Made;
-            made.evicted = step!(settle(maps; source, choice, word.raw(), bucket.resolved));
+            made.evicted = step!(settle(maps; owner, choice, word.raw(), bucket.resolved));
         }
     }
-    step!(unlock_lines(maps; source));
+    step!(unlock_lines(maps; owner));
     made
 }
 
 /// Has one entry leave, if any may.
 #[inline(always)]
-fn make_room<W: World>(maps: &W, source: &Source, now: Ticks) -> Choice {
-    let choice = step!(choose(maps; source, now));
-    if choice.line().is_some() && step!(leave(maps; source, choice, now)) {
+fn make_room<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
+    let choice = step!(choose(maps; owner, now));
+    if choice.line().is_some() && step!(leave(maps; owner, choice, now)) {
         choice
     } else {
         Choice::NONE
@@ -110,9 +104,9 @@ fn arrival(now: Ticks) -> Ticks {
 /// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
 /// wait for each other.
 #[inline(always)]
-pub fn lock_lines<W: World>(maps: &W, source: &Source) -> bool {
-    let kind = kind(source);
-    let Some(place) = place_of(maps, source) else {
+pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
         return false;
     };
     let (first, second) = (place.first(), place.second());
@@ -133,9 +127,9 @@ pub fn lock_lines<W: World>(maps: &W, source: &Source) -> bool {
 
 /// Gives the locks of both lines of a source back.
 #[inline(always)]
-pub fn unlock_lines<W: World>(maps: &W, source: &Source) {
-    let kind = kind(source);
-    let Some(place) = place_of(maps, source) else {
+pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
         return;
     };
     let (first, second) = (place.first(), place.second());
@@ -152,9 +146,9 @@ pub fn unlock_lines<W: World>(maps: &W, source: &Source) {
 /// Chooses the entry that leaves for a source: one that was not used more than once lately, or
 /// else, without a flood, the one that drained first.
 #[inline(always)]
-pub fn choose<W: World>(maps: &W, source: &Source, now: Ticks) -> Choice {
-    let (kind, now) = (kind(source), arrival(now));
-    let Some(place) = place_of(maps, source) else {
+pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
+    let (kind, now) = (owner.kind(), arrival(now));
+    let Some(place) = place_of(maps, owner) else {
         return Choice::NONE;
     };
     let (keep, flooded) = match maps.entry_table(kind) {
@@ -216,9 +210,9 @@ fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -
 /// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
 /// first line of the newcomer says from then on that there is something to look for.
 #[inline(always)]
-pub fn leave<W: World>(maps: &W, source: &Source, choice: Choice, now: Ticks) -> bool {
-    let kind = kind(source);
-    let Some(place) = place_of(maps, source) else {
+pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> bool {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
         return false;
     };
     let (Some(line), Some(first)) =
@@ -251,15 +245,9 @@ pub fn leave<W: World>(maps: &W, source: &Source, choice: Choice, now: Ticks) ->
 
 /// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
 #[inline(always)]
-pub fn settle<W: World>(
-    maps: &W,
-    source: &Source,
-    choice: Choice,
-    word: u64,
-    resolved: u64,
-) -> bool {
-    let kind = kind(source);
-    let (Some(place), Some(name)) = (place_of(maps, source), name(source)) else {
+pub fn settle<W: World>(maps: &W, owner: &Owner, choice: Choice, word: u64, resolved: u64) -> bool {
+    let kind = owner.kind();
+    let (Some(place), Some(name)) = (place_of(maps, owner), owner.name()) else {
         return false;
     };
     let Some(line) = line_of(maps, kind, &place, choice) else {

@@ -51,7 +51,7 @@ const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power
 
 /// An entry in place.
 pub trait Entry: Clone {
-    /// The name of the source that has the entry: [`crate::entries::source::name`].
+    /// The name of the source that has the entry: [`crate::owner::Owner::name`].
     fn name(&self) -> impl Cell;
 
     /// The word with the theoretical arrival time: [`crate::bucket::Word`].

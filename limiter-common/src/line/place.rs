@@ -36,7 +36,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a name ([`crate::entries::source::name`]).
+    /// The place of a name ([`crate::owner::Owner::name`]).
     #[inline(always)]
     pub const fn of(name: u64, lines: Lines) -> Self {
         Self { hash: scatter(name ^ lines.seed), lines }

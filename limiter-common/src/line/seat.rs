@@ -5,9 +5,8 @@ use super::place::way;
 use super::{Entry, Head, Line, LineBucket, Place, take_lock};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
-use crate::entries::source::{kind, name};
+use crate::owner::Owner;
 use crate::register::{Register, answer};
-use crate::source::Source;
 use crate::step::step;
 use crate::world::World;
 
@@ -61,8 +60,8 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
 
 /// The lines of a source; `None` if its family is in a hash map, or it can have no entry.
 #[inline(always)]
-pub(super) fn place_of<W: World>(maps: &W, source: &Source) -> Option<Place> {
-    Some(Place::of(name(source)?, maps.lines(kind(source))?))
+pub(super) fn place_of<W: World>(maps: &W, owner: &Owner) -> Option<Place> {
+    Some(Place::of(owner.name()?, maps.lines(owner.kind())?))
 }
 
 /// True if an entry, whose name was read, is being made or left. Otherwise its limit, read after
@@ -76,17 +75,17 @@ fn is_being_made(entry: &impl Entry) -> bool {
 /// The bucket of a source, where its family has lines. `None` as well while it is being made: a
 /// packet that then asks for the lock waits for that.
 #[inline(always)]
-pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
-    let family = kind(source);
+pub fn bucket_of<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
+    let family = owner.kind();
     // Before anything else: with a hash map, nothing of this is in the program.
     let lines = maps.lines(family)?;
-    let name = name(source)?;
+    let name = owner.name()?;
     let place = Place::of(name, lines);
     let first = maps.line(family, place.first())?;
     let entry = if let Some((_, entry)) = find(&first, place.start(), name) {
         entry
     } else {
-        let Seat { line, way } = step!(elsewhere(maps; source))?;
+        let Seat { line, way } = step!(elsewhere(maps; owner))?;
         maps.line(family, line)?.entry(way)?
     };
     if is_being_made(&entry) {
@@ -97,22 +96,22 @@ pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Li
 
 /// The bucket of a source, as [`bucket_of`] finds it, all of it in a step.
 #[inline(always)]
-pub fn bucket_again<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
-    let family = kind(source);
+pub fn bucket_again<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
+    let family = owner.kind();
     // Before anything else: with a hash map, nothing of this is in the program.
     maps.lines(family)?;
-    let Seat { line, way } = step!(seat(maps; source))?;
+    let Seat { line, way } = step!(seat(maps; owner))?;
     let entry = maps.line(family, line)?.entry(way)?;
     if is_being_made(&entry) {
         return None;
     }
-    Some(LineBucket::new(entry, name(source)?))
+    Some(LineBucket::new(entry, owner.name()?))
 }
 
 /// The seat of a source that is not in its first line.
 #[inline(always)]
-pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
-    let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
+pub fn elsewhere<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
+    let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
     let line = place.second();
     if !place.is_one()
         && let Some((way, _)) = find(&maps.line(kind, line)?, place.start(), name)
@@ -130,23 +129,23 @@ pub fn elsewhere<W: World>(maps: &W, source: &Source) -> Option<Seat> {
 
 /// The seat of a source.
 #[inline(always)]
-pub fn seat<W: World>(maps: &W, source: &Source) -> Option<Seat> {
-    let (kind, name, place) = (kind(source), name(source)?, place_of(maps, source)?);
+pub fn seat<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
+    let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
     let line = place.first();
     match find(&maps.line(kind, line)?, place.start(), name) {
         Some((way, _)) => Some(Seat { line, way }),
-        None => elsewhere(maps, source),
+        None => elsewhere(maps, owner),
     }
 }
 
 /// Points the bucket of a source, in its seat, at another limit, if it still has the one that was
 /// seen: under the lock, so that the way goes to nobody meanwhile.
 #[inline(always)]
-pub fn repoint<W: World>(maps: &W, source: &Source, seat: Option<Seat>, seen: u64, new: u64) {
-    let (Some(Seat { line, way }), Some(name)) = (seat, name(source)) else {
+pub fn repoint<W: World>(maps: &W, owner: &Owner, seat: Option<Seat>, seen: u64, new: u64) {
+    let (Some(Seat { line, way }), Some(name)) = (seat, owner.name()) else {
         return;
     };
-    let Some(line) = maps.line(kind(source), line) else {
+    let Some(line) = maps.line(owner.kind(), line) else {
         return;
     };
     if !step!(take_lock(; &line)) {

@@ -68,7 +68,7 @@ pub fn make_keyed<W: World>(
 #[inline(always)]
 fn name<W: World>(maps: &W, key: &KeyCell) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
-    key.get().hash(seed)
+    key.get().hash(seed).max(BUSY + 1)
 }
 
 /// Takes a ring slot for one more key, if their table has room.

@@ -92,6 +92,19 @@ impl KeyFacts {
     /// No facts.
     pub const EMPTY: Self = Self { words: [0; 3], inner_word: 0, has: 0 };
 
+    /// The facts that the packet has: bits of [`field`].
+    #[inline(always)]
+    pub(super) const fn has(&self) -> u64 {
+        self.has
+    }
+
+    /// The third word of the key with all facts in it.
+    #[inline(always)]
+    pub(super) const fn third(&self) -> u64 {
+        let [_, _, third] = self.words;
+        third
+    }
+
     /// The facts of a packet.
     #[inline(always)]
     pub fn of(facts: &Facts) -> Self {
@@ -138,12 +151,34 @@ impl KeyFacts {
 /// True if a packet is in a table: it has all that the table asks for, and is one that its rules
 /// are for.
 #[inline(always)]
-pub(super) const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
+const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
+    let (lacks, families) = compared(table, key_facts);
+    lacks == 0 && families != 0
+}
+
+/// 1 if a packet is in a table ([`is_in`]), else 0; without a branch.
+#[inline(always)]
+pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
+    let (lacks, families) = compared(table, key_facts);
+    (nonzero_bit(lacks) ^ 1) & nonzero_bit(families)
+}
+
+/// 1 for anything but 0. The compiler does not see that there are only these two, and makes no
+/// branch.
+#[inline(always)]
+pub(super) fn nonzero_bit(bits: u64) -> u32 {
+    (black_box((bits | bits.wrapping_neg()) >> 63) & 1) as u32
+}
+
+/// Facts and agreed bits that a packet lacks of a table, 0 if it has them all; and the families of
+/// both.
+#[inline(always)]
+const fn compared(table: &Table, key_facts: &KeyFacts) -> (u64, u64) {
     let fields = table.fields as u64;
     let families = FAMILIES as u64;
     // Tables with `INNER` are of both families.
-    fields & !families & !key_facts.has | differs(table, key_facts) == 0
-        && fields & families & key_facts.has != 0
+    let lacks = fields & !families & !key_facts.has | differs(table, key_facts);
+    (lacks, fields & families & key_facts.has)
 }
 
 /// The key of a packet in a table; `None` where it is not in it.

@@ -21,6 +21,8 @@ mod key_cell;
 mod lease;
 pub mod limit;
 mod lookup;
+mod narrow;
+mod narrow_row;
 mod over;
 mod peek;
 mod plain;
@@ -43,14 +45,22 @@ pub use key_cell::KeyCell;
 pub use lease::HostLease;
 pub use lease::{ask, find_leases, need_leases, undo_lease};
 pub use lookup::{most_specific, of_shape};
+#[cfg(not(target_arch = "bpf"))]
+pub use narrow::{narrow_key, narrow_number, narrow_owner};
+#[cfg(not(target_arch = "bpf"))]
+pub use narrow_row::judge_narrow_alone;
+pub use narrow_row::{
+    charge_at_narrow, charge_narrow, judge_narrow, look_at_narrow, look_narrow, settle_narrow,
+    undo_at_narrow, undo_narrow,
+};
 pub use over::{count_class, over_source};
 pub use peek::peek;
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
 pub use row::{charge_in_row, fail_in_row, judge_row, line_up, look_in_row, set_key, undo_in_row};
 pub use run::{
-    begin, begin_packet, class_range, fail, judge_source, note_dropped, peek_again, remember_flow,
-    run_tables, undo_table,
+    begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
+    undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
 pub use short::{ChargePlace, attempt_one, charge_others, judge_shortly, peek_second};

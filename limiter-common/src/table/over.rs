@@ -81,7 +81,7 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
         _ => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    step!(count_source(maps; &scratch.facts.source(), passed));
+    step!(count_source(maps; &scratch.facts.source().into(), passed));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 

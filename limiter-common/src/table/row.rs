@@ -1,13 +1,16 @@
 //! The short way of a packet that is in several tables, each of which has a bucket for it and one
 //! plain limit: one look-up a table, then an exchange for each. The order is that of the long way,
-//! [`super::run_tables`]: look everywhere, charge the source, charge everywhere.
+//! [`super::run_tables`]: look everywhere, charge the source, charge everywhere. Tables where the
+//! key of the packet is narrow ([`super::narrow`]) are looked at after the others, and charged
+//! before them.
 //!
 //! The tables that the packet is in stand in a *row*, without those that it is not in. So the
 //! verifier walks one way for each length of the row, and not one for each choice of tables. Keys
 //! and accounts in the scratch go by the place in the row.
 
-use super::key::{is_in, key_in};
+use super::key::key_in;
 use super::limit;
+use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
 use super::plain::FIRST;
 use super::run::{each, judge_source, undo_source};
 use super::scratch::{Charge, Scratch};
@@ -24,15 +27,15 @@ use crate::verdict::Reason;
 use crate::wire::{MAX_TABLES, RULE_NONE, Record};
 use crate::world::{Keyed, World};
 
-/// Judges a packet that [`super::judge_shortly`] found in several of `tables` tables; none where it
-/// has to go the long way, with nothing charged and nothing counted.
+/// Judges a packet that [`super::judge_shortly`] found in several tables; none where it has to go
+/// the long way, with nothing charged and nothing counted.
 #[inline(always)]
-pub fn judge_row<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
-    if scratch.several.get() == 0 {
+pub fn judge_row<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
+    if scratch.wide.get() == 0 {
         return None;
     }
-    let length = step!(line_up(maps, scratch; tables));
-    if length == 0 {
+    let length = step!(line_up(maps, scratch;));
+    if length == LONG {
         return None;
     }
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
@@ -51,15 +54,27 @@ pub fn judge_row<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<P
             Peek::Moved => return None,
         }
     });
-    let has_sources = scratch.sources.get() != 0;
-    let mut source = Outcome::without_rule(Reason::NoRule).pack();
-    if has_sources {
-        source = step!(judge_source(maps, scratch;));
+    let has_narrow = scratch.narrow.get() != 0;
+    if has_narrow {
+        let outcome = step!(look_narrow(maps, scratch;));
+        if outcome.is_some() {
+            return outcome;
+        }
+    }
+    if scratch.sources.get() != 0 {
+        let source = judge_source(maps, scratch);
         if source.is_deferred() {
             return None;
         }
         if source.drops() {
             return Some(source);
+        }
+        scratch.source_outcome.set(source.raw());
+    }
+    if has_narrow {
+        let outcome = step!(charge_narrow(maps, scratch;));
+        if outcome.is_some() {
+            return outcome;
         }
     }
     each!('charge, buckets, length, |bucket, place| {
@@ -76,7 +91,7 @@ pub fn judge_row<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<P
         maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), true);
         bucket.count(true, true);
     });
-    Some(passed(source))
+    Some(passed(Packed::from_raw(scratch.source_outcome.get())))
 }
 
 /// The rule of the packet at a place of the row, after the look.
@@ -85,26 +100,26 @@ fn rule(scratch: &Scratch, place: u32) -> u32 {
     scratch.account(place).map_or(RULE_NONE, |account| account.rule.get())
 }
 
-/// Leaves the keys of the packet in the scratch, one after the other; the number of them. 0 where a
-/// table has to be asked the long way.
+/// The number of keys of a packet that has to go the long way.
+const LONG: u32 = u32::MAX;
+
+/// Leaves the keys of the packet in the scratch, one after the other, but for the narrow ones; the
+/// number of them. `LONG` where a table has to be asked the long way.
 #[inline(always)]
-pub fn line_up<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> u32 {
-    let key_facts = scratch.key_facts.get();
+pub fn line_up<W: World>(maps: &W, scratch: &Scratch) -> u32 {
+    let wide = scratch.wide.get();
     let mut length = 0;
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
-        if index >= tables {
-            break;
-        }
-        let Some(table) = maps.table(scratch.generation(), index) else {
-            return 0;
-        };
-        if !is_in(table, &key_facts) {
+        if wide >> index & 1 == 0 {
             continue;
         }
+        let Some(table) = maps.table(scratch.generation(), index) else {
+            return LONG;
+        };
         let [range, ..] = &table.ranges;
         if table.fixed != Slot::NONE.index() || range.is_some() {
-            return 0;
+            return LONG;
         }
         step!(set_key(maps, scratch; index, length));
         length += 1;
@@ -213,6 +228,9 @@ pub fn fail_in_row<W: World>(
             break;
         }
         step!(undo_in_row(maps, scratch; before));
+    }
+    if scratch.narrow.get() != 0 {
+        step!(undo_narrow(maps, scratch; scratch.narrow_keys.get()));
     }
     if scratch.sources.get() != 0 {
         undo_source(maps, scratch);

@@ -4,6 +4,8 @@ use core::hint::black_box;
 
 use super::charge::{charge, undo};
 use super::key::locate;
+use super::narrow::is_narrow;
+use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
 use super::over::{count_class, over_source};
 use super::peek::peek;
 use super::refresh::refresh;
@@ -13,7 +15,7 @@ use super::target;
 use super::weight::weight_of;
 use crate::bucket::{Change, Generation, Slot};
 use crate::engine::SourcePacket;
-use crate::engine::source::{self, count_source};
+use crate::engine::source::{count_source, judge, undo_owner};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
 use crate::step::step;
@@ -54,6 +56,7 @@ pub(super) use each;
 pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
+    scratch.narrow.set(0);
     each!('look, buckets, tables, |bucket, index| {
         let begun = step!(begin(maps, scratch; index));
         if begun != Begun::ABSENT {
@@ -69,8 +72,13 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
             }
         }
     });
+    if scratch.narrow.get() != 0
+        && let Some(outcome) = step!(look_narrow(maps, scratch;))
+    {
+        return outcome;
+    }
     if scratch.sources.get() != 0 {
-        let mut outcome = step!(judge_source(maps, scratch;));
+        let mut outcome = judge_source(maps, scratch);
         if outcome.is_deferred() {
             outcome = step!(over_source(maps, scratch; outcome));
         }
@@ -82,6 +90,11 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
         if result != StepResult::READY {
             return step!(fail(maps, scratch; SOURCE_CLASS, result));
         }
+    }
+    if scratch.narrow.get() != 0
+        && let Some(outcome) = step!(charge_narrow(maps, scratch;))
+    {
+        return outcome;
     }
     each!('charge, buckets, tables, |bucket, index| {
         let result = step!(charge(maps, scratch; bucket.as_ref(), index));
@@ -114,6 +127,10 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
         place.set(maps, key);
         fixed = table.fixed;
         begun = if fixed == Slot::NONE.index() { Begun::KEYED } else { Begun::FIXED };
+        if is_narrow(table, &scratch.key_facts.get()) {
+            begun = Begun::ABSENT;
+            scratch.narrow.set(scratch.narrow.get() | 1 << (index & (MAX_TABLES - 1)));
+        }
         let [first, ..] = &table.ranges;
         let mut rounds = Rounds::new();
         while first.is_some()
@@ -197,14 +214,14 @@ pub fn begin_packet<W: World>(
 
 /// Judges the packet by the source table, and charges it there.
 #[inline(always)]
-pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
-    let source = scratch.facts.source();
+pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
+    let owner = scratch.facts.source().into();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let packet = SourcePacket { source, generation, length, now, deferred: true };
-    let (outcome, change) = source::judge(maps, &packet);
-    scratch.source_old.set(change.old);
+    let packet = SourcePacket { owner, generation, length, now, deferred: true };
+    let (outcome, Change { old, new }) = step!(judge(maps; &packet));
+    scratch.source_old.set(old);
     // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
-    scratch.source_new.set(black_box(change.new));
+    scratch.source_new.set(black_box(new));
     outcome
 }
 
@@ -212,7 +229,7 @@ pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
 #[inline(always)]
 pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    source::undo(maps, &scratch.facts.source(), Change { old, new });
+    step!(undo_owner(maps; &scratch.facts.source().into(), old, new));
 }
 
 /// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
@@ -231,7 +248,7 @@ pub fn note_dropped<W: World>(
         bucket.count(false, true);
     }
     if index >= SOURCE_CLASS {
-        step!(count_source(maps; &scratch.facts.source(), false));
+        step!(count_source(maps; &scratch.facts.source().into(), false));
     }
     let (plan, rule, action, reason) = match scratch.account(index) {
         Some(account) => {
@@ -294,6 +311,9 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResul
     }
     if index != SOURCE_CLASS {
         step!(undo_table(maps, scratch; SOURCE_CLASS));
+        if scratch.narrow.get() != 0 {
+            step!(undo_narrow(maps, scratch; scratch.narrow_keys.get()));
+        }
     }
     if scratch.sources.get() != 0 {
         undo_source(maps, scratch);

@@ -9,7 +9,8 @@ use super::key_cell::KeyCell;
 use super::lease::Wish;
 use super::result::{BudgetRef, Stale};
 use super::target::ChargeTarget;
-use crate::bucket::{Generation, Slot};
+use crate::bucket::{Change, Generation, Slot};
+use crate::owner::Owner;
 use crate::packet::Facts;
 use crate::register::{Aside, Register};
 use crate::time::Ticks;
@@ -18,6 +19,7 @@ use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
+use crate::world::World;
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -96,6 +98,22 @@ impl UndoCells {
     }
 }
 
+/// The charge of a packet in a table where its key is narrow.
+#[derive(Clone, Copy)]
+pub(super) struct NarrowCharge {
+    /// The change of the word.
+    pub(super) change: Change,
+    /// The rule that the packet fell under.
+    pub(super) rule: u32,
+    /// The number of the reason that the rule counts.
+    pub(super) reason: u32,
+}
+
+impl NarrowCharge {
+    /// No charge.
+    pub(super) const NONE: Self = Self { change: Change::NONE, rule: 0, reason: 0 };
+}
+
 /// The word that a charge changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charge {
@@ -172,6 +190,8 @@ pub struct Scratch {
     generation: Cell<u64>,
     /// The part of a step's answer that has no room in a register.
     pub aside: Aside,
+    /// A word of the tables of sources before the last charge there, and after.
+    change: [Cell<u64>; 2],
     /// The word of its source before the source table charged it, and after.
     pub(super) source_old: Cell<u64>,
     /// The word after that.
@@ -192,9 +212,21 @@ pub struct Scratch {
     pub(super) flows: Cell<u32>,
     /// 1 when the source table may have a rule.
     pub(super) sources: Cell<u32>,
-    /// 1 when the packet is in several tables, and none of its flow counts.
-    pub(super) several: Cell<u32>,
+    /// The tables where the packet's key is narrow: bit n for table n.
+    pub(super) narrow: Cell<u32>,
     accounts: [Account; ACCOUNTS],
+    /// The index of the last table that the packet is in.
+    pub(super) last: Cell<u32>,
+    /// Number of narrow keys in the row.
+    pub(super) narrow_keys: Cell<u32>,
+    /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] before.
+    is_exact: Cell<u32>,
+    /// The other tables that the packet is in, of a packet that is in several or has narrow keys.
+    pub(super) wide: Cell<u32>,
+    /// The narrow keys of the packet ([`crate::owner::Owner::word`]), one after the other.
+    narrow_words: [Cell<u64>; MAX_TABLES as usize],
+    /// The charges in tables where the packet's key is narrow.
+    narrow_charges: [Cell<NarrowCharge>; MAX_TABLES as usize],
     /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) stopped: Cell<Option<u32>>,
@@ -218,6 +250,7 @@ impl Scratch {
             length: Cell::new(0),
             generation: Cell::new(0),
             aside: Aside::default(),
+            change: [const { Cell::new(0) }; 2],
             source_old: Cell::new(0),
             source_new: Cell::new(0),
             source_outcome: Cell::new(0),
@@ -228,8 +261,14 @@ impl Scratch {
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             sources: Cell::new(0),
-            several: Cell::new(0),
+            narrow: Cell::new(0),
             accounts: core::array::from_fn(|_| Account::default()),
+            last: Cell::new(0),
+            narrow_keys: Cell::new(0),
+            is_exact: Cell::new(1),
+            wide: Cell::new(0),
+            narrow_words: [const { Cell::new(0) }; MAX_TABLES as usize],
+            narrow_charges: [const { Cell::new(NarrowCharge::NONE) }; MAX_TABLES as usize],
             stopped: Cell::new(None),
         }
     }
@@ -258,10 +297,34 @@ impl Scratch {
         Ticks::new_within(self.now.get())
     }
 
-    /// Sets the time of arrival.
+    /// Sets the exact time of arrival.
     #[inline(always)]
     pub(super) fn set_now(&self, now: Ticks) {
         self.now.set(now.get());
+        self.is_exact.set(1);
+    }
+
+    /// The exact time of arrival. The clock is read if that is not known yet.
+    #[inline(always)]
+    pub(super) fn read_clock<W: World>(&self, maps: &W) -> Ticks {
+        if self.is_exact.get() == 0 {
+            self.set_now(maps.now(self.now()));
+        }
+        self.now()
+    }
+
+    /// Says that the time of arrival may be up to [`crate::clock::SLACK`] before.
+    #[inline(always)]
+    pub(super) fn is_recent(&self) {
+        self.is_exact.set(0);
+    }
+
+    /// Notes that the table with the narrow key at a place of the row drops the packet.
+    #[cfg(not(target_arch = "bpf"))]
+    pub(super) fn stop_in_row(&self, place: u32) {
+        let narrow = self.narrow.get();
+        let mut tables = (0..MAX_TABLES).filter(|index| narrow >> index & 1 != 0);
+        self.stopped.set(tables.nth(place as usize));
     }
 
     /// Length in bytes, of the whole frame.
@@ -286,6 +349,44 @@ impl Scratch {
         // value after it without `CAP_PERFMON`.
         black_box(());
         self.cursor.get()
+    }
+
+    /// The last change of a word in the tables of sources.
+    #[inline(always)]
+    pub(super) fn change(&self) -> Change {
+        let [old, new] = &self.change;
+        Change { old: old.get(), new: new.get() }
+    }
+
+    /// Sets the last change of a word in the tables of sources.
+    #[inline(always)]
+    pub(super) fn set_change(&self, change: Change) {
+        let [old, new] = &self.change;
+        old.set(change.old);
+        // As in `judge_source`.
+        new.set(black_box(change.new));
+    }
+
+    /// Begins a row of one narrow key, without a look.
+    #[inline(always)]
+    pub(super) fn begin_row(&self, owner: Owner) {
+        self.narrow_keys.set(1);
+        let none = black_box(0);
+        let ([word, ..], [charge, ..]) = (&self.narrow_words, &self.narrow_charges);
+        word.set(owner.word());
+        charge.set(NarrowCharge { change: Change { old: none, new: none }, rule: 0, reason: 0 });
+    }
+
+    /// The word of the packet's narrow key at a place of its row.
+    #[inline(always)]
+    pub(super) fn narrow_key(&self, place: u32) -> Option<&Cell<u64>> {
+        self.narrow_words.get(place as usize & (MAX_TABLES as usize - 1))
+    }
+
+    /// The charge of the packet in a table where its key is narrow.
+    #[inline(always)]
+    pub(super) fn narrow_charge(&self, index: u32) -> Option<&Cell<NarrowCharge>> {
+        self.narrow_charges.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
     /// Sets that the key under way has no leases, and wants none.

@@ -8,9 +8,10 @@
 
 #[cfg(not(target_arch = "bpf"))]
 use super::key::key_in;
-use super::key::{is_in, name_in};
+use super::key::{in_bit, name_in};
 use super::key_cell::KeyCell;
 use super::limit;
+use super::narrow::narrow_bit;
 use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
 use super::run::{judge_source, undo_source};
 use super::scratch::{ACCOUNTS, Charge, Scratch};
@@ -30,23 +31,32 @@ use crate::wire::{LimitSpec, MAX_SLOTS, MAX_TABLES, Record, Table};
 use crate::world::{Keyed, World};
 
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
-/// where it has to go the long way. The packet may have come up to [`SLACK`] after the time in the
-/// scratch, which is exact for the long way.
+/// where it has to go another way. The packet may have come up to [`SLACK`] after the time in the
+/// scratch, which is exact for the other ways but [`super::judge_narrow`].
 #[inline(always)]
 pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
     let recent = scratch.now();
-    scratch.several.set(0);
-    let outcome = match only_table(maps, scratch, tables) {
-        Within::None => judge_by_source(maps, scratch),
-        Within::One(index) => judge_in(maps, scratch, index, recent),
-        Within::Several => {
-            scratch.several.set(1);
+    scratch.narrow.set(0);
+    scratch.wide.set(0);
+    let outcome = match tables_of(maps, scratch, tables) {
+        Some(Within { narrow: 0, wide: 0, .. }) => judge_by_source(maps, scratch),
+        Some(Within { narrow: 0, wide, last }) if wide.is_power_of_two() => {
+            judge_in(maps, scratch, last, recent)
+        }
+        Some(Within { narrow, wide, last }) => {
+            scratch.narrow.set(narrow);
+            scratch.last.set(last);
+            scratch.wide.set(wide);
             None
         }
-        Within::Unknown => None,
+        None => None,
     };
     if outcome.is_none() {
-        scratch.set_now(maps.now(recent));
+        if scratch.narrow.get() != 0 && scratch.wide.get() == 0 {
+            scratch.is_recent();
+        } else {
+            scratch.set_now(maps.now(recent));
+        }
     }
     outcome
 }
@@ -55,40 +65,39 @@ pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Opti
 /// one.
 const ONLY: u32 = 0;
 
-/// The tables that a packet is in.
+/// The tables that a packet is in: bit n for table n.
 #[derive(Clone, Copy)]
-enum Within {
-    None,
-    One(u32),
-    Several,
-    /// The packet's flow counts, or a table is not there.
-    Unknown,
+struct Within {
+    /// Tables where its key is narrow.
+    narrow: u32,
+    /// All others.
+    wide: u32,
+    /// The index of the last one.
+    last: u32,
 }
 
-/// Finds the tables that a packet is in. One whose flow counts goes no short way.
+/// Finds the tables that a packet is in; none if its flow counts, or a table is not there. Without
+/// a branch for what a packet is in, after which the verifier would walk on for each choice.
 #[inline(always)]
-fn only_table<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Within {
+fn tables_of<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Within> {
     if scratch.flows.get() != 0 {
-        return Within::Unknown;
+        return None;
     }
     let key_facts = scratch.key_facts.get();
-    let mut within = Within::None;
+    let (mut narrow, mut wide, mut last) = (0, 0, 0);
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
         if index >= tables {
             break;
         }
-        let Some(table) = maps.table(scratch.generation(), index) else {
-            return Within::Unknown;
-        };
-        if is_in(table, &key_facts) {
-            if matches!(within, Within::One(_)) {
-                return Within::Several;
-            }
-            within = Within::One(index);
-        }
+        let table = maps.table(scratch.generation(), index)?;
+        let is_in = in_bit(table, &key_facts);
+        let is_narrow = is_in & narrow_bit(table, &key_facts);
+        narrow |= is_narrow << index;
+        wide |= (is_in ^ is_narrow) << index;
+        last = index & is_in.wrapping_neg() | last & is_in.wrapping_sub(1);
     }
-    within
+    Some(Within { narrow, wide, last })
 }
 
 /// Judges a packet that is in no table. The source table reads the clock itself, if it has to.
@@ -97,7 +106,7 @@ fn judge_by_source<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     if scratch.sources.get() == 0 {
         return Some(Outcome::without_rule(Reason::NoRule).pack());
     }
-    let outcome = step!(judge_source(maps, scratch;));
+    let outcome = judge_source(maps, scratch);
     // Deferred: the action is still to be carried out, and nothing was counted.
     if outcome.is_deferred() { None } else { Some(outcome) }
 }
@@ -154,7 +163,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
         if !drops(record) {
             return None;
         }
-        source = step!(judge_source(maps, scratch;));
+        source = judge_source(maps, scratch);
         if source.is_deferred() {
             return None;
         }

@@ -8,7 +8,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 17 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 18 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -253,11 +253,11 @@ impl Control {
 pub mod constant {
     /// Lines of the line table a family, `u32`.
     pub const SOURCE_LINES: &str = "SOURCE_LINES";
-    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the line of a source follows from
-    /// it.
-    pub const SOURCE_SEED_V4: &str = "SOURCE_SEED_V4";
-    /// [`super::super::EntryTable::seed`] of IPv6 sources, `u64`.
-    pub const SOURCE_SEED_V6: &str = "SOURCE_SEED_V6";
+    /// Lines of narrow keys, `u32`.
+    pub const NARROW_LINES: &str = "NARROW_LINES";
+    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the lines of all owners follow
+    /// from it.
+    pub const LINE_SEED: &str = "LINE_SEED";
 }
 
 /// Map names, as they stand in the object file and under the pin directory.
@@ -276,10 +276,11 @@ pub mod map {
     pub const SOURCES_V4: &str = "SOURCES_V4";
     /// [`super::super::Bucket`] by IPv6 /64.
     pub const SOURCES_V6: &str = "SOURCES_V6";
-    /// [`super::super::Line`]: the IPv4 sources of the line table.
-    pub const LINES_V4: &str = "LINES_V4";
-    /// [`super::super::Line`]: the IPv6 sources of the line table.
-    pub const LINES_V6: &str = "LINES_V6";
+    /// [`super::super::Line`]: the IPv4 sources of the line table, then the IPv6 sources, then the
+    /// narrow keys.
+    pub const LINES: &str = "LINES";
+    /// [`super::super::Bucket`] by narrow key ([`crate::owner::Owner::narrow`]).
+    pub const NARROW: &str = "NARROW";
     /// Per-CPU [`super::super::Tally`] by [`crate::verdict::Reason`].
     pub const REASONS: &str = "REASONS";
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
@@ -324,6 +325,8 @@ pub mod map {
     pub const FRAMES_V4: &str = "FRAMES_V4";
     /// The sources of [`SOURCES_V6`], one a ring slot.
     pub const FRAMES_V6: &str = "FRAMES_V6";
+    /// The names of [`NARROW`], one a ring slot.
+    pub const FRAMES_NARROW: &str = "FRAMES_NARROW";
     /// [`super::super::KeyedRingSlot`]: the keys of [`KEYED`].
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
@@ -385,7 +388,8 @@ pub mod map {
         CAPTURE_FRAME,
     ];
     /// The maps of a program with the buckets of sources in hash maps.
-    pub const HASHED: [&str; 4] = [SOURCES_V4, SOURCES_V6, FRAMES_V4, FRAMES_V6];
+    pub const HASHED: [&str; 6] =
+        [SOURCES_V4, SOURCES_V6, NARROW, FRAMES_V4, FRAMES_V6, FRAMES_NARROW];
     /// The maps of a program with the buckets of sources in lines.
-    pub const LINED: [&str; 2] = [LINES_V4, LINES_V6];
+    pub const LINED: [&str; 1] = [LINES];
 }

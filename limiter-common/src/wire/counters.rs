@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::source::Source;
+use crate::owner::Owner;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
@@ -139,10 +139,10 @@ impl InterfaceCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Uncounted {
-    /// [`crate::source::Source::to_word`].
-    source: u64,
-    /// The IP version; 0 before the first drop.
-    version: u32,
+    /// [`Owner::word`] of the one whose drops these are.
+    owner: u64,
+    /// The number of [`Owner::kind`].
+    kind: u32,
     /// Drops in a row that were counted in the bucket, up to [`Uncounted::RUN`].
     run: u32,
     /// Drops that were not.
@@ -160,10 +160,10 @@ impl Uncounted {
     /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
     /// source than the last one's: then [`Uncounted::begin`].
     #[inline(always)]
-    pub fn again(place: &Cell<Self>, source: &Source) -> Option<u64> {
-        let (word, version) = source.to_word();
+    pub fn again(place: &Cell<Self>, owner: &Owner) -> Option<u64> {
+        let (word, kind) = (owner.word(), owner.kind().index());
         let held = place.get();
-        if held.source != word || held.version != version {
+        if held.owner != word || held.kind != kind {
             return None;
         }
         if held.run < Self::RUN {
@@ -181,21 +181,23 @@ impl Uncounted {
 
     /// A row of drops that begins with one that is counted in the bucket.
     #[inline(always)]
-    pub const fn begin(source: &Source) -> Self {
-        let (word, version) = source.to_word();
-        Self { source: word, version, run: 1, dropped: 0 }
+    pub const fn begin(owner: &Owner) -> Self {
+        let (word, kind) = (owner.word(), owner.kind().index());
+        Self { owner: word, kind, run: 1, dropped: 0 }
     }
 
     /// The source whose drops are held, and their number; nothing to add up if there are none.
     #[inline(always)]
-    pub fn held(&self) -> (Source, u64) {
-        (Source::from_word(self.source, self.version), self.dropped)
+    pub fn held(&self) -> (Owner, u64) {
+        (Owner::of_word(self.owner, self.kind), self.dropped)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
+    use crate::wire::EntryKind;
 
     /// The counters of two sources, and of one CPU.
     #[derive(Default)]
@@ -204,35 +206,37 @@ mod tests {
         counted: [u64; 2],
     }
 
-    const SOURCES: [Source; 2] = [Source::V4([1, 2, 3, 4]), Source::V6([1, 2, 3, 4, 0, 0, 0, 0])];
+    fn owners() -> [Owner; 2] {
+        [Source::V4([1, 2, 3, 4]), Source::V6([1, 2, 3, 4, 0, 0, 0, 0])].map(Owner::from)
+    }
 
     impl Cpu {
-        fn index(source: Source) -> usize {
-            usize::from(source == Source::V6([1, 2, 3, 4, 0, 0, 0, 0]))
+        fn index(owner: Owner) -> usize {
+            usize::from(owner.kind() == EntryKind::V6)
         }
 
-        fn add(&mut self, source: Source, packets: u64) {
-            if let Some(counter) = self.counted.get_mut(Self::index(source)) {
+        fn add(&mut self, owner: Owner, packets: u64) {
+            if let Some(counter) = self.counted.get_mut(Self::index(owner)) {
                 *counter += packets;
             }
         }
 
-        fn drop(&mut self, source: Source) {
-            let packets = Uncounted::again(&self.uncounted, &source).unwrap_or_else(|| {
+        fn drop(&mut self, owner: Owner) {
+            let packets = Uncounted::again(&self.uncounted, &owner).unwrap_or_else(|| {
                 let (before, held) = self.uncounted.get().held();
                 if held > 0 {
                     self.add(before, held);
                 }
-                self.uncounted.set(Uncounted::begin(&source));
+                self.uncounted.set(Uncounted::begin(&owner));
                 1
             });
-            self.add(source, packets);
+            self.add(owner, packets);
         }
 
         fn seen(&self) -> [u64; 2] {
-            let (source, held) = self.uncounted.get().held();
+            let (owner, held) = self.uncounted.get().held();
             let mut seen = self.counted;
-            if let Some(counter) = seen.get_mut(Self::index(source)) {
+            if let Some(counter) = seen.get_mut(Self::index(owner)) {
                 *counter += held;
             }
             seen
@@ -248,8 +252,8 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let which = usize::from(random >> 63 == 1);
             for _ in 0..(random >> 32) & 0xff {
-                if let (Some(source), Some(count)) = (SOURCES.get(which), all.get_mut(which)) {
-                    cpu.drop(*source);
+                if let (Some(owner), Some(count)) = (owners().get(which), all.get_mut(which)) {
+                    cpu.drop(*owner);
                     *count += 1;
                 }
                 assert_eq!(cpu.seen(), all);
@@ -262,14 +266,14 @@ mod tests {
     fn a_long_row_is_seldom_counted_in_the_bucket() {
         let mut cpu = Cpu::default();
         for _ in 0..Uncounted::RUN {
-            cpu.drop(Source::V4([1, 2, 3, 4]));
+            cpu.drop(Source::V4([1, 2, 3, 4]).into());
         }
         assert_eq!(cpu.counted, [8, 0]);
         for _ in 1..Uncounted::MOST {
-            cpu.drop(Source::V4([1, 2, 3, 4]));
+            cpu.drop(Source::V4([1, 2, 3, 4]).into());
         }
         assert_eq!(cpu.counted, [8, 0]);
-        cpu.drop(Source::V4([1, 2, 3, 4]));
+        cpu.drop(Source::V4([1, 2, 3, 4]).into());
         assert_eq!(cpu.counted, [72, 0]);
     }
 }

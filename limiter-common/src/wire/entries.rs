@@ -2,28 +2,45 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::register::variants;
+use crate::register::number;
 
 /// The kind of a table of entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum EntryKind {
     /// IPv4 sources.
     V4 = 0,
     /// IPv6 sources.
     V6 = 1,
-    /// Keys of the tables beside the source table.
-    Keyed = 2,
+    /// Narrow keys: [`crate::owner::Owner::narrow`].
+    Narrow = 2,
+    /// All other keys of the tables beside the source table.
+    Keyed = 3,
 }
 
-variants!(EntryKind: V4 V6, else Keyed; lost Keyed);
+number! {
+    EntryKind: |kind| u64::from(kind.index()), |raw| Self::of_number((raw & 3) as u32),
+        lost Self::Keyed;
+}
 
 impl EntryKind {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Keyed];
+    pub const ALL: [Self; 4] = [Self::V4, Self::V6, Self::Narrow, Self::Keyed];
 
     /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
+
+    /// The kind with a number: its lowest two bits. All four numbers are a kind's, so there is no
+    /// branch for each.
+    #[inline(always)]
+    pub const fn of_number(number: u32) -> Self {
+        match number & 3 {
+            0 => Self::V4,
+            1 => Self::V6,
+            2 => Self::Narrow,
+            _ => Self::Keyed,
+        }
+    }
 
     /// The index of the settings of this kind.
     #[inline(always)]

@@ -40,9 +40,12 @@ pub struct Table {
     pub destination_masks: [[u64; 2]; 2],
     /// Values that count as one, by fact. Those of the table come first.
     pub ranges: [Range; MAX_RANGES],
+    /// The first two bytes of the names of keys of IPv4 packets, if those are narrow
+    /// ([`crate::owner::Owner::narrow`]), as they stand in memory; 0 if they are not.
+    pub narrow: u64,
 }
 
-const _: () = assert!(size_of::<Table>() == 280);
+const _: () = assert!(size_of::<Table>() == 288);
 
 impl Table {
     /// True if its keys are the sources of the source table: it has the rules by source that are

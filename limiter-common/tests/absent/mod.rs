@@ -330,20 +330,20 @@ macro_rules! no_map {
     () => {
         fn source_bucket(
             &self,
-            _source: &limiter_common::source::Source,
+            _owner: &limiter_common::owner::Owner,
         ) -> Option<Self::SourceBucket> {
             None
         }
 
         fn insert(
             &self,
-            _source: &limiter_common::source::Source,
+            _owner: &limiter_common::owner::Owner,
             _bucket: &limiter_common::wire::Bucket,
         ) -> limiter_common::outcome::Insert {
             limiter_common::outcome::Insert::Refused
         }
 
-        fn remove(&self, _source: &limiter_common::source::Source) {}
+        fn remove(&self, _owner: &limiter_common::owner::Owner) {}
     };
 }
 

@@ -1,7 +1,6 @@
 //! Sources that meet in one line: who makes an entry, who leaves, and whose bucket is charged.
 
 use limiter_common::bucket::{Resolved, Slot, Word};
-use limiter_common::entries::source::name;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;
@@ -67,7 +66,7 @@ fn entries(world: &World) -> Vec<(u64, Word)> {
 }
 
 fn time_of(world: &World, number: u8) -> Option<Ticks> {
-    let name = name(&source(number)).unwrap();
+    let name = source(number).name().unwrap();
     entries(world).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
 }
 
@@ -258,7 +257,7 @@ fn a_way_has_the_limit_of_its_source() {
         let world = Arc::new(world);
         at_once(&world, [0, 1], |world| world.commit(2));
         for (name, _, resolved) in world.ways() {
-            let own = (0..2).find(|number| name == self::name(&source(*number)).unwrap());
+            let own = (0..2).find(|number| name == source(*number).name().unwrap());
             if let Some(number) = own
                 && resolved.generation().get() == 2
             {
@@ -372,7 +371,7 @@ fn a_way_of_a_second_line_has_the_limit_of_its_source() {
         let world = Arc::new(World::spread(&limits, held).everybody([None, Some(3)]));
         at_once(&world, [0, 1], |world| world.commit(2));
         for (name, _, resolved) in world.ways() {
-            let own = (0..2).find(|number| name == self::name(&source(*number)).unwrap());
+            let own = (0..2).find(|number| name == source(*number).name().unwrap());
             if let Some(number) = own
                 && resolved.generation().get() == 2
             {

@@ -4,8 +4,8 @@ use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
 use limiter_common::engine::{self, SourcePacket};
 use limiter_common::entries::HostEntryTable;
-use limiter_common::entries::source::name;
 use limiter_common::line::{self, Entry, Head, Line, LineBucket, Lines, Place};
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, EntryKind, Limit, Moment};
@@ -31,16 +31,16 @@ const THERE: [u32; 3] = [0, 1, 31];
 
 /// A source by its number, which is also the way that is looked at first. Its lines are those of
 /// [`MANY`].
-pub(crate) fn source(number: u8) -> Source {
+pub(crate) fn source(number: u8) -> Owner {
     let odd = u32::from(number) & 1;
-    let stands_there = |source: &Source| {
-        let place = Place::of(name(source).unwrap(), MANY);
+    let stands_there = |source: &Owner| {
+        let place = Place::of(source.name().unwrap(), MANY);
         let starts = place.start() & LoomLine::LAST == u32::from(number) & LoomLine::LAST;
         starts && place.first() == odd && place.second() == 1 - odd
     };
     let numbered = |parts: u16| {
         let [second, third] = parts.to_be_bytes();
-        Source::V4([192, second, third, number])
+        Owner::from(Source::V4([192, second, third, number]))
     };
     (0..=u16::MAX).map(numbered).find(stands_there).unwrap()
 }
@@ -170,7 +170,7 @@ fn line(held: [Option<Held>; WAYS]) -> LoomLine {
     let ways = held.map(|held| {
         let (name, word, resolved) = match held {
             Some((number, word, resolved)) => {
-                (name(&source(number)).unwrap(), word.raw(), resolved.raw())
+                (source(number).name().unwrap(), word.raw(), resolved.raw())
             }
             None => (line::NOBODY, 0, 0),
         };
@@ -220,7 +220,7 @@ impl World {
         engine::plain_source(
             self,
             &SourcePacket {
-                source: source(number),
+                owner: source(number),
                 generation: Generation::new(self.generation.load(Ordering::Acquire)),
                 length: 60,
                 now: NOW,
@@ -259,11 +259,9 @@ pub(crate) fn conforms(reason: Reason) -> bool {
     reason == Reason::Conforming
 }
 
-fn number(source: &Source) -> u32 {
-    match source {
-        Source::V4([.., number]) => u32::from(*number),
-        Source::V6(_) => 0,
-    }
+fn number(source: &Owner) -> u32 {
+    let [_, _, _, number, ..] = source.word().to_ne_bytes();
+    u32::from(number)
 }
 
 impl maps::World for World {
@@ -291,7 +289,7 @@ impl maps::World for World {
         self.lines.get(place).cloned()
     }
 
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, source: &Owner) -> Option<Slot> {
         let [even, odd] = self.rules;
         let slot = if generation.buffer() == 0 { even } else { odd };
         Some(Slot::new(slot.unwrap_or_else(|| number(source))))

@@ -14,6 +14,7 @@ mod leases;
 mod lines;
 mod lines_world;
 mod meters;
+mod narrow;
 mod stale;
 mod tables;
 mod tables_world;

@@ -1,32 +1,30 @@
-//! One packet's key in up to two tables, its buckets and a lease in loom's atomics, and two rule
-//! sets.
+//! One packet's key in a few tables, its buckets and a lease in loom's atomics, and two rule sets.
 
 use core::cell;
 
 use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WindowLimit;
-use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::cell::SourceBucket;
+use limiter_common::bucket::{self, Generation, Resolved, Slot};
+use limiter_common::cell::{Cell as _, SourceBucket as _};
 use limiter_common::entries::HostEntryTable;
 use limiter_common::host;
-use limiter_common::line::{LineBucket, NoLine};
+use limiter_common::line::NoLine;
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::table::{self, KeyCell};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Algorithm, Control, KeyedEntry, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record, Role,
-    RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+    Algorithm, Bucket, Control, KeyedEntry, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment,
+    Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
 use limiter_common::world::{self as maps, Keyed};
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
 
-use crate::absent::{
-    Nothing, no_key_leases, no_lines, no_map, nothing_before, room_for_all, unbounded,
-};
-use crate::world::{LoomWord, acquire_fence};
+use crate::absent::{Nothing, no_key_leases, no_lines, nothing_before, room_for_all, unbounded};
+use crate::world::{LoomBucket, LoomWord, acquire_fence, burst};
 
 /// Words of a bucket here: as few as the limits need, because every one is exchanged.
 const WORDS: usize = 2;
@@ -163,35 +161,6 @@ impl maps::Lease for LoomLease {
     }
 }
 
-/// No source has a bucket here.
-pub(crate) struct NoBucket(LoomWord);
-
-impl From<LineBucket<NoLine>> for NoBucket {
-    fn from(bucket: LineBucket<NoLine>) -> Self {
-        match *bucket.entry() {}
-    }
-}
-
-impl SourceBucket for NoBucket {
-    fn word(&self) -> &impl limiter_common::cell::Cell {
-        &self.0
-    }
-
-    fn resolved(&self) -> &impl limiter_common::cell::Cell {
-        &self.0
-    }
-
-    fn count_passed(&self) {}
-
-    fn count_dropped(&self, _packets: u64) {}
-
-    fn uncount(&self) {}
-
-    fn packets(&self) -> u64 {
-        1
-    }
-}
-
 /// A limit of so many packets at once, of a bucket or of a window.
 pub(crate) fn limit_of(algorithm: Algorithm, packets: u64) -> LimitSpec {
     let tolerance = packets << 20;
@@ -224,7 +193,8 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
 /// The way of a packet through the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// [`table::judge_shortly`], [`table::judge_row`], and the long one for what they leave.
+    /// [`table::judge_shortly`], [`table::judge_narrow`], [`table::judge_row`], and the long one
+    /// for what they leave.
     Short,
     /// [`table::run_tables`].
     Long,
@@ -236,7 +206,19 @@ impl Way {
         [[Self::Short, Self::Short], [Self::Short, Self::Long], [Self::Long, Self::Long]];
 }
 
-/// The maps. Table `n` has the bucket `n`, which is that of its key or its budget.
+/// The use of an owner's bucket.
+#[derive(Debug)]
+pub(crate) struct Used {
+    /// Packets that it owes.
+    pub(crate) owed: usize,
+    /// Packets that it counts as passed.
+    pub(crate) passed: usize,
+    /// Packets that it counted, and does no longer.
+    pub(crate) taken_back: usize,
+}
+
+/// The maps. Table `n` has the bucket `n`, which is that of its key or its budget; the tables
+/// behind those have narrow keys.
 pub(crate) struct World {
     generation: AtomicU64,
     records: Vec<Record>,
@@ -247,6 +229,12 @@ pub(crate) struct World {
     buckets: Vec<LoomKeyed>,
     /// The lease of the first limit of the budget that is bucket 0.
     lease: LoomLease,
+    /// The limits of the owners, by slot.
+    limits: Vec<Limit>,
+    /// The owners, with the slots of their rules.
+    owners: Vec<(Owner, u32)>,
+    /// The buckets of owners, once they have one.
+    made: Mutex<Vec<(Owner, LoomBucket)>>,
     entry_table: HostEntryTable,
 }
 
@@ -287,8 +275,67 @@ impl World {
                 used: LoomWord::new(0),
                 denied: std::sync::atomic::AtomicU64::new(0),
             })),
+            limits: Vec::new(),
+            owners: Vec::new(),
+            made: Mutex::new(Vec::new()),
             entry_table: unbounded(),
         }
+    }
+
+    /// With a table more for each of `rooms`, where the packet's key is narrow and its rule has
+    /// room for so many packets.
+    pub(crate) fn with_narrow(mut self, rooms: &[u64]) -> Self {
+        for (narrow, room) in (1..).zip(rooms) {
+            let table = Table {
+                id: u32::try_from(self.tables.len()).unwrap(),
+                fields: field::V4,
+                shapes: 1,
+                fixed: Slot::NONE.index(),
+                narrow,
+                ..Table::default()
+            };
+            self.tables.push(table);
+            self.own(Owner::narrow(narrow), *room);
+        }
+        self
+    }
+
+    /// With a rule for the packet's source that has room for so many packets.
+    pub(crate) fn with_source(mut self, room: u64) -> Self {
+        let [.., a, b, c, d, _, _, _, _] = FRAME;
+        self.own(Source::V4([a, b, c, d]).into(), room);
+        self
+    }
+
+    fn own(&mut self, owner: Owner, room: u64) {
+        self.owners.push((owner, u32::try_from(self.limits.len()).unwrap()));
+        self.limits.push(burst(room, 1));
+    }
+
+    /// With a bucket for each owner, of which nothing is used.
+    pub(crate) fn with_buckets(self) -> Self {
+        let generation = Generation::new(1);
+        let bucket = |(owner, slot): &(Owner, u32)| {
+            let resolved = Resolved::new(generation, Slot::new(*slot), Slot::NONE, false);
+            let bucket = Bucket { resolved: resolved.raw(), ..Bucket::default() };
+            (*owner, LoomBucket::new(&bucket))
+        };
+        *self.made.lock().unwrap() = self.owners.iter().map(bucket).collect();
+        self
+    }
+
+    /// The use of each owner's bucket, in the order in which they came here.
+    pub(crate) fn used(&self) -> Vec<Used> {
+        let now = Ticks::from_nanos(NOW);
+        let used = |(owner, slot): &(Owner, u32)| {
+            let bucket = maps::World::source_bucket(self, owner).unwrap();
+            let tat = bucket::Word::from_raw(bucket.word().load()).tat();
+            let increment = self.limits[usize::try_from(*slot).unwrap()].increment;
+            let owed = usize::try_from(tat.since(now).get() / increment).unwrap();
+            let [counted, taken_back] = bucket.counts();
+            Used { owed, passed: counted - taken_back, taken_back }
+        };
+        self.owners.iter().map(used).collect()
     }
 
     /// The lease of the first limit of the budget that is bucket 0.
@@ -310,13 +357,15 @@ impl World {
     /// One packet through every table.
     pub(crate) fn packet_by(&self, way: Way) -> Reason {
         let frame = &FRAME[..];
-        let tables = u32::try_from(self.rules.len()).unwrap();
+        let tables = u32::try_from(self.tables.len()).unwrap();
+        let has_sources = self.owners.iter().any(|(owner, _)| owner.source().is_some());
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
-        let rules = (generation, RuleSetHeader::new(tables, false, false));
+        let rules = (generation, RuleSetHeader::new(tables, has_sources, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
         let shortly = match way {
             Way::Short => table::judge_shortly(self, &scratch, tables)
-                .or_else(|| table::judge_row(self, &scratch, tables)),
+                .or_else(|| table::judge_narrow(self, &scratch))
+                .or_else(|| table::judge_row(self, &scratch)),
             Way::Long => None,
         };
         shortly.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
@@ -336,7 +385,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type SourceBucket = NoBucket;
+    type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = LoomKeyed;
     type Lease = LoomLease;
@@ -351,12 +400,31 @@ impl maps::World for World {
         Moment::UNKNOWN
     }
 
-    fn source_rule(&self, _generation: Generation, _source: &Source) -> Option<Slot> {
-        None
+    fn source_rule(&self, _generation: Generation, owner: &Owner) -> Option<Slot> {
+        let (_, slot) = self.owners.iter().find(|(of, _)| of == owner)?;
+        Some(Slot::new(*slot))
     }
 
-    fn limit(&self, _slot: Slot) -> Option<&Limit> {
-        None
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        self.limits.get(usize::try_from(slot.index()).unwrap())
+    }
+
+    fn source_bucket(&self, owner: &Owner) -> Option<LoomBucket> {
+        let made = self.made.lock().unwrap();
+        made.iter().find(|(of, _)| of == owner).map(|(_, bucket)| bucket.clone())
+    }
+
+    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
+        let mut made = self.made.lock().unwrap();
+        if made.iter().any(|(of, _)| of == owner) {
+            return Insert::Exists;
+        }
+        made.push((*owner, LoomBucket::new(bucket)));
+        Insert::Made
+    }
+
+    fn remove(&self, owner: &Owner) {
+        self.made.lock().unwrap().retain(|(of, _)| of != owner);
     }
 
     fn table(&self, _generation: Generation, index: u32) -> Option<&Table> {
@@ -403,6 +471,5 @@ impl maps::World for World {
 
     nothing_before!();
     no_lines!();
-    no_map!();
     room_for_all!();
 }

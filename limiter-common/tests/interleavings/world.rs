@@ -3,6 +3,7 @@
 use std::cell::Cell as Flag;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, SourceBucket};
@@ -11,6 +12,7 @@ use limiter_common::engine::{self, SourcePacket};
 use limiter_common::entries::{EvictionPolicy, HostEntryTable};
 use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -108,14 +110,40 @@ impl Cell for LoomWord {
     }
 }
 
+#[derive(Default)]
+struct Counts {
+    passed: AtomicUsize,
+    taken_back: AtomicUsize,
+}
+
 struct Words {
     word: LoomWord,
     resolved: LoomWord,
+    /// Not loom's: nothing is decided by them.
+    counts: Counts,
 }
 
 /// The bucket in place.
 #[derive(Clone)]
 pub(crate) struct LoomBucket(Arc<Words>);
+
+impl LoomBucket {
+    pub(crate) fn new(bucket: &Bucket) -> Self {
+        let words = Words {
+            word: LoomWord::new(bucket.word),
+            resolved: LoomWord::new(bucket.resolved),
+            counts: Counts::default(),
+        };
+        words.counts.passed.store(usize::try_from(bucket.passed).unwrap(), Ordering::Relaxed);
+        Self(Arc::new(words))
+    }
+
+    /// Packets that were counted as passed, and how many of them were taken back.
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        let Counts { passed, taken_back } = &self.0.counts;
+        [passed, taken_back].map(|count| count.load(Ordering::Relaxed))
+    }
+}
 
 impl From<LineBucket<NoLine>> for LoomBucket {
     fn from(bucket: LineBucket<NoLine>) -> Self {
@@ -132,11 +160,15 @@ impl SourceBucket for LoomBucket {
         &self.0.resolved
     }
 
-    fn count_passed(&self) {}
+    fn count_passed(&self) {
+        self.0.counts.passed.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn count_dropped(&self, _packets: u64) {}
 
-    fn uncount(&self) {}
+    fn uncount(&self) {
+        self.0.counts.taken_back.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn packets(&self) -> u64 {
         1
@@ -179,9 +211,8 @@ impl World {
 
     /// With a bucket.
     pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
-        let words =
-            Words { word: LoomWord::new(word.raw()), resolved: LoomWord::new(resolved.raw()) };
-        *self.bucket.lock().unwrap() = Some(LoomBucket(Arc::new(words)));
+        let bucket = Bucket { word: word.raw(), resolved: resolved.raw(), ..Bucket::default() };
+        *self.bucket.lock().unwrap() = Some(LoomBucket::new(&bucket));
         self
     }
 
@@ -236,10 +267,10 @@ impl World {
     }
 
     fn judge(&self, generation: Generation, now: Ticks) -> Reason {
-        let source = Source::V4([192, 0, 2, 1]);
+        let owner = Source::V4([192, 0, 2, 1]).into();
         engine::plain_source(
             self,
-            &SourcePacket { source, generation, length: 60, now, deferred: false },
+            &SourcePacket { owner, generation, length: 60, now, deferred: false },
         )
         .unpack()
         .reason
@@ -290,26 +321,24 @@ impl maps::World for World {
         Moment::from_raw(self.moment.load(Ordering::Relaxed))
     }
 
-    fn source_bucket(&self, _source: &Source) -> Option<LoomBucket> {
+    fn source_bucket(&self, _owner: &Owner) -> Option<LoomBucket> {
         self.bucket.lock().unwrap().clone()
     }
 
-    fn insert(&self, _source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, _owner: &Owner, bucket: &Bucket) -> Insert {
         let mut place = self.bucket.lock().unwrap();
         if place.is_some() {
             return Insert::Exists;
         }
-        let words =
-            Words { word: LoomWord::new(bucket.word), resolved: LoomWord::new(bucket.resolved) };
-        *place = Some(LoomBucket(Arc::new(words)));
+        *place = Some(LoomBucket::new(bucket));
         Insert::Made
     }
 
-    fn remove(&self, _source: &Source) {
+    fn remove(&self, _owner: &Owner) {
         *self.bucket.lock().unwrap() = None;
     }
 
-    fn source_rule(&self, generation: Generation, _source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, _owner: &Owner) -> Option<Slot> {
         let [even, odd] = self.rules;
         Some(Slot::new(if generation.buffer() == 0 { even } else { odd }))
     }

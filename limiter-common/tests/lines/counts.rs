@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use limiter_common::entries::source::name;
 use limiter_common::line::{Entry as _, Line as _, LiveEntry, Place};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -25,11 +24,11 @@ fn counts_do_not_wrap() {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);
     }
     let live = |number: u32| -> LiveEntry {
-        let name = name(&source(number)).unwrap();
+        let name = source(number).name().unwrap();
         table.at(0).live_entries().find(|entry| entry.name == name).unwrap()
     };
     let way_of = |number: u32| {
-        let name = name(&source(number)).unwrap();
+        let name = source(number).name().unwrap();
         let place = Place::of(name, table.all());
         assert!(place.is_one());
         (1..=7).find(|way| table.at(0).read().entries[*way - 1].name == name).unwrap()

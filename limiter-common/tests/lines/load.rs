@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::{env, fs};
 
-use limiter_common::entries::source::name;
 use limiter_common::line::{self, Place};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -109,7 +108,7 @@ fn addresses_that_are_aimed_with_another_seed_miss() {
     let world = World { store: &table, rules: &rules };
     let place = |number: u32, seed: u64| {
         let lines = line::Lines { seed, ..table.all() };
-        Place::of(name(&source(number)).unwrap(), lines)
+        Place::of(source(number).name().unwrap(), lines)
     };
     let meet = |seed: u64| {
         let victim = place(VICTIM, seed);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::source::Source;
+use limiter_common::owner::Owner;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use proptest::prelude::*;
@@ -27,8 +27,8 @@ fn rules() -> Rules {
         let number = u32::try_from(generation).unwrap();
         limits.push(limit(PACKET * (1 + generation % 3), 1 + generation % 5, number));
     }
-    let slot = |generation: u64, source: &Source| {
-        let (Source::V4([.., number]) | Source::V6([.., number])) = source;
+    let slot = |generation: u64, source: &Owner| {
+        let [_, _, _, number, ..] = source.word().to_ne_bytes();
         match number % 6 {
             fixed @ 0..=3 => u32::from(fixed),
             // One that changes with each generation, and one that changes now and then.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::{self, SourcePacket};
-use limiter_common::entries::source::name;
 use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
 use limiter_common::line::{self, HostLine, Line, LineBucket, NoLine, Place};
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -22,8 +22,8 @@ use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
 pub(crate) const SEED: u64 = 0x5eed;
 
 /// The source with a number.
-pub(crate) fn source(number: u32) -> Source {
-    Source::V4(number.to_be_bytes())
+pub(crate) fn source(number: u32) -> Owner {
+    Source::V4(number.to_be_bytes()).into()
 }
 
 /// A store of buckets.
@@ -31,9 +31,9 @@ pub(crate) trait SourceStore {
     type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
     type Line: Line;
 
-    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
+    fn source_bucket(&self, source: &Owner) -> Option<Self::SourceBucket>;
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert;
 
     fn lines(&self) -> Option<line::Lines>;
 
@@ -58,8 +58,8 @@ impl Lines {
     }
 
     /// True if the lines of a source have nobody in them but others that owe.
-    pub(crate) fn is_full_for(&self, source: &Source, now: Ticks) -> bool {
-        let name = name(source).unwrap();
+    pub(crate) fn is_full_for(&self, source: &Owner, now: Ticks) -> bool {
+        let name = source.name().unwrap();
         Place::of(name, self.all()).all().all(|index| {
             let line = &self.lines[usize::try_from(index).unwrap()];
             line.read().entries.iter().all(|entry| {
@@ -72,7 +72,7 @@ impl Lines {
     /// The numbers of sources that meet in two lines, and in the overflow if there is any.
     pub(crate) fn crowd(&self, sources: usize) -> Vec<u32> {
         let meets = |number: &u32| {
-            let place = Place::of(name(&source(*number)).unwrap(), self.all());
+            let place = Place::of(source(*number).name().unwrap(), self.all());
             place.first() < 2 && place.second() < 2 || self.lines.len() < 4
         };
         (0..).filter(meets).take(sources).collect()
@@ -91,8 +91,8 @@ impl Lines {
     }
 
     /// True if a source has an entry.
-    pub(crate) fn has(&self, source: &Source) -> bool {
-        let name = name(source).unwrap();
+    pub(crate) fn has(&self, source: &Owner) -> bool {
+        let name = source.name().unwrap();
         self.entries().iter().any(|entry| entry.name == name)
     }
 
@@ -107,11 +107,11 @@ impl<'a> SourceStore for &'a Lines {
     type SourceBucket = LineBucket<&'a HostLine>;
     type Line = &'a HostLine;
 
-    fn source_bucket(&self, _source: &Source) -> Option<Self::SourceBucket> {
+    fn source_bucket(&self, _source: &Owner) -> Option<Self::SourceBucket> {
         None
     }
 
-    fn insert(&self, _source: &Source, _bucket: &Bucket) -> Insert {
+    fn insert(&self, _source: &Owner, _bucket: &Bucket) -> Insert {
         Insert::Refused
     }
 
@@ -160,7 +160,7 @@ impl SourceBucket for Alone {
 
 /// A map without bounds.
 pub(crate) struct Unbounded {
-    buckets: Mutex<HashMap<Source, Alone>>,
+    buckets: Mutex<HashMap<Owner, Alone>>,
     entry_table: HostEntryTable,
 }
 
@@ -172,7 +172,7 @@ impl Default for Unbounded {
 
 impl Unbounded {
     /// Forgets a source. Says whether it had drained, under the limit that it was charged under.
-    pub(crate) fn forget(&self, source: &Source, now: Ticks) -> bool {
+    pub(crate) fn forget(&self, source: &Owner, now: Ticks) -> bool {
         self.buckets
             .lock()
             .unwrap()
@@ -197,11 +197,11 @@ impl SourceStore for Unbounded {
         &self.entry_table
     }
 
-    fn source_bucket(&self, source: &Source) -> Option<Alone> {
+    fn source_bucket(&self, source: &Owner) -> Option<Alone> {
         self.buckets.lock().unwrap().get(source).cloned()
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert {
         let words = [AtomicU64::new(bucket.word), AtomicU64::new(bucket.resolved)];
         self.buckets.lock().unwrap().insert(*source, Alone(Arc::new(words)));
         Insert::Made
@@ -211,7 +211,7 @@ impl SourceStore for Unbounded {
 /// The rules: limits by slot, and which of them a source has in a generation.
 pub(crate) struct Rules {
     pub(crate) limits: Vec<Limit>,
-    pub(crate) slot: fn(generation: u64, source: &Source) -> u32,
+    pub(crate) slot: fn(generation: u64, source: &Owner) -> u32,
     pub(crate) generation: AtomicU64,
 }
 
@@ -223,11 +223,11 @@ pub(crate) struct World<'a, H> {
 
 impl<H: SourceStore> World<'_, H> {
     /// One packet of 60 bytes.
-    pub(crate) fn packet(&self, source: &Source, now: Ticks) -> Reason {
+    pub(crate) fn packet(&self, source: &Owner, now: Ticks) -> Reason {
         engine::plain_source(
             self,
             &SourcePacket {
-                source: *source,
+                owner: *source,
                 generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
                 length: 60,
                 now,
@@ -264,15 +264,15 @@ impl<H: SourceStore> maps::World for World<'_, H> {
         self.store.line(index)
     }
 
-    fn source_bucket(&self, source: &Source) -> Option<H::SourceBucket> {
+    fn source_bucket(&self, source: &Owner) -> Option<H::SourceBucket> {
         self.store.source_bucket(source)
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert {
         self.store.insert(source, bucket)
     }
 
-    fn remove(&self, _source: &Source) {}
+    fn remove(&self, _source: &Owner) {}
 
     fn entry_table(&self, _kind: EntryKind) -> Option<impl EntryTableWords> {
         Some(self.store.entry_table())
@@ -282,7 +282,7 @@ impl<H: SourceStore> maps::World for World<'_, H> {
         Some(admission())
     }
 
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, source: &Owner) -> Option<Slot> {
         Some(Slot::new((self.rules.slot)(u64::from(generation.get()), source)))
     }
 

@@ -13,14 +13,13 @@ use aya_ebpf::{
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::line::{LineBucket, Lines, NoLine};
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::register::Place;
-use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind};
 
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
-use crate::world::verifier::apart;
 use crate::world::{Kernel, SourceStore};
 
 limiter_common::hashed_steps!(define_steps);
@@ -35,7 +34,16 @@ static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// The sources of `SOURCES_V4`: [`limiter_common::entries::source::name`].
+/// Buckets of narrow keys ([`limiter_common::owner::Owner::narrow`]). Written here; read by the
+/// daemon. What may leave: [`limiter_common::entries`].
+#[btf_map]
+static NARROW: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
+
+/// The names of `NARROW`.
+#[btf_map]
+static FRAMES_NARROW: Array<u64, 262_144> = Array::new();
+
+/// The sources of `SOURCES_V4`: [`limiter_common::owner::Owner::name`].
 #[btf_map]
 static FRAMES_V4: Array<u64, 262_144> = Array::new();
 
@@ -43,29 +51,52 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// Calls one of two closures with the key of a source in the map of its family. The two end
+/// Calls one of three closures with the key of an owner in the map of its kind. They end
 /// differently, so that the compiler does not make one call of them with a map in a variable. The
 /// kernel calls a map that it knows without asking it what it is: a known source over its limit
 /// costs 1.3 times the least program instead of 1.4. The key is a word of the stack that is written
-/// whole, whatever the family: where the processor guesses the family wrong, eight bytes are read,
-/// and the verifier grants no read of what was not written.
+/// whole, whatever the kind: where the processor guesses the kind wrong, eight bytes are read, and
+/// the verifier grants no read of what was not written.
 #[inline(always)]
-fn by_family<R>(
-    source: &Source,
+fn by_kind<R>(
+    owner: &Owner,
     v4: impl FnOnce(&[u8; 4]) -> R,
     v6: impl FnOnce(&[u8; 8]) -> R,
+    narrow: impl FnOnce(&[u8; 8]) -> R,
 ) -> R {
-    let (word, version) = source.to_word();
-    let word = black_box(word).to_ne_bytes();
-    if version == 4 {
-        // SAFETY: the first half of eight bytes.
-        let done = v4(unsafe { &*(&raw const word).cast() });
-        apart::<4>();
-        done
-    } else {
-        let done = v6(&word);
-        apart::<6>();
-        done
+    let word = black_box(owner.word()).to_ne_bytes();
+    match owner.kind() {
+        EntryKind::V4 => {
+            // SAFETY: the first half of eight bytes.
+            let done = v4(unsafe { &*(&raw const word).cast() });
+            apart::<4>();
+            done
+        }
+        EntryKind::V6 => {
+            let done = v6(&word);
+            apart::<6>();
+            done
+        }
+        EntryKind::Narrow | EntryKind::Keyed => {
+            let done = narrow(&word);
+            apart::<1>();
+            done
+        }
+    }
+}
+
+/// An instruction that no other call of this has, so that the compiler joins nothing before it.
+#[inline(always)]
+fn apart<const NUMBER: u32>() {
+    // SAFETY: it changes a register that a call has used up.
+    #[cfg(target_arch = "bpf")]
+    unsafe {
+        core::arch::asm!(
+            "r1 = {number}",
+            number = const NUMBER,
+            out("r1") _,
+            options(nomem, nostack)
+        );
     }
 }
 
@@ -75,10 +106,9 @@ impl SourceStore for Kernel {
     type Line = NoLine;
 
     #[inline(always)]
-    fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapBucket> {
-        let (word, version) = source.to_word();
-        use_register(word);
-        use_register(u64::from(version));
+    fn at(&self, bucket: *mut Bucket, owner: &Owner) -> Option<MapBucket> {
+        use_register(owner.word());
+        use_register(u64::from(owner.kind().index()));
         NonNull::new(bucket).map(MapBucket::new)
     }
 
@@ -89,32 +119,43 @@ impl SourceStore for Kernel {
     }
 
     #[inline(always)]
-    fn of_source(&self, source: &Source) -> Option<MapBucket> {
-        let bucket =
-            by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
+    fn of_owner(&self, owner: &Owner) -> Option<MapBucket> {
+        let bucket = by_kind(
+            owner,
+            |key| SOURCES_V4.get_ptr_mut(key),
+            |key| SOURCES_V6.get_ptr_mut(key),
+            |key| NARROW.get_ptr_mut(key),
+        );
         bucket.and_then(NonNull::new).map(MapBucket::new)
     }
 
     #[inline(always)]
-    fn make(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert {
         let flags = u64::from(BPF_NOEXIST);
-        inserted(by_family(
-            source,
+        inserted(by_kind(
+            owner,
             |key| SOURCES_V4.insert(key, bucket, flags),
             |key| SOURCES_V6.insert(key, bucket, flags),
+            |key| NARROW.insert(key, bucket, flags),
         ))
     }
 
     #[inline(always)]
-    fn take_away(&self, source: &Source) {
-        let _ = by_family(source, |key| SOURCES_V4.remove(key), |key| SOURCES_V6.remove(key));
+    fn take_away(&self, owner: &Owner) {
+        let _ = by_kind(
+            owner,
+            |key| SOURCES_V4.remove(key),
+            |key| SOURCES_V6.remove(key),
+            |key| NARROW.remove(key),
+        );
     }
 
     #[inline(always)]
     fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord> {
         let slot = match kind {
             EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
-            EntryKind::V6 | EntryKind::Keyed => FRAMES_V6.get_ptr_mut(index),
+            EntryKind::V6 => FRAMES_V6.get_ptr_mut(index),
+            EntryKind::Narrow | EntryKind::Keyed => FRAMES_NARROW.get_ptr_mut(index),
         };
         slot.and_then(NonNull::new).map(MapWord::new)
     }

@@ -6,17 +6,15 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_common::entries::source::name;
 use limiter_common::line::{LineBucket, Lines};
 use limiter_common::outcome::Insert;
-use limiter_common::source::Source;
+use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, LineEntry};
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
-use crate::world::verifier::apart;
 use crate::world::{Kernel, SourceStore};
 
 mod words;
@@ -27,45 +25,33 @@ limiter_common::line_steps!(define_steps);
 #[unsafe(no_mangle)]
 static SOURCE_LINES: Global<u32> = Global::new(0);
 
-/// The seed of the hash that gives IPv4 sources their lines.
+/// Number of lines of narrow keys.
 #[unsafe(no_mangle)]
-static SOURCE_SEED_V4: Global<u64> = Global::new(0);
+static NARROW_LINES: Global<u32> = Global::new(0);
 
-/// The seed of the hash that gives IPv6 sources their lines.
+/// The seed of the hash that gives owners their lines.
 #[unsafe(no_mangle)]
-static SOURCE_SEED_V6: Global<u64> = Global::new(0);
+static LINE_SEED: Global<u64> = Global::new(0);
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
-/// Buckets of IPv4 sources: lines of eight, of which the first is the line's head. Written here;
-/// read by the daemon, which maps it. What may leave: [`limiter_common::line`]. The kernel puts
-/// what can be mapped on pages of its own, so lines are aligned to their size. An entry is a value
-/// of its own, and not its line: without `CAP_PERFMON` the verifier takes an index of any number,
-/// but walks far more once a number was added to a pointer into a value.
+/// Buckets of IPv4 sources, then those of IPv6 /64s, then those of narrow keys
+/// ([`limiter_common::owner::Owner`]): lines of eight, of which the first is the line's head.
+/// Written here; read by the daemon, which maps it. What may leave: [`limiter_common::line`]. The
+/// kernel puts what can be mapped on pages of its own, so lines are aligned to their size. An entry
+/// is a value of its own, and not its line: without `CAP_PERFMON` the verifier takes an index of
+/// any number, but walks far more once a number was added to a pointer into a value. For that
+/// reason all kinds are in one map, too.
 #[btf_map]
-static LINES_V4: Array<LineEntry, 8, MMAPABLE> = Array::new();
-
-/// Buckets of IPv6 /64s, as [`LINES_V4`].
-#[btf_map]
-static LINES_V6: Array<LineEntry, 8, MMAPABLE> = Array::new();
+static LINES: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
 /// An entry of a line, or its head.
 #[inline(always)]
 fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
     let index = line.index.wrapping_mul(8).wrapping_add(way & 7);
-    // As in `by_family`: the kernel looks into an array that it knows without a call. A pointer
-    // that may be null, and not an `Option` of one: the compiler may put the pointer of a `None`
-    // into a register that was never written, which the verifier refuses to read.
-    let entry = if line.version == 4 {
-        let entry = LINES_V4.get_ptr_mut(index).unwrap_or(null_mut());
-        apart::<4>();
-        entry
-    } else {
-        let entry = LINES_V6.get_ptr_mut(index).unwrap_or(null_mut());
-        apart::<6>();
-        entry
-    };
-    NonNull::new(entry)
+    // A pointer that may be null, and not an `Option` of one: the compiler may put the pointer of a
+    // `None` into a register that was never written, which the verifier refuses to read.
+    NonNull::new(LINES.get_ptr_mut(index).unwrap_or(null_mut()))
 }
 
 impl SourceStore for Kernel {
@@ -75,8 +61,8 @@ impl SourceStore for Kernel {
 
     /// The bucket of a source; its limit is read before anything else.
     #[inline(always)]
-    fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<LineBucket<MapLine>> {
-        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), name(source)?))
+    fn at(&self, bucket: *mut LineEntry, owner: &Owner) -> Option<LineBucket<MapLine>> {
+        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), owner.name()?))
     }
 
     #[inline(always)]
@@ -85,17 +71,17 @@ impl SourceStore for Kernel {
     }
 
     #[inline(always)]
-    fn of_source(&self, _source: &Source) -> Option<LineBucket<MapLine>> {
+    fn of_owner(&self, _owner: &Owner) -> Option<LineBucket<MapLine>> {
         None
     }
 
     #[inline(always)]
-    fn make(&self, _source: &Source, _bucket: &Bucket) -> Insert {
+    fn make(&self, _owner: &Owner, _bucket: &Bucket) -> Insert {
         Insert::Refused
     }
 
     #[inline(always)]
-    fn take_away(&self, _source: &Source) {}
+    fn take_away(&self, _owner: &Owner) {}
 
     #[inline(always)]
     fn source_ring_slot(&self, _kind: EntryKind, _index: u32) -> Option<MapWord> {
@@ -104,13 +90,15 @@ impl SourceStore for Kernel {
 
     #[inline(always)]
     fn all_lines(&self, kind: EntryKind) -> Option<Lines> {
-        let v4 = matches!(kind, EntryKind::V4);
-        let seed = if v4 { SOURCE_SEED_V4.load() } else { SOURCE_SEED_V6.load() };
-        Some(Lines { count: SOURCE_LINES.load(), seed })
+        // Worked out and not chosen: the verifier knows both numbers, and would walk on with each.
+        let is_narrow = kind.index() >> 1;
+        let more = NARROW_LINES.load().wrapping_sub(SOURCE_LINES.load());
+        let count = SOURCE_LINES.load().wrapping_add(more.wrapping_mul(is_narrow));
+        Some(Lines { count, seed: LINE_SEED.load() })
     }
 
     #[inline(always)]
     fn line_at(&self, kind: EntryKind, index: u32) -> Option<MapLine> {
-        Some(MapLine { index, version: if matches!(kind, EntryKind::V4) { 4 } else { 6 } })
+        Some(MapLine { index: SOURCE_LINES.load().wrapping_mul(kind.index()).wrapping_add(index) })
     }
 }

@@ -10,6 +10,7 @@ use limiter_common::cell::{Cell as SharedWord, SourceBucket};
 use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::{Line, LineBucket, Lines};
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::register::{Aside, Place};
 use limiter_common::source::Source;
 use limiter_common::table::KeyCell;
@@ -79,20 +80,20 @@ pub(crate) trait SourceStore {
     type Line: Line;
 
     /// The bucket of a source that was found before, and crossed to a BPF function.
-    fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::SourceBucket>;
+    fn at(&self, bucket: *mut Self::Bucket, owner: &Owner) -> Option<Self::SourceBucket>;
 
     /// The bucket of the source with a name ([`Place::name`]) that was found before, without a
     /// lock.
     fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::SourceBucket>;
 
     /// [`World::source_bucket`].
-    fn of_source(&self, source: &Source) -> Option<Self::SourceBucket>;
+    fn of_owner(&self, owner: &Owner) -> Option<Self::SourceBucket>;
 
     /// [`World::insert`].
-    fn make(&self, source: &Source, bucket: &Bucket) -> Insert;
+    fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert;
 
     /// [`World::remove`].
-    fn take_away(&self, source: &Source);
+    fn take_away(&self, owner: &Owner);
 
     /// [`World::frame`], of a source.
     fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord>;
@@ -224,8 +225,8 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
-        let key = Key::new(128, source.trie_key());
+    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
+        let key = Key::new(128, owner.trie_key());
         let slot = RULES.get(generation.buffer()).and_then(|trie| trie.get(&key));
         slot.map(|slot| Slot::new(*slot))
     }
@@ -246,18 +247,18 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
-        self.of_source(source)
+    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket> {
+        self.of_owner(owner)
     }
 
     #[inline(always)]
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
-        self.make(source, bucket)
+    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
+        self.make(owner, bucket)
     }
 
     #[inline(always)]
-    fn remove(&self, source: &Source) {
-        self.take_away(source);
+    fn remove(&self, owner: &Owner) {
+        self.take_away(owner);
     }
 
     #[inline(always)]

@@ -8,7 +8,6 @@ pub(crate) mod kernel;
 pub(crate) mod maps;
 mod scratch;
 pub(crate) mod socket;
-pub(crate) mod verifier;
 pub(crate) mod words;
 
 pub(crate) use self::kernel::{Clock, Kernel, SourceStore};

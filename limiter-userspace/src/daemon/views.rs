@@ -76,6 +76,7 @@ const fn kind_name(kind: EntryKind) -> &'static str {
         EntryKind::V4 => "IPv4 sources",
         EntryKind::V6 => "IPv6 sources",
         EntryKind::Keyed => "keys of tables",
+        EntryKind::Narrow => "narrow keys",
     }
 }
 

@@ -25,7 +25,10 @@ use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
 
 /// Keys of tables with their buckets, and the place after them.
-pub type Keys = (Vec<(TableKey, KeyedBucket)>, Option<u32>);
+pub type Keys = (Vec<(TableKey, KeyedBucket)>, Option<KeyPlace>);
+
+/// A place in a reading of all keys of tables: the kind that is read, and where in its map.
+pub type KeyPlace = (EntryKind, Option<u32>);
 
 /// Everything that can be read of a data path in force, by the daemon that has it or from the pins
 /// alone.
@@ -80,7 +83,7 @@ pub trait Observed: Reading {
     ) -> Result<Vec<(Source, Bucket)>, DatapathError>;
     /// Reads on in the buckets of all keys of tables, from a place that an earlier call returned:
     /// about `most` of them, and the place after them; none at the end.
-    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError>;
+    fn keys(&self, from: Option<KeyPlace>, most: usize) -> Result<Keys, DatapathError>;
     /// The program's clock.
     fn now(&self) -> Ticks;
     /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.

@@ -35,12 +35,11 @@ impl EntryMaps {
         source_store: &SourceStore,
         keys: u32,
     ) -> Result<(), DatapathError> {
-        let [v4, v6] = source_store.seeds;
-        let keyed = random()?;
         for (kind, entries, seed) in [
-            (EntryKind::V4, source_store.sources, v4),
-            (EntryKind::V6, source_store.sources, v6),
-            (EntryKind::Keyed, keys, keyed),
+            (EntryKind::V4, source_store.sources, source_store.seed),
+            (EntryKind::V6, source_store.sources, random()?),
+            (EntryKind::Keyed, keys, random()?),
+            (EntryKind::Narrow, keys, random()?),
         ] {
             // Adopted maps have settings already, and what their program has written beside them.
             if self.entry_table(kind)?.entries == 0 {

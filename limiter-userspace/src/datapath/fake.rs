@@ -22,9 +22,9 @@ use limiter_common::wire::{
 
 use super::model::Model;
 use super::{
-    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, Keys, LinkChange,
-    LinkState, Mode, ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep, TrialOutcome,
-    of_key,
+    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, KeyPlace, Keys,
+    LinkChange, LinkState, Mode, ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep,
+    TrialOutcome, of_key,
 };
 use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
@@ -331,7 +331,7 @@ impl Observed for Opened {
         Ok(entries[from..to].iter().filter_map(bucket).collect())
     }
 
-    fn keys(&self, _from: Option<u32>, _most: usize) -> Result<Keys, DatapathError> {
+    fn keys(&self, _from: Option<KeyPlace>, _most: usize) -> Result<Keys, DatapathError> {
         Ok((self.fake.state().model.keyed_all(), None))
     }
 

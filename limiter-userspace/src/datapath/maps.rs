@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::source::Source;
+use limiter_common::owner::Owner;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
@@ -203,7 +203,7 @@ impl Maps {
 
     /// Drops that are not counted in the buckets of their sources yet: at most one source of each
     /// CPU.
-    pub(super) fn uncounted(&self) -> Result<Vec<(Source, u64)>, DatapathError> {
+    pub(super) fn uncounted(&self) -> Result<Vec<(Owner, u64)>, DatapathError> {
         let values = self.uncounted.get(&0, 0).map_err(DatapathError::map(map::UNCOUNTED))?;
         Ok(values.iter().map(|value| value.0.held()).filter(|(_, drops)| *drops > 0).collect())
     }

@@ -52,8 +52,8 @@ use std::path::PathBuf;
 use bpffs::PinDir;
 use limiter_common::verdict::Verdict;
 
-pub use backend::{Backend, Datapath, Keys, Observed};
-pub use batch::{Sweep, of_key};
+pub use backend::{Backend, Datapath, KeyPlace, Keys, Observed};
+pub use batch::{Sweep, of_key, of_narrow};
 pub use capture::CapturedPacket;
 pub(crate) use entries::random;
 pub use error::DatapathError;

@@ -23,6 +23,7 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::cell::Cell as _;
 use limiter_common::host;
 use limiter_common::outcome::Outcome;
+use limiter_common::owner::Owner;
 use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::source::Source;
 use limiter_common::table::{HostLease, Scratch};
@@ -34,7 +35,7 @@ use limiter_common::wire::{
 };
 
 use self::entries::ModelEntries;
-use crate::datapath::Framing;
+use crate::datapath::{Framing, of_narrow};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
@@ -68,7 +69,7 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
-    buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
+    buckets: RwLock<HashMap<Owner, ModelSourceBucketRef>>,
     /// Lines, in place of `buckets`, if the buckets of sources are stored so.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
@@ -135,7 +136,7 @@ impl Model {
     /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which
     /// line a source has.
     pub fn with_lines(sources: u32, keys: u32, seed: u64) -> Self {
-        let lines = Some(ModelLines::new(sources, seed));
+        let lines = Some(ModelLines::new(sources, keys, seed));
         Self { lines, ..Self::with_room(sources, keys, seed) }
     }
 
@@ -181,7 +182,7 @@ impl Model {
     /// The list entry of the longest prefix around a source, itself not included.
     fn listed_around(&self, source: &Source) -> Option<&ListEntry> {
         let own = TriePrefix::of_source(source.trie_key());
-        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source)
+        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source.trie_key())
     }
 
     /// As [`super::Observed::installed`].
@@ -219,16 +220,16 @@ impl Model {
     }
 
     /// Puts the bucket of a source in its place.
-    fn put_bucket(&mut self, source: Source, bucket: &Bucket) {
+    fn put_bucket(&mut self, owner: Owner, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
-        buckets.insert(source, ModelSourceBucketRef::of(bucket));
+        buckets.insert(owner, ModelSourceBucketRef::of(bucket));
     }
 
     /// The buckets of sources, apart from these.
-    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelSourceBucketRef>> {
+    fn copied_buckets(&self) -> RwLock<HashMap<Owner, ModelSourceBucketRef>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let copy = |(source, meter): (&Source, &ModelSourceBucketRef)| {
-            (*source, ModelSourceBucketRef::of(&meter.bucket()))
+        let copy = |(owner, meter): (&Owner, &ModelSourceBucketRef)| {
+            (*owner, ModelSourceBucketRef::of(&meter.bucket()))
         };
         RwLock::new(buckets.iter().map(copy).collect())
     }
@@ -239,12 +240,27 @@ impl Model {
 
     /// As [`super::Reading::keyed`].
     pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
-        self.tables.bucket(key)
+        match self.installed.tables.narrow_owner(key) {
+            Some(owner) => self.bucket_of(&owner).as_ref().map(of_narrow),
+            None => self.tables.bucket(key),
+        }
     }
 
     /// The state of every key of every table.
     pub fn keyed_all(&self) -> Vec<(TableKey, KeyedBucket)> {
-        self.tables.all_buckets()
+        let tables = &self.installed.tables;
+        let mut all = self.tables.all_buckets();
+        // Left from when the table was not narrow.
+        all.retain(|(key, _)| tables.narrow_owner(key).is_none());
+        let narrow = if let Some(lines) = &self.lines {
+            lines.narrow()
+        } else {
+            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            buckets.iter().map(|(owner, bucket)| (*owner, bucket.bucket())).collect()
+        };
+        let key = |(owner, bucket): &_| Some((tables.narrow_key(owner)?, of_narrow(bucket)));
+        all.extend(narrow.iter().filter_map(key));
+        all
     }
 
     /// As [`super::Kernel::budget`].
@@ -284,14 +300,19 @@ impl Model {
 
     /// As [`super::Reading::bucket`].
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
+        self.bucket_of(&Owner::from(*source))
+    }
+
+    /// As [`super::Reading::bucket_of`].
+    pub fn bucket_of(&self, owner: &Owner) -> Option<Bucket> {
         if let Some(lines) = &self.lines {
-            return lines.bucket(source);
+            return lines.bucket(owner);
         }
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets
-            .get(source)
+            .get(owner)
             .map(ModelSourceBucketRef::bucket)
-            .or_else(|| self.missing(Entry::Bucket(*source)))
+            .or_else(|| self.missing(Entry::Bucket(*owner)))
     }
 
     /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in
@@ -350,12 +371,12 @@ impl Model {
 /// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
 
-/// The value of the longest prefix that has the source.
+/// The value of the longest prefix that has an address.
 fn longest<'a, V>(
     trie: impl IntoIterator<Item = (&'a TriePrefix, &'a V)>,
-    source: &Source,
+    address: [u8; 16],
 ) -> Option<&'a V> {
-    let source = TriePrefix { length: 128, address: source.trie_key() };
+    let source = TriePrefix { length: 128, address };
     trie.into_iter()
         .filter(|(prefix, _)| prefix.contains(&source))
         .max_by_key(|(prefix, _)| prefix.length)

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -24,7 +25,8 @@ use super::source_store::SourceStore;
 use super::sources::Sources;
 use super::tables::TableMaps;
 use super::{
-    Attachment, DatapathError, Interface, Keys, Observed, PinDir, SourceTable, Sweep, attach,
+    Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
+    attach, of_narrow,
 };
 use crate::rules::place::Slots;
 use crate::rules::{Installed, Selector};
@@ -107,6 +109,21 @@ impl HasMaps for OpenMaps {
     }
 }
 
+/// Adds the drops that CPUs have not added to the buckets yet.
+fn add_uncounted(held: &OpenMaps, owners: &mut [(Owner, Bucket)]) -> Result<(), DatapathError> {
+    let mut uncounted: BTreeMap<Owner, u64> = BTreeMap::new();
+    for (owner, drops) in held.maps.uncounted()? {
+        *uncounted.entry(owner).or_default() += drops;
+    }
+    if !uncounted.is_empty() {
+        for (owner, bucket) in owners {
+            let drops = uncounted.get(owner).copied().unwrap_or_default();
+            bucket.dropped = bucket.dropped.wrapping_add(drops);
+        }
+    }
+    Ok(())
+}
+
 impl<T: HasMaps> Observed for T {
     fn attachments(&self) -> &[Attachment] {
         &self.held().attachments
@@ -185,21 +202,30 @@ impl<T: HasMaps> Observed for T {
             return self.held().keyed.read(sweep, most);
         }
         let mut sources = self.held().sources.read(sweep, most)?;
-        let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
-        for (source, drops) in self.held().maps.uncounted()? {
-            *uncounted.entry(source).or_default() += drops;
-        }
-        if !uncounted.is_empty() {
-            for (source, bucket) in &mut sources {
-                let drops = uncounted.get(source).copied().unwrap_or_default();
-                bucket.dropped = bucket.dropped.wrapping_add(drops);
-            }
-        }
-        Ok(sources)
+        add_uncounted(self.held(), &mut sources)?;
+        let source = |(owner, bucket): (Owner, Bucket)| Some((owner.source()?, bucket));
+        Ok(sources.into_iter().filter_map(source).collect())
     }
 
-    fn keys(&self, from: Option<u32>, most: usize) -> Result<Keys, DatapathError> {
-        self.held().keyed.keys(from, most)
+    fn keys(&self, from: Option<KeyPlace>, most: usize) -> Result<Keys, DatapathError> {
+        let held = self.held();
+        let tables = &held.installed.tables;
+        if let Some((EntryKind::Narrow, from)) = from {
+            let (mut narrow, next) = held.sources.narrow(from, most)?;
+            add_uncounted(held, &mut narrow)?;
+            // Others are left of tables that are not narrow any more.
+            let key = |(owner, bucket): &_| Some((tables.narrow_key(owner)?, of_narrow(bucket)));
+            let next = next.map(|next| (EntryKind::Narrow, Some(next)));
+            return Ok((narrow.iter().filter_map(key).collect(), next));
+        }
+        let (mut keys, next) = held.keyed.keys(from.and_then(|(_, from)| from), most)?;
+        // Left from when their table was not narrow.
+        keys.retain(|(key, _)| tables.narrow_owner(key).is_none());
+        let next = match next {
+            Some(next) => Some((EntryKind::Keyed, Some(next))),
+            None => (!tables.narrow.is_empty()).then_some((EntryKind::Narrow, None)),
+        };
+        Ok((keys, next))
     }
 
     fn now(&self) -> Ticks {

@@ -4,6 +4,7 @@
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
@@ -12,10 +13,10 @@ use limiter_common::wire::{
     TableKey, TrieValue, map,
 };
 
-use super::DatapathError;
 use super::maps::MapSource;
 use super::open_maps::HasMaps;
 use super::pod::Wire;
+use super::{DatapathError, of_narrow};
 
 /// Result of a read: `None` without an entry.
 pub(super) type Read<T> = Result<Option<T>, DatapathError>;
@@ -33,11 +34,15 @@ pub trait Reading {
     /// Record of the bans of a source.
     fn ban(&self, source: &Source) -> Read<Ban>;
     /// The slot of the longest matching prefix.
-    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot>;
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot>;
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Read<Limit>;
+    /// The bucket of an owner.
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket>;
     /// The bucket of a source.
-    fn bucket(&self, source: &Source) -> Read<Bucket>;
+    fn bucket(&self, source: &Source) -> Read<Bucket> {
+        self.bucket_of(&Owner::from(*source))
+    }
     /// A word of `AGGREGATES`.
     fn aggregate(&self, index: u32) -> Read<u64>;
     /// A word of `FINGERPRINTS`.
@@ -133,21 +138,21 @@ impl<T: HasMaps> Reading for T {
         self.held().tables.ban(&source.trie_key())
     }
 
-    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
         let Some(trie) = self.held().maps.rules_of(generation, &self.held().pins)? else {
             return Ok(None);
         };
-        Ok(longest(map::RULES, &trie, SOURCE_BITS, source.trie_key())?.map(Slot::new))
+        Ok(longest(map::RULES, &trie, SOURCE_BITS, owner.trie_key())?.map(Slot::new))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
         self.held().maps.limit_at(slot)
     }
 
-    fn bucket(&self, source: &Source) -> Read<Bucket> {
-        let mut bucket = self.held().sources.bucket(source)?;
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
+        let mut bucket = self.held().sources.bucket(owner)?;
         if let Some(bucket) = &mut bucket {
-            let ours = |(of, drops)| if of == *source { drops } else { 0 };
+            let ours = |(of, drops)| if of == *owner { drops } else { 0 };
             let drops = self.held().maps.uncounted()?.into_iter().map(ours).sum();
             bucket.dropped = bucket.dropped.wrapping_add(drops);
         }
@@ -197,6 +202,9 @@ impl<T: HasMaps> Reading for T {
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
         let held = self.held();
+        if let Some(owner) = held.installed.tables.narrow_owner(key) {
+            return Ok(self.bucket_of(&owner)?.as_ref().map(of_narrow));
+        }
         held.tables.keyed(key, held.entries.entry_table(EntryKind::Keyed)?.seed)
     }
 

@@ -79,18 +79,23 @@ pub(super) struct SourceStore {
     pub(super) table: SourceTable,
     /// Lines a family; 0 for hash maps.
     pub(super) lines: u32,
-    /// [`EntryTable::seed`] of IPv4 and of IPv6 sources.
-    pub(super) seeds: [u64; 2],
+    /// Lines of narrow keys; 0 for hash maps.
+    pub(super) narrow_lines: u32,
+    /// [`EntryTable::seed`] of IPv4 sources, which gives all owners their lines.
+    pub(super) seed: u64,
     /// Sources of a family that there is room for.
     pub(super) sources: u32,
+    /// Narrow keys that there is room for.
+    pub(super) keys: u32,
 }
 
 impl SourceStore {
     /// Settings for maps to be made.
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
-        let sources = options.max_sources;
+        let (sources, keys) = (options.max_sources, options.max_keys);
         let (table, lines) = (options.source_table, lines_for(sources));
-        Ok(Self { table, lines, seeds: [random()?, random()?], sources })
+        let seed = random()?;
+        Ok(Self { table, lines, narrow_lines: lines_for(keys), seed, sources, keys })
     }
 
     /// Settings read back from the pinned maps.
@@ -99,18 +104,27 @@ impl SourceStore {
         let data = MapData::from_pin(pins.map(map::SPACES)).map_err(failed)?;
         let entry_tables = Map::from_map_data(data).map_err(failed)?;
         let entry_tables: Array<_, Wire<EntryTable>> = entry_tables.try_into().map_err(failed)?;
-        let [v4, v6] =
-            [EntryKind::V4, EntryKind::V6].map(|kind| entry_tables.get(&kind.index(), 0));
-        let (v4, v6) = (v4.map_err(failed)?.0, v6.map_err(failed)?.0);
-        let seeds = [v4.seed, v6.seed];
+        let of = |kind: EntryKind| Ok(entry_tables.get(&kind.index(), 0).map_err(failed)?.0);
+        let (v4, narrow): (EntryTable, EntryTable) = (of(EntryKind::V4)?, of(EntryKind::Narrow)?);
+        let seed = v4.seed;
+        let room = |entry_table: EntryTable| u32::try_from(entry_table.entries).unwrap_or(u32::MAX);
+        let (sources, keys) = (room(v4), room(narrow));
         // A program has the maps of its own store alone.
-        if pins.map(map::LINES_V4).exists() {
-            let lines = capacity(pins, map::LINES_V4)? / PLACES;
-            let sources = u32::try_from(v4.entries).unwrap_or(u32::MAX);
-            return Ok(Self { table: SourceTable::Lines, lines, seeds, sources });
+        if pins.map(map::LINES).exists() {
+            let all = capacity(pins, map::LINES)? / PLACES;
+            let narrow_lines = lines_for(keys).min(all);
+            let lines = (all - narrow_lines) / 2;
+            return Ok(Self {
+                table: SourceTable::Lines,
+                lines,
+                narrow_lines,
+                seed,
+                sources,
+                keys,
+            });
         }
-        let sources = capacity(pins, map::SOURCES_V4)?;
-        Ok(Self { table: SourceTable::Hash, lines: 0, seeds, sources })
+        let table = SourceTable::Hash;
+        Ok(Self { table, lines: 0, narrow_lines: 0, seed, sources, keys })
     }
 
     /// Names of the maps of the program.
@@ -127,20 +141,23 @@ impl SourceStore {
         match self.table {
             SourceTable::Hash => {
                 for name in map::HASHED {
-                    loader.map_max_entries(name, self.sources);
+                    let is_narrow = matches!(name, map::NARROW | map::FRAMES_NARROW);
+                    loader.map_max_entries(name, if is_narrow { self.keys } else { self.sources });
                 }
             }
             SourceTable::Lines => {
-                let [v4, v6] = &self.seeds;
                 loader
                     .override_global(constant::SOURCE_LINES, &self.lines, true)
-                    .override_global(constant::SOURCE_SEED_V4, v4, true)
-                    .override_global(constant::SOURCE_SEED_V6, v6, true);
-                for name in map::LINED {
-                    loader.map_max_entries(name, self.lines.saturating_mul(PLACES));
-                }
+                    .override_global(constant::NARROW_LINES, &self.narrow_lines, true)
+                    .override_global(constant::LINE_SEED, &self.seed, true)
+                    .map_max_entries(map::LINES, self.all_lines().saturating_mul(PLACES));
             }
         }
+    }
+
+    /// Lines of all kinds.
+    const fn all_lines(&self) -> u32 {
+        self.lines.saturating_mul(2).saturating_add(self.narrow_lines)
     }
 }
 

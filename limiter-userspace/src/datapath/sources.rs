@@ -1,10 +1,10 @@
-//! The buckets of sources, in either source store.
+//! The buckets of sources and of narrow keys, in either source store.
 
 use aya::maps::{HashMap, Map, MapData};
-use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, map};
+use limiter_common::owner::Owner;
+use limiter_common::wire::{Bucket, EntryKind, map};
 
-use super::batch::{SourceMaps, Sweep};
+use super::batch::{Slice, SourceMaps, Sweep};
 use super::lines::LineMaps;
 use super::pod::Wire;
 use super::reading::found;
@@ -13,14 +13,18 @@ use super::{DatapathError, PinDir};
 
 /// Handles on the maps of the buckets of sources.
 pub(super) enum Sources {
-    /// Hash maps, by family.
-    Hashed {
-        v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
-        v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
-        batches: SourceMaps,
-    },
-    /// Lines of arrays.
+    /// Hash maps.
+    Hashed(Box<Hashed>),
+    /// Lines of an array.
     Lines(LineMaps),
+}
+
+/// Hash maps, by kind.
+pub(super) struct Hashed {
+    v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
+    v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
+    narrow: HashMap<MapData, [u8; 8], Wire<Bucket>>,
+    batches: SourceMaps,
 }
 
 impl Sources {
@@ -34,23 +38,27 @@ impl Sources {
             let data = MapData::from_pin(pins.map(name)).map_err(failed)?;
             Map::from_map_data(data).map_err(failed)
         };
-        Ok(Self::Hashed {
+        Ok(Self::Hashed(Box::new(Hashed {
             v4: open(map::SOURCES_V4)?.try_into().map_err(DatapathError::map(map::SOURCES_V4))?,
             v6: open(map::SOURCES_V6)?.try_into().map_err(DatapathError::map(map::SOURCES_V6))?,
+            narrow: open(map::NARROW)?.try_into().map_err(DatapathError::map(map::NARROW))?,
             batches: SourceMaps::open(pins)?,
-        })
+        })))
     }
 
-    /// The bucket of a source.
-    pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
-        let bucket = match (self, source) {
-            (Self::Lines(lines), _) => return lines.bucket(source),
-            (Self::Hashed { v4, .. }, Source::V4(address)) => {
-                found(map::SOURCES_V4, v4.get(address, 0))?
-            }
-            (Self::Hashed { v6, .. }, Source::V6(prefix)) => {
-                found(map::SOURCES_V6, v6.get(prefix, 0))?
-            }
+    /// The bucket of an owner.
+    pub(super) fn bucket(&self, owner: &Owner) -> Result<Option<Bucket>, DatapathError> {
+        let maps = match self {
+            Self::Lines(lines) => return lines.bucket(owner),
+            Self::Hashed(maps) => maps,
+        };
+        let Hashed { v4, v6, narrow, .. } = &**maps;
+        let word = owner.word().to_ne_bytes();
+        let [a, b, c, d, ..] = word;
+        let bucket = match owner.kind() {
+            EntryKind::V4 => found(map::SOURCES_V4, v4.get(&[a, b, c, d], 0))?,
+            EntryKind::V6 => found(map::SOURCES_V6, v6.get(&word, 0))?,
+            EntryKind::Narrow | EntryKind::Keyed => found(map::NARROW, narrow.get(&word, 0))?,
         };
         Ok(bucket.map(|bucket| bucket.0))
     }
@@ -61,10 +69,32 @@ impl Sources {
         &self,
         sweep: &mut Sweep,
         most: usize,
-    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+    ) -> Result<Vec<(Owner, Bucket)>, DatapathError> {
+        let Some(place) = sweep.place() else {
+            return Ok(Vec::new());
+        };
+        let (read, next) = self.read_kind(place, most)?;
+        sweep.go_on(next);
+        Ok(read)
+    }
+
+    /// Reads on: about `most` narrow keys, and the place after them.
+    pub(super) fn narrow(
+        &self,
+        from: Option<u32>,
+        most: usize,
+    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
+        self.read_kind((EntryKind::Narrow, from), most)
+    }
+
+    fn read_kind(
+        &self,
+        place: (EntryKind, Option<u32>),
+        most: usize,
+    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
         match self {
-            Self::Hashed { batches, .. } => batches.read(sweep, most),
-            Self::Lines(lines) => lines.read(sweep, most),
+            Self::Hashed(maps) => maps.batches.read(place, most),
+            Self::Lines(lines) => lines.read(place, most),
         }
     }
 }

@@ -13,6 +13,7 @@ mod environment;
 mod error;
 mod layout;
 mod leaky_bucket;
+mod narrow;
 mod ranges;
 mod record;
 mod rule_error;

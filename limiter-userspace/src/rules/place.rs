@@ -29,9 +29,9 @@ pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
 
 use limiter_common::bucket::Slot;
-use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
+use limiter_common::wire::{Limit, MAX_RECORDS, MAX_SLOTS, RULE_RETIRED};
 
-use self::free::{Flags, Free, Numbers};
+use self::free::{Flags, Free, Places};
 use self::step::Step;
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
@@ -124,11 +124,10 @@ impl Installed {
     ) -> Result<Plan, PlaceError> {
         let mut next = Self::default();
         let mut limits = Vec::new();
-        let mut slots = Free::new(
-            0..slots_for(capacity),
-            self.next_slot,
-            self.rules.values().map(|rule| rule.slot).chain(self.retired_slots.iter().copied()),
-        );
+        let of_rules = self.rules.values().map(|rule| rule.slot);
+        let of_tables = self.tables.records.keys().chain(&self.tables.retired.slots).copied();
+        let used = of_rules.chain(self.retired_slots.iter().copied()).chain(of_tables);
+        let slots = Free::new(0..slots_for(capacity).min(MAX_RECORDS), self.next_slot, used);
         let mut in_force: Vec<u32> = self.numbers().collect();
         in_force.sort_unstable();
         in_force.dedup();
@@ -137,9 +136,9 @@ impl Installed {
             installed: in_force.len(),
             needed: 2 * (set.count + in_force.len()) + 16,
         };
-        let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.iter().copied());
-        let mut step =
-            Step::begin(self, set, generation, capacity, too_many.clone(), &mut numbers)?;
+        let numbers = Free::new(FIRST_RULE..capacity, FIRST_RULE, in_force.iter().copied());
+        let mut places = Places::new(slots, numbers);
+        let mut step = Step::begin(self, set, generation, too_many.clone(), &mut places)?;
         let mut rules = Vec::with_capacity(set.sources.len());
         for rule in &set.sources {
             let selector = rule.selector;
@@ -150,9 +149,9 @@ impl Installed {
                 old => {
                     let number = match old.map(|old| old.limit.rule).or(self.keyed(&selector)) {
                         Some(number) => number,
-                        None => numbers.begin().ok_or_else(|| too_many.clone())?,
+                        None => places.begin().ok_or_else(|| too_many.clone())?,
                     };
-                    let slot = slots.take().ok_or_else(|| too_many.clone())?;
+                    let slot = places.slots.take().ok_or_else(|| too_many.clone())?;
                     let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
                     limits.push((slot, limit));
                     InstalledRule { slot, limit }
@@ -163,18 +162,20 @@ impl Installed {
         // In the order of their selectors, as they mostly come, a map is made at once.
         rules.sort_by_key(|(selector, _)| *selector);
         next.rules = rules.into_iter().collect();
-        step.keyed(&mut numbers)?;
-        let tables;
-        (tables, next.tables) = step.finish();
+        step.keyed(&mut places)?;
+        let (tables, narrow);
+        (tables, next.tables, narrow) = step.finish();
+        limits.extend(left::limits_of(&tables.records));
         let shared = shared::of(set, &next.tables);
         let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
         let before = self.rules.values().map(|rule| rule.slot);
         next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
-        next.next_slot = slots.next;
-        let trie = trie(&next, &set.elsewhere);
+        next.next_slot = places.slots.next;
+        let mut trie = trie(&next, &set.elsewhere);
+        trie.extend(narrow);
         let goes_on: Flags = next.numbers().collect();
         let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
-        let begun = numbers.begun;
+        let begun = places.begun;
         Ok(Plan { limits, trie, tables, shared, begun, ended, installed: next })
     }
 
@@ -226,8 +227,10 @@ impl Installed {
             } else {
                 prefix.selector()
             };
-            // A hole is for what a keyed table has, and has no limit to read.
+            // A hole is for what a keyed table has, and has no limit to read; rules of narrow keys
+            // are read from the trie of their tables.
             if slot != Slot::NONE.index()
+                && !prefix.is_narrow()
                 && let (Some(selector), Some(limit)) = (selector, limit(slot))
             {
                 rules.insert(selector, InstalledRule { slot, limit });

@@ -13,7 +13,7 @@ use limiter_userspace::datapath::model::Model;
 const ENTRIES: u32 = 64;
 
 /// Every policy, short and long limits, in the source table and in others.
-const RULES: [&str; 3] = [
+const RULES: [&str; 4] = [
     "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
   - {key: remote_address, value: 10.1.0.0/16, on_full: pass, rate_limit: {unit: minute, \
@@ -22,8 +22,8 @@ const RULES: [&str; 3] = [
   requests_per_unit: 3}}
 ",
     "descriptors:
-  - {key: remote_address, descriptors: [{key: destination_port, rate_limit: {unit: second, \
-  requests_per_unit: 5}}]}
+  - {key: remote_address, descriptors: [{key: destination_port, rate_limit: {unit: minute, \
+  requests_per_unit: 3}}]}
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 9}}
   - {key: destination_address, on_full: drop, rate_limits: [{unit: minute, requests_per_unit: \
   90}, {unit: minute, requests_per_unit: 99, algorithm: sliding_counter}]}
@@ -33,6 +33,10 @@ const RULES: [&str; 3] = [
   hour, requests_per_unit: 5, algorithm: sliding_log}}]}
   - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900}}
   - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 4}}
+",
+    "descriptors:
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: drop, rate_limit: {unit: \
+  minute, requests_per_unit: 2}}]}
 ",
 ];
 
@@ -54,8 +58,8 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     let rules = rule_set(
         "descriptors:
   - {key: destination_address, rate_limit: {unit: second, requests_per_unit: 1}}
-  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: \
-  week, requests_per_unit: 1}}]}
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limits: [{unit: \
+  week, requests_per_unit: 1}, {unit: week, requests_per_unit: 2}]}]}
 ",
     )
     .unwrap();

@@ -11,23 +11,22 @@ use limiter_common::wire::{Line, LineEntry};
 use super::entry_at;
 use crate::world::atomic::{MapWord, acquire_fence};
 
-/// A line of a family of sources.
+/// A line.
 #[derive(Clone, Copy)]
 pub(crate) struct MapLine {
+    /// The index among the lines of all kinds.
     pub(crate) index: u32,
-    /// The IP version.
-    pub(crate) version: u32,
 }
 
 impl Register for MapLine {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        u64::from(self.version) << 32 | u64::from(self.index)
+        u64::from(self.index)
     }
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        Self { index: (register & 0xffff_ffff) as u32, version: (register >> 32) as u32 }
+        Self { index: (register & 0xffff_ffff) as u32 }
     }
 }
 

@@ -128,7 +128,7 @@ pub struct Dropped {
 pub struct TableFull {
     /// `start`, `still` or `end`.
     pub phase: Phase,
-    /// `IPv4 sources`, `IPv6 sources` or `keys of tables`.
+    /// `IPv4 sources`, `IPv6 sources`, `narrow keys` or `keys of tables`.
     pub table: String,
     /// Packets that got no entry since it began.
     pub packets: u64,

@@ -44,7 +44,8 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,
-    /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `keys of tables`.
+    /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `narrow keys`,
+    /// `keys of tables`.
     pub no_room_for: Vec<String>,
     /// Rules whose limits are too tight for their sources, and the evidence of it.
     #[serde(default)]

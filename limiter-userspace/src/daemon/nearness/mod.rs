@@ -20,7 +20,7 @@ use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
 use crate::daemon::api::nearness::Of;
-use crate::datapath::{Observed, Sweep};
+use crate::datapath::{KeyPlace, Observed, Sweep};
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;
@@ -87,7 +87,7 @@ struct Round {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Sources(Sweep),
-    Keys(Option<u32>),
+    Keys(Option<KeyPlace>),
 }
 
 /// The last round that is done.
@@ -231,7 +231,7 @@ impl Watch {
         &mut self,
         datapath: &dyn Observed,
         round: &mut Round,
-        from: Option<u32>,
+        from: Option<KeyPlace>,
         most: usize,
         now: Ticks,
     ) -> Result<(usize, bool), ServiceError> {

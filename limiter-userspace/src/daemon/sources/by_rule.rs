@@ -15,7 +15,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::events::Events;
 use crate::daemon::layers::EffectiveSet;
 use crate::daemon::views::{self, Title};
-use crate::datapath::Observed;
+use crate::datapath::{KeyPlace, Observed};
 use crate::rules::Selector;
 use crate::rules::compile::TableForm;
 
@@ -40,7 +40,7 @@ enum Whose {
 pub(in crate::daemon) struct ByRule {
     whose: Whose,
     /// Place in the map; none at its beginning.
-    place: Option<u32>,
+    place: Option<KeyPlace>,
     /// True if the map was read to its end.
     done: bool,
     sums: Sums,

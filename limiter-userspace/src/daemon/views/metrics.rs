@@ -193,6 +193,7 @@ fn tables(
     let kinds = [
         ("ipv4_sources", EntryKind::V4),
         ("ipv6_sources", EntryKind::V6),
+        ("narrow_keys", EntryKind::Narrow),
         ("keys", EntryKind::Keyed),
     ];
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";

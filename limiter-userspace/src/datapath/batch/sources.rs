@@ -10,10 +10,13 @@ use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map};
+use limiter_common::wire::{
+    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, WORDS, map,
+};
 
-use super::super::{DatapathError, Keys, PinDir};
+use super::super::{DatapathError, PinDir};
 use super::{Elements, call};
 
 /// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any
@@ -89,44 +92,58 @@ enum Read {
     TooSmall,
 }
 
-/// Handles on the hash maps of sources for reading in batches.
+/// Entries that were read of a map, and the place after them.
+pub(in crate::datapath) type Slice<K, V> = (Vec<(K, V)>, Option<u32>);
+
+/// Handles on the hash maps of sources and of narrow keys for reading in batches.
 pub(in crate::datapath) struct SourceMaps {
     v4: MapData,
     v6: MapData,
+    narrow: MapData,
 }
 
 impl SourceMaps {
     /// Opens the pinned maps.
     pub(in crate::datapath) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         let open = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
-        Ok(Self { v4: open(map::SOURCES_V4)?, v6: open(map::SOURCES_V6)? })
+        Ok(Self {
+            v4: open(map::SOURCES_V4)?,
+            v6: open(map::SOURCES_V6)?,
+            narrow: open(map::NARROW)?,
+        })
     }
 
-    /// Reads on: about `most` entries, of one map. Those that are leaving are left out, so there
-    /// may be none although the sweep goes on.
+    /// Reads on: about `most` entries of a kind, and the place after them. Those that are leaving
+    /// are left out, so there may be none although more come.
     pub(in crate::datapath) fn read(
         &self,
-        sweep: &mut Sweep,
+        (kind, from): (EntryKind, Option<u32>),
         most: usize,
-    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        match sweep.place() {
-            None => Ok(Vec::new()),
-            Some((EntryKind::V4, from)) => {
-                let read = batch::<[u8; 4], Bucket>(&self.v4, from, most);
-                let (entries, next) = read.map_err(failed(map::SOURCES_V4))?;
-                sweep.go_on(next);
-                let there = entries.filter(|(_, bucket)| is_there(bucket));
-                Ok(there.map(|(key, bucket)| (Source::V4(key), bucket)).collect())
+    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
+        match kind {
+            EntryKind::V4 => {
+                read_map((&self.v4, map::SOURCES_V4), from, most, |key| Source::V4(key).into())
             }
-            Some((_, from)) => {
-                let read = batch::<[u8; 8], Bucket>(&self.v6, from, most);
-                let (entries, next) = read.map_err(failed(map::SOURCES_V6))?;
-                sweep.go_on(next);
-                let there = entries.filter(|(_, bucket)| is_there(bucket));
-                Ok(there.map(|(key, bucket)| (Source::V6(key), bucket)).collect())
+            EntryKind::V6 => {
+                read_map((&self.v6, map::SOURCES_V6), from, most, |key| Source::V6(key).into())
+            }
+            EntryKind::Narrow | EntryKind::Keyed => {
+                read_map((&self.narrow, map::NARROW), from, most, Owner::narrow)
             }
         }
     }
+}
+
+/// Reads on in one map.
+fn read_map<K: Pod>(
+    (map, name): (&MapData, &'static str),
+    from: Option<u32>,
+    most: usize,
+    owner: impl Fn(K) -> Owner,
+) -> Result<Slice<Owner, Bucket>, DatapathError> {
+    let (entries, next) = batch::<K, Bucket>(map, from, most).map_err(failed(name))?;
+    let there = entries.filter(|(_, bucket)| is_there(bucket));
+    Ok((there.map(|(key, bucket)| (owner(key), bucket)).collect(), next))
 }
 
 /// A handle on the hash map of keyed tables, for reading the sources among its keys in batches.
@@ -158,7 +175,7 @@ impl KeyedMap {
         &self,
         from: Option<u32>,
         most: usize,
-    ) -> Result<Keys, DatapathError> {
+    ) -> Result<Slice<TableKey, KeyedBucket>, DatapathError> {
         let read = batch::<KeyName, KeyedEntry>(&self.0, from, most);
         let (entries, next) = read.map_err(failed(map::KEYED))?;
         Ok((entries.map(|(_, KeyedEntry { bucket, key })| (key, bucket)).collect(), next))
@@ -174,6 +191,14 @@ pub fn of_key(key: &TableKey, bucket: &KeyedBucket) -> (Source, Bucket) {
     let [.., a, b, c, d] = address;
     let source = if key.version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(prefix) };
     (source, Bucket { word, resolved, passed, dropped })
+}
+
+/// The state of a narrow key as that of any key. It has no time of the last packet.
+pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
+    let Bucket { word, resolved, passed, dropped } = *bucket;
+    let mut words = [0; WORDS];
+    words[0] = word;
+    KeyedBucket { resolved, passed, dropped, used: 0, words }
 }
 
 fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {

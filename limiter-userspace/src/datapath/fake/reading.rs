@@ -1,6 +1,7 @@
 //! Single entries of the model's maps, with what the test added.
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
@@ -44,16 +45,16 @@ impl Reading for Opened {
         self.read(|model| Reading::ban(model, source))
     }
 
-    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
-        self.read(|model| model.slot(generation, source))
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
+        self.read(|model| model.slot(generation, owner))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
         self.read(|model| Reading::limit(model, slot))
     }
 
-    fn bucket(&self, source: &Source) -> Read<Bucket> {
-        self.read(|model| Reading::bucket(model, source))
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
+        self.read(|model| Reading::bucket_of(model, owner))
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {

@@ -15,7 +15,8 @@ use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
 pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
     admission: [AdmissionCells; EntryKind::COUNT],
-    sources: [Vec<AtomicU64>; 2],
+    /// Of IPv4 sources, of IPv6 sources, and of narrow keys.
+    sources: [Vec<AtomicU64>; 3],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
     /// Aggregates that were asked for, by index.
     aggregates: Words,
@@ -69,9 +70,9 @@ impl ModelEntries {
         let words = |count: u32| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let entry_table = |entries| HostEntryTable::new(EntryTable::new(entries, seed));
         Self {
-            entry_tables: [entry_table(sources), entry_table(sources), entry_table(keys)],
+            entry_tables: [sources, sources, keys, keys].map(entry_table),
             admission: std::array::from_fn(|_| AdmissionCells::default()),
-            sources: [words(sources), words(sources)],
+            sources: [sources, sources, keys].map(words),
             keyed: (0..keys).map(|_| (AtomicU64::new(0), Cell::new(TableKey::EMPTY))).collect(),
             aggregates: Words::default(),
             fingerprints: Words::default(),
@@ -146,7 +147,9 @@ impl ModelEntries {
     pub(super) fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<&AtomicU64> {
         let index = index as usize;
         match kind {
-            EntryKind::V4 | EntryKind::V6 => self.sources.get(kind.index() as usize)?.get(index),
+            EntryKind::V4 => self.sources[0].get(index),
+            EntryKind::V6 => self.sources[1].get(index),
+            EntryKind::Narrow => self.sources[2].get(index),
             EntryKind::Keyed => self.keyed.get(index).map(|(state, _)| state),
         }
     }

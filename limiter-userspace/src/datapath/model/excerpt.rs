@@ -189,9 +189,9 @@ impl<'m> Excerpt<'m> {
                     model.put_ban(&source, &ban);
                 }
             }
-            Entry::Slot(generation, source) => {
-                let slot = maps.slot(generation, &source)?;
-                let prefix = TriePrefix { length: SOURCE_BITS, address: source.trie_key() };
+            Entry::Slot(generation, owner) => {
+                let slot = maps.slot(generation, &owner)?;
+                let prefix = TriePrefix { length: SOURCE_BITS, address: owner.trie_key() };
                 let [even, odd] = &mut model.tries;
                 let trie = if generation.buffer() == 0 { even } else { odd };
                 trie.extend(slot.map(|slot| (prefix, slot.index())));
@@ -199,9 +199,9 @@ impl<'m> Excerpt<'m> {
             Entry::Limit(slot) => {
                 model.limits.extend(maps.limit(slot)?.map(|limit| (slot.index(), limit)));
             }
-            Entry::Bucket(source) => {
-                if let Some(bucket) = maps.bucket(&source)? {
-                    model.put_bucket(source, &bucket);
+            Entry::Bucket(owner) => {
+                if let Some(bucket) = maps.bucket_of(&owner)? {
+                    model.put_bucket(owner, &bucket);
                 }
             }
             Entry::Aggregate(index) => {

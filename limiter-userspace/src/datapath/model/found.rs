@@ -49,7 +49,7 @@ impl Model {
         };
         let generation = Generation::new(self.generation());
         let header = engine::header(self, generation);
-        let resolved = self.source_rule(generation, &source);
+        let resolved = self.source_rule(generation, &source.into());
         let mut found = Found { source: resolved, tables: Vec::new() };
         let scratch = host::begin(self, frame, interface, (generation, header), 0, now);
         for index in 0..header.tables() {
@@ -65,12 +65,12 @@ impl Model {
     /// The rule of the packet under way in a table; none where the packet is not in the table.
     pub(super) fn found_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<FoundKeyed> {
         let mut key = locate(of, &scratch.facts, &KeyFacts::of(&scratch.facts))?;
-        let slot = if table::begin(self, scratch, index) == Begun::KEYED {
+        let slot = if table::begin(self, scratch, index) == Begun::FIXED {
+            Slot::new(of.fixed)
+        } else {
             // Ranges are in it.
             key = scratch.located(index)?;
             table::most_specific(self, scratch, index)
-        } else {
-            Slot::new(of.fixed)
         };
         Some(FoundKeyed { index, id: of.id, key, slot })
     }

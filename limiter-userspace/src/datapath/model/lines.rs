@@ -4,29 +4,33 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::entries::source::{kind, name};
 use limiter_common::line::{Entry, Head, HostEntry, HostLine, Line, LineBucket, Lines, Place};
-use limiter_common::source::Source;
+use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
 use super::ModelSourceBucketRef;
 
-/// Lines of both families.
+/// Lines of both families, and of narrow keys.
 #[derive(Debug)]
 pub(super) struct ModelLines {
     v4: Arc<[HostLine]>,
     v6: Arc<[HostLine]>,
+    narrow: Arc<[HostLine]>,
     seed: u64,
 }
 
 impl ModelLines {
-    pub(super) fn new(sources: u32, seed: u64) -> Self {
-        let lines = || (0..lines_for(sources)).map(|_| HostLine::default()).collect();
-        Self { v4: lines(), v6: lines(), seed }
+    pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
+        let lines = |count| (0..lines_for(count)).map(|_| HostLine::default()).collect();
+        Self { v4: lines(sources), v6: lines(sources), narrow: lines(keys), seed }
     }
 
     fn of(&self, kind: EntryKind) -> &Arc<[HostLine]> {
-        if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
+        match kind {
+            EntryKind::V4 => &self.v4,
+            EntryKind::V6 => &self.v6,
+            EntryKind::Narrow | EntryKind::Keyed => &self.narrow,
+        }
     }
 
     /// All lines of a family.
@@ -40,8 +44,8 @@ impl ModelLines {
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
     }
 
-    pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
-        let (family, name) = (kind(source), name(source)?);
+    pub(super) fn bucket(&self, owner: &Owner) -> Option<Bucket> {
+        let (family, name) = (owner.kind(), owner.name()?);
         let found = Place::of(name, self.all(family)).all().find_map(|index| {
             let line = self.line(family, index)?;
             line.host()?.live_entries().find(|entry| entry.name == name)
@@ -49,9 +53,20 @@ impl ModelLines {
         Some(found.bucket)
     }
 
+    /// The narrow keys that have an entry.
+    pub(super) fn narrow(&self) -> Vec<(Owner, Bucket)> {
+        let entries = self.narrow.iter().flat_map(HostLine::live_entries);
+        entries.map(|entry| (Owner::named(EntryKind::Narrow, entry.name), entry.bucket)).collect()
+    }
+
     /// Number of sources that have an entry.
     pub(super) fn tracked(&self) -> usize {
-        self.v4.iter().chain(self.v6.iter()).map(|line| line.live_entries().count()).sum()
+        self.v4
+            .iter()
+            .chain(self.v6.iter())
+            .chain(self.narrow.iter())
+            .map(|line| line.live_entries().count())
+            .sum()
     }
 }
 

@@ -8,6 +8,7 @@ use limiter_common::entries::aggregate::debt;
 use limiter_common::gcra::{self, Charge};
 use limiter_common::host;
 use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use limiter_common::owner::Owner;
 use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::source::Source;
 use limiter_common::table::limit::wall_offset;
@@ -15,7 +16,7 @@ use limiter_common::table::{self, KeyCell, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ActionKind, Algorithm, Ban, Control, KeyLeases, Limit, LimitSpec, ListEntry, Listed,
+    ActionKind, Algorithm, Ban, Bucket, Control, KeyLeases, Limit, LimitSpec, ListEntry, Listed,
     MAX_BUDGETS, Record, RuleSetHeader, Table, TableKey, lease_of_budget,
 };
 use limiter_common::world::World;
@@ -199,6 +200,9 @@ impl Model {
 
     fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
         let FoundKeyed { key, slot, .. } = self.found_in(scratch, index, of)?;
+        if let Some(owner) = table::narrow_owner(of, &key) {
+            return self.look_narrow(scratch, index, of, (key, &owner));
+        }
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
@@ -220,6 +224,40 @@ impl Model {
             counted: counted.filter(|_| keyed),
             held,
             class,
+        })
+    }
+
+    /// The rule of a packet in a table where its key is narrow.
+    fn look_narrow(
+        &self,
+        scratch: &Scratch,
+        index: u32,
+        of: &Table,
+        (key, owner): (TableKey, &Owner),
+    ) -> Option<LookedTable> {
+        let generation = scratch.generation();
+        let slot = World::source_rule(self, generation, owner)?;
+        let record = *self.record(slot)?;
+        let (bucket, meter) = self.meter_of(scratch, owner, slot)?;
+        let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
+        // Last, because the packet is charged there.
+        let told = Some(table::judge_narrow_alone(self, scratch, index));
+        let has_bucket = self.bucket_of(owner).is_some();
+        let held = Held {
+            record,
+            holder: if has_bucket { Holder::Key } else { Holder::Strangers },
+            counted: counted.unwrap_or_default(),
+            limits: meter.into_iter().collect(),
+        };
+        Some(LookedTable {
+            index,
+            table: *of,
+            key,
+            told,
+            slot,
+            counted,
+            held: Some(held),
+            class: None,
         })
     }
 
@@ -342,17 +380,34 @@ impl Model {
 
     /// The rule of the source table, as [`engine::source`] meets it.
     fn source_rule(&self, scratch: &Scratch, source: &Source) -> Option<LookedSource> {
-        let (now, generation) = (scratch.now(), scratch.generation());
-        let slot = World::source_rule(self, generation, source)?;
+        let owner = Owner::from(*source);
+        let slot = World::source_rule(self, scratch.generation(), &owner)?;
         let limit = *self.limit(slot)?;
-        let bucket = Self::bucket(self, source);
+        let (bucket, meter) = self.meter_of(scratch, &owner, slot)?;
+        let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
+        let class = self.class(scratch, u32::from(limit.action));
+        // The source table by itself. Last, because the packet is charged there.
+        let reason = table::run_tables(self, scratch, 0).unpack().reason;
+        Some(LookedSource { slot, limit, reason, counted, meter, class })
+    }
+
+    /// The bucket of an owner, and how full it is under the limit in a slot; no meter of none.
+    fn meter_of(
+        &self,
+        scratch: &Scratch,
+        owner: &Owner,
+        slot: Slot,
+    ) -> Option<(Option<Bucket>, Option<LookedLimit>)> {
+        let (now, generation) = (scratch.now(), scratch.generation());
+        let limit = *self.limit(slot)?;
+        let bucket = self.bucket_of(owner);
         let tat = match &bucket {
             Some(bucket) => {
                 let limit_in = |slot| self.limit(slot).copied();
                 let moment = |generation| World::moment(self, generation);
                 engine::arrival(bucket, (slot, generation), limit_in, moment, now)
             }
-            None => debt(self, source, slot),
+            None => debt(self, owner, slot),
         };
         let conforms =
             |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
@@ -362,11 +417,7 @@ impl Model {
             conforms_in: wait_until(now, conforms),
             full_in: Some(tat.since(now)),
         });
-        let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
-        let class = self.class(scratch, u32::from(limit.action));
-        // The source table by itself. Last, because the packet is charged there.
-        let reason = table::run_tables(self, scratch, 0).unpack().reason;
-        Some(LookedSource { slot, limit, reason, counted, meter, class })
+        Some((bucket, meter))
     }
 }
 

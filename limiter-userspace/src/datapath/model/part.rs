@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::entries::admission;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
@@ -18,9 +19,9 @@ pub(super) enum Entry {
     /// Entries of the source in both lists.
     Listed(Source),
     Ban(Source),
-    Slot(Generation, Source),
+    Slot(Generation, Owner),
     Limit(Slot),
-    Bucket(Source),
+    Bucket(Owner),
     Aggregate(u32),
     Fingerprints(u32),
     /// Table with its shapes.

@@ -2,6 +2,7 @@
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as _;
+use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
@@ -38,16 +39,16 @@ impl Reading for Model {
         Ok(World::ban(self, source).map(|ban| ban.read()))
     }
 
-    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
-        Ok(World::source_rule(self, generation, source))
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
+        Ok(World::source_rule(self, generation, owner))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
         Ok(self.limits.get(&slot.index()).copied())
     }
 
-    fn bucket(&self, source: &Source) -> Read<Bucket> {
-        Ok(Self::bucket(self, source))
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
+        Ok(Self::bucket_of(self, owner))
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {

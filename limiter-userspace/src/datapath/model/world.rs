@@ -8,6 +8,7 @@ use limiter_common::cell::Cell as SharedWord;
 use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
+use limiter_common::owner::Owner;
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -110,11 +111,11 @@ impl World for Model {
         Insert::Made
     }
 
-    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
         let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
-        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), source)
+        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), owner.trie_key())
             .map(|slot| Slot::new(*slot))
-            .or_else(|| self.missing(Entry::Slot(generation, *source)))
+            .or_else(|| self.missing(Entry::Slot(generation, *owner)))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
@@ -122,7 +123,9 @@ impl World for Model {
     }
 
     fn lines(&self, kind: EntryKind) -> Option<Lines> {
-        self.steps.reach(Step::Sources);
+        if kind != EntryKind::Narrow {
+            self.steps.reach(Step::Sources);
+        }
         self.lines.as_ref().map(|lines| ModelLines::all(lines, kind))
     }
 
@@ -130,23 +133,23 @@ impl World for Model {
         self.lines.as_ref()?.line(kind, index)
     }
 
-    fn source_bucket(&self, source: &Source) -> Option<ModelSource> {
+    fn source_bucket(&self, owner: &Owner) -> Option<ModelSource> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let found = buckets.get(source).map(|meter| Bucketed::Map(meter.clone()));
-        found.or_else(|| self.missing(Entry::Bucket(*source))).map(ModelSource::new)
+        let found = buckets.get(owner).map(|meter| Bucketed::Map(meter.clone()));
+        found.or_else(|| self.missing(Entry::Bucket(*owner))).map(ModelSource::new)
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        if buckets.contains_key(source) {
+        if buckets.contains_key(owner) {
             return Insert::Exists;
         }
-        buckets.insert(*source, ModelSourceBucketRef::of(bucket));
+        buckets.insert(*owner, ModelSourceBucketRef::of(bucket));
         Insert::Made
     }
 
-    fn remove(&self, source: &Source) {
-        self.buckets.write().unwrap_or_else(PoisonError::into_inner).remove(source);
+    fn remove(&self, owner: &Owner) {
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner).remove(owner);
     }
 
     fn uncounted(&self) -> Option<&Cell<Uncounted>> {

@@ -186,6 +186,17 @@ impl LayoutTable {
         [agreed, values]
     }
 
+    /// The rules by what they look at, with their ranks; none where the rule is in the source
+    /// table.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Pattern, &(u32, Option<RuleId>))> {
+        self.entries.iter()
+    }
+
+    /// True if values count as one.
+    pub(super) const fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
     /// Shapes by index.
     pub(in crate::rules) fn shapes(&self) -> Vec<Shape> {
         let mut shapes: Vec<_> = self.shapes.iter().map(|(mask, index)| (*index, *mask)).collect();

@@ -45,6 +45,7 @@ impl Installed {
         for (table, _) in &held.tables {
             let id = RuleId::of_fixed(table);
             tables.ids.insert(id.form, table.id);
+            tables.narrow.extend((table.narrow != 0).then_some(*table));
             if table.fixed != Slot::NONE.index() && !id.form.has_keys() {
                 tables.rules.insert(id, table.fixed);
             }
@@ -91,7 +92,11 @@ impl Installed {
         let known: BTreeMap<u32, u32> = held.interfaces.iter().copied().collect();
         tables.interfaces = known.into_iter().filter(|(index, _)| used.contains(index)).collect();
         let newest = tables.records.iter().max_by_key(|(_, record)| record.since);
-        tables.next_slot = newest.map_or(0, |(slot, _)| slot + 1);
+        if let Some((slot, record)) = newest
+            && self.rules.values().all(|rule| rule.limit.since <= record.since)
+        {
+            self.next_slot = slot + 1;
+        }
         self.tables = tables;
         self
     }

@@ -56,21 +56,26 @@ impl Free {
     }
 }
 
-/// Rule numbers, and which of them begin.
+/// Slots and rule numbers that one step hands out.
+///
+/// Limits and records have their slots from one circle: the limit of a record for narrow keys has
+/// the record's slot, and no limit of the source table has that one.
 #[derive(Debug)]
-pub(super) struct Numbers {
-    free: Free,
+pub(super) struct Places {
+    pub(super) slots: Free,
+    numbers: Free,
+    /// Numbers of rules that begin.
     pub(super) begun: Vec<u32>,
 }
 
-impl Numbers {
-    pub(super) fn new(range: Range<u32>, used: impl IntoIterator<Item = u32>) -> Self {
-        let next = range.start;
-        Self { free: Free::new(range, next, used), begun: Vec::new() }
+impl Places {
+    pub(super) const fn new(slots: Free, numbers: Free) -> Self {
+        Self { slots, numbers, begun: Vec::new() }
     }
 
+    /// The number of a rule that begins.
     pub(super) fn begin(&mut self) -> Option<u32> {
-        let number = self.free.take()?;
+        let number = self.numbers.take()?;
         self.begun.push(number);
         Some(number)
     }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::wire::{Action, Record};
+use limiter_common::owner::Owner;
+use limiter_common::table::{narrow_key, narrow_owner};
+use limiter_common::wire::{Action, Record, Table, TableKey};
 
 use crate::rules::compile::{RuleId, TableForm};
 
@@ -11,6 +13,8 @@ use crate::rules::compile::{RuleId, TableForm};
 pub struct InstalledTables {
     /// [`limiter_common::wire::Table::id`] of each.
     pub ids: BTreeMap<TableForm, u32>,
+    /// Tables whose keys of IPv4 packets are narrow, in the order in which they are asked.
+    pub narrow: Vec<Table>,
     /// The slot of each rule that a packet can find.
     pub rules: BTreeMap<RuleId, u32>,
     /// The records in force by slot: those of the rules, and of budgets.
@@ -21,8 +25,6 @@ pub struct InstalledTables {
     pub interfaces: BTreeMap<u32, u32>,
     /// Indices that the generation before used: packets under way may still read them.
     pub retired: Retired,
-    /// Slot at which the search for a free one goes on.
-    pub next_slot: u32,
 }
 
 /// Indices that are not handed out in the next step, although nothing in force needs them.
@@ -42,6 +44,16 @@ impl InstalledTables {
     /// The record of a rule; of its budget, if it is charged to one.
     pub fn record(&self, rule: &RuleId) -> Option<&Record> {
         self.rules.get(rule).and_then(|slot| self.records.get(slot))
+    }
+
+    /// The narrow key of packets with a key; none where theirs is not narrow.
+    pub fn narrow_owner(&self, key: &TableKey) -> Option<Owner> {
+        self.narrow.iter().find_map(|table| narrow_owner(table, key))
+    }
+
+    /// The key of packets with a narrow key; none where no table has it.
+    pub fn narrow_key(&self, owner: &Owner) -> Option<TableKey> {
+        self.narrow.iter().find_map(|table| narrow_key(table, owner))
     }
 
     /// The record of a budget by its [`super::budget_tag`], with its slot.

@@ -25,6 +25,7 @@ impl Installed {
             limits: rules.map(|rule| (rule.slot, rule.limit)).collect(),
             records: records.map(|(slot, record)| (*slot, *record)).collect(),
         }
+        .with_narrow()
     }
 
     /// Slots in force that say that they are not any more: a trial that ended them was
@@ -39,11 +40,23 @@ impl Installed {
             record.ended = 0;
             slots.records.push((*slot, *record));
         }
-        slots
+        slots.with_narrow()
     }
 }
 
+/// The limits that records have for narrow keys, with their slots.
+pub(super) fn limits_of(records: &[(u32, Record)]) -> impl Iterator<Item = (u32, Limit)> + '_ {
+    let narrow = records.iter().filter(|(_, record)| record.is_narrow());
+    narrow.map(|(slot, record)| (*slot, record.limit()))
+}
+
 impl Slots {
+    /// Adds the limits that the records have for narrow keys.
+    fn with_narrow(mut self) -> Self {
+        self.limits.extend(limits_of(&self.records));
+        self
+    }
+
     /// These slots, as left in a generation: [`limiter_common::change::ended_in`]; 0 for in
     /// force.
     #[must_use]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 pub use limiter_common::wire::MAX_BUDGETS;
-use limiter_common::wire::{MAX_RECORDS, Record};
+use limiter_common::wire::Record;
 
-use super::free::{Free, Numbers};
+use super::free::{Free, Places};
 use super::installed::InstalledTables;
-use super::{shared, slots_for};
+use super::shared;
 use crate::fnv::Fnv;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
@@ -34,7 +34,6 @@ pub(super) enum Full {
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     old: &'a InstalledTables,
-    slots: Free,
     budgets: Free,
     generation: u32,
     by_tag: BTreeMap<u64, u32>,
@@ -45,9 +44,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new(old: &'a InstalledTables, generation: u32, capacity: u32) -> Self {
-        let end = slots_for(capacity).min(MAX_RECORDS);
-        let used = old.records.keys().chain(&old.retired.slots).copied();
+    pub(super) fn new(old: &'a InstalledTables, generation: u32) -> Self {
         let by_tag = old
             .records
             .iter()
@@ -56,7 +53,6 @@ impl<'a> Records<'a> {
             .collect();
         Self {
             old,
-            slots: Free::new(0..end, old.next_slot, used),
             budgets: Free::new(0..MAX_BUDGETS, 0, old.used_budgets()),
             generation,
             by_tag,
@@ -66,10 +62,6 @@ impl<'a> Records<'a> {
         }
     }
 
-    pub(super) fn next_slot(&self) -> u32 {
-        self.slots.next
-    }
-
     /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is
     /// the one that it had elsewhere.
     pub(super) fn rule(
@@ -77,7 +69,7 @@ impl<'a> Records<'a> {
         before: Option<u32>,
         number: Option<u32>,
         wanted: Record,
-        numbers: &mut Numbers,
+        places: &mut Places,
     ) -> Result<u32, Full> {
         // A rule that was charged to a budget had that one's record.
         let old = before
@@ -86,9 +78,9 @@ impl<'a> Records<'a> {
         let rule = match (old, number) {
             (Some((_, old)), _) => old.rule,
             (None, Some(number)) => number,
-            (None, None) => numbers.begin().ok_or(Full::Rules)?,
+            (None, None) => places.begin().ok_or(Full::Rules)?,
         };
-        self.place(old, Record { rule, ..wanted })
+        self.place(old, Record { rule, ..wanted }, places)
     }
 
     /// Places the record of a budget.
@@ -96,14 +88,14 @@ impl<'a> Records<'a> {
         &mut self,
         name: &str,
         wanted: Record,
-        numbers: &mut Numbers,
+        places: &mut Places,
     ) -> Result<u32, Full> {
         let tag = budget_tag(name);
         let old = self.by_tag.get(&tag);
         let old = old.and_then(|slot| self.old.records.get(slot).map(|record| (*slot, *record)));
         let rule = match old {
             Some((_, old)) => old.rule,
-            None => numbers.begin().ok_or(Full::Rules)?,
+            None => places.begin().ok_or(Full::Rules)?,
         };
         let budget = match old {
             Some((_, old)) if !shared::others(&old, &wanted) => old.budget,
@@ -113,17 +105,22 @@ impl<'a> Records<'a> {
                 index + 1
             }
         };
-        self.place(old, Record { rule, budget, budget_tag: tag, ..wanted })
+        self.place(old, Record { rule, budget, budget_tag: tag, ..wanted }, places)
     }
 
-    fn place(&mut self, old: Option<(u32, Record)>, wanted: Record) -> Result<u32, Full> {
+    fn place(
+        &mut self,
+        old: Option<(u32, Record)>,
+        wanted: Record,
+        places: &mut Places,
+    ) -> Result<u32, Full> {
         if let Some((slot, old)) = old
             && same(&old, &wanted)
         {
             self.in_force.insert(slot, old);
             return Ok(slot);
         }
-        let slot = self.slots.take().ok_or(Full::Rules)?;
+        let slot = places.slots.take().ok_or(Full::Rules)?;
         let record = Record { since: self.generation, ..wanted };
         self.new.push((slot, record));
         self.in_force.insert(slot, record);

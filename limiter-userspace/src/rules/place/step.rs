@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::bucket::Slot;
+use limiter_common::table::narrow_number;
 use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;
-use super::free::Numbers;
+use super::free::Places;
 use super::installed::{InstalledTables, Retired};
 use super::records::{EVERYTHING, Full, Records};
 use super::{Installed, PlaceError, TablesPlan};
 use crate::rules::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
 };
-use crate::rules::model::{Martians, Path, Subject};
+use crate::rules::model::{Martians, Path, Subject, TriePrefix};
 
 /// One step, on its way.
 pub(super) struct Step<'a> {
@@ -35,15 +36,14 @@ impl<'a> Step<'a> {
         old: &'a Installed,
         set: &'a CompiledSet<'a>,
         generation: u64,
-        capacity: u32,
         too_many: PlaceError,
-        numbers: &mut Numbers,
+        places: &mut Places,
     ) -> Result<Self, PlaceError> {
         let mut step = Self {
             old,
             set,
             generation,
-            records: Records::new(&old.tables, super::low_bits(generation), capacity),
+            records: Records::new(&old.tables, super::low_bits(generation)),
             actions: Actions::new(&old.tables),
             budgets: BTreeMap::new(),
             rules: Vec::with_capacity(set.keyed.len()),
@@ -51,7 +51,7 @@ impl<'a> Step<'a> {
         };
         for budget in &set.budgets {
             let record = step.record(&budget.limits, &budget.subject)?;
-            let slot = step.place_budget(budget.name, record, &budget.subject, numbers)?;
+            let slot = step.place_budget(budget.name, record, &budget.subject, places)?;
             step.budgets.insert(budget.name, slot);
         }
         Ok(step)
@@ -62,9 +62,9 @@ impl<'a> Step<'a> {
         name: &str,
         record: Record,
         subject: &Subject,
-        numbers: &mut Numbers,
+        places: &mut Places,
     ) -> Result<u32, PlaceError> {
-        self.records.budget(name, record, numbers).map_err(|full| self.full(full, subject))
+        self.records.budget(name, record, places).map_err(|full| self.full(full, subject))
     }
 
     /// The record of limits with its actions.
@@ -96,10 +96,10 @@ impl<'a> Step<'a> {
     }
 
     /// Finds places for the rules of keyed tables.
-    pub(super) fn keyed(&mut self, numbers: &mut Numbers) -> Result<(), PlaceError> {
+    pub(super) fn keyed(&mut self, places: &mut Places) -> Result<(), PlaceError> {
         let set = self.set;
         for rule in &set.keyed {
-            let slot = self.keyed_slot(rule, numbers)?;
+            let slot = self.keyed_slot(rule, places)?;
             self.rules.push((rule.id, slot));
         }
         Ok(())
@@ -108,7 +108,7 @@ impl<'a> Step<'a> {
     fn keyed_slot(
         &mut self,
         rule: &CompiledKeyed<'_>,
-        numbers: &mut Numbers,
+        places: &mut Places,
     ) -> Result<u32, PlaceError> {
         let CompiledKeyed { id, path, terms } = rule;
         let subject = Subject::Rule(Path::clone(path));
@@ -121,29 +121,30 @@ impl<'a> Step<'a> {
             CompiledTerms::Limits(limits) => self.record(limits, &subject)?,
         };
         if !id.form.has_keys() {
-            return self.place_budget(EVERYTHING, record, &subject, numbers);
+            return self.place_budget(EVERYTHING, record, &subject, places);
         }
         // A rule that was in the source table goes on counting.
         let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
         let before = self.old.tables.rules.get(id).copied();
         self.records
-            .rule(before, was.map(|rule| rule.limit.rule), record, numbers)
+            .rule(before, was.map(|rule| rule.limit.rule), record, places)
             .map_err(|full| self.full(full, &subject))
     }
 
-    /// The whole plan of the tables, and the tables afterwards.
-    pub(super) fn finish(self) -> (TablesPlan, InstalledTables) {
+    /// The whole plan of the tables, the tables afterwards, and the rules of narrow keys in the
+    /// trie of sources.
+    pub(super) fn finish(self) -> (TablesPlan, InstalledTables, Vec<(TriePrefix, u32)>) {
         let old = &self.old.tables;
         let mut installed = InstalledTables {
             // Many at once are a map much faster than one after the other.
             rules: self.rules.into_iter().collect(),
-            next_slot: self.records.next_slot(),
             records: self.records.in_force,
             actions: self.actions.in_force,
             interfaces: self.actions.interfaces,
             ..InstalledTables::default()
         };
         let layout = &self.set.layout;
+        let mut sources = Vec::new();
         let mut tables = Vec::with_capacity(layout.tables.len());
         for (index, table) in (0u32..).zip(&layout.tables) {
             let id = match old.ids.get(&table.form) {
@@ -155,7 +156,13 @@ impl<'a> Step<'a> {
             let fixed = slot.unwrap_or(Slot::NONE.index());
             let shapes = table.shapes();
             let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-            tables.push((Table { fixed, shapes: count, ..table.table(id) }, shapes));
+            let mut of = Table { fixed, shapes: count, ..table.table(id) };
+            sources.extend(table.narrow(&mut of, |rule| {
+                let slot = *installed.rules.get(rule)?;
+                installed.records.get(&slot)?.is_narrow().then_some(slot)
+            }));
+            installed.narrow.extend((of.narrow != 0).then_some(of));
+            tables.push((of, shapes));
         }
         installed.retired = retired(old, &installed);
         let word = |name| self.budgets.get(name).map_or(0, |slot| u64::from(*slot) + 1);
@@ -188,15 +195,19 @@ impl<'a> Step<'a> {
             bans: word(BANS),
             keeps_bans: installed.actions.values().any(bans),
         };
-        (plan, installed)
+        (plan, installed, sources)
     }
 }
 
 /// An id that no table had before: no other step has this generation.
 fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
     let mut id = super::low_bits(generation.wrapping_mul(8)).wrapping_add(index);
-    while old.ids.values().any(|used| *used == id) {
-        // Only after 2^29 generations.
+    // Only after 2^13 generations: the number of a narrow table has 16 bits of the id.
+    let is_taken = |id| {
+        narrow_number(id) == 0
+            || old.ids.values().any(|used| narrow_number(*used) == narrow_number(id))
+    };
+    while is_taken(id) {
         id = id.wrapping_add(8);
     }
     id

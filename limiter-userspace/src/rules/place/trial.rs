@@ -13,7 +13,6 @@ impl Installed {
             tried.rules.values().map(|rule| rule.slot).filter(|slot| !kept(slot)).collect();
         let mut tables = self.tables;
         tables.retired = retired(&tried.tables, &tables);
-        tables.next_slot = tried.tables.next_slot;
         Self { rules: self.rules, retired_slots, next_slot: tried.next_slot, tables }
     }
 }

@@ -138,7 +138,6 @@ fn forgetful(installed: &Installed) -> Installed {
     known.retired_slots.clear();
     known.next_slot = 0;
     known.tables.retired = Retired::default();
-    known.tables.next_slot = 0;
     known
 }
 

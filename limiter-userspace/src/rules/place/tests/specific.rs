@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use limiter_common::table::{narrow_key, narrow_owner};
 use limiter_common::wire::{FlagClass, TRIE_FIXED_BITS, TableKey, TrieValue};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -175,6 +176,97 @@ fn found(plan: &Plan, packet: &Packet) -> Option<u32> {
     (best.raw() != 0).then(|| best.slot())
 }
 
+/// The slot of a rule as the program finds it for a narrow key: by the longest prefix in the trie
+/// of sources; [`Slot::NONE`] for no rule, and none where the key of the packet is not narrow.
+fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
+    let (table, _) = &plan.tables.tables[0];
+    let version = if packet.source.is_ipv4() { 4 } else { 6 };
+    let has = |bit| table.fields & bit != 0;
+    let port = if has(field::DESTINATION_PORT) { packet.port } else { 0 };
+    let flags = if has(field::TCP_FLAGS) { packet.flags as u8 } else { 0 };
+    let vlan = if has(field::VLAN) { packet.vlan } else { 0 };
+    let key = TableKey {
+        table: table.id,
+        version,
+        flags,
+        vlan,
+        destination_port: port,
+        ..TableKey::EMPTY
+    };
+    let key = TableKey { source: words(packet.source), ..key };
+    let owner = narrow_owner(table, &key)?;
+    let agreed = table.agreed.into_iter().zip(table.agreed_values);
+    if key.words().into_iter().zip(agreed).any(|(word, (bits, value))| word & bits != value) {
+        return Some(Slot::NONE.index());
+    }
+    assert_eq!(narrow_key(table, &owner), Some(key));
+    let whole = TriePrefix { length: 128, address: owner.trie_key() };
+    let around = plan.trie.iter().filter(|(prefix, _)| prefix.contains(&whole));
+    let longest = around.max_by_key(|(prefix, _)| prefix.length);
+    Some(longest.map_or(Slot::NONE.index(), |(_, slot)| *slot))
+}
+
+/// Rules by source and port, and packets of a table that may be narrow.
+fn any_narrow() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
+    let part = (of(any_net(64)), of(0u16..3), of(Just(FlagClass::Syn)));
+    let parts = part.prop_map(|(source, port, flags)| {
+        vec![
+            Part::Source(SOURCE_MASKS, source),
+            Part::Fact(Fact::DestinationPort, port.map(Into::into)),
+            Part::Fact(Fact::TcpFlags, flags.map(|class| (class as u16).into())),
+        ]
+    });
+    (vec(parts, 1..6), any::<bool>(), vec(any_packet(), 1..40))
+}
+
+thread_local! {
+    /// Packets with narrow keys that a rule was for, and those that none was for.
+    static NARROW: std::cell::Cell<[u32; 2]> = const { std::cell::Cell::new([0; 2]) };
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    fn a_narrow_key_finds_the_rule_of_the_table((paths, flags, packets) in any_narrow()) {
+        let mut set = RuleSet::default();
+        let mut seen = BTreeSet::new();
+        for mut parts in paths {
+            let without_flags = parts.len() - 1;
+            parts.truncate(if flags { parts.len() } else { without_flags });
+            let path = Path(parts.into());
+            if seen.insert(path.clone()) {
+                set.rules.push(Arc::new(Rule::new(path, Terms::Unlimited)));
+            }
+        }
+        let mut maps = Maps::default();
+        // A rule on IPv6 sources around all names in the trie.
+        let every = Part::Source(SOURCE_MASKS, Some("::/0".parse().unwrap()));
+        set.rules.push(Arc::new(Rule::new(Path([every].into()), Terms::Unlimited)));
+        let plan = maps.apply(&set);
+        set.rules.pop();
+        for packet in packets {
+            let wanted = naive(&set.rules, &packet).map(|index| {
+                let id = RuleId::new(&set.rules[index].path, &interface).unwrap();
+                maps.installed.tables.rules[&id]
+            });
+            if let Some(found) = found_narrow(&plan, &packet) {
+                prop_assert_eq!(found, wanted.unwrap_or(Slot::NONE.index()), "{:?}", packet);
+                let [with, without] = NARROW.get();
+                let has = u32::from(wanted.is_some());
+                NARROW.set([with + has, without + 1 - has]);
+            }
+        }
+        prop_assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+    }
+}
+
+#[test]
+fn a_narrow_key_has_the_rule_of_its_table() {
+    a_narrow_key_finds_the_rule_of_the_table();
+    let [with, without] = NARROW.get();
+    assert!(with > 200 && without > 200, "{with} {without}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -216,6 +308,9 @@ proptest! {
                 maps.installed.tables.rules[&id]
             });
             prop_assert_eq!(found(&plan, &packet), wanted, "{:?}", packet);
+            if let Some(found) = found_narrow(&plan, &packet) {
+                prop_assert_eq!(found, wanted.unwrap_or(Slot::NONE.index()), "narrow {:?}", packet);
+            }
         }
         prop_assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
     }
