@@ -295,7 +295,7 @@ fn keyed(quick: bool) -> Vec<Case> {
     cases.push(case("one rule of two limits, within them".to_owned(), two, Reason::Conforming));
     // Packets that the rule is not for.
     cases.push(case("a rule for another port".to_owned(), at_port(22, WIDE), Reason::NoRule));
-    cases
+    cases.into_iter().flat_map(|case| [case.clone(), case.in_lines()]).collect()
 }
 
 fn tables(quick: bool) -> Vec<Case> {

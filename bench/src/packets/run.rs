@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         small: Subject::load(SMALL, 1_024, 1_024)?,
         // Twice as many: of so many that owe for a week, some would find their line full, and their
         // neighbours would share their bucket.
-        large_lines: Subject::load_in(SourceTable::Lines, 2 * entries, 1_024, 1_024)?,
+        large_lines: Subject::load_in(SourceTable::Lines, 2 * entries, 65_536, 1_024)?,
         small_lines: Subject::load_in(SourceTable::Lines, SMALL, 1_024, 1_024)?,
         next_new: NEW,
         rounds,

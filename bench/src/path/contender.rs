@@ -48,10 +48,15 @@ impl Tool {
         Self::Hashlimit,
     ];
 
-    /// Tools that are measured with a rule by port and source. Its buckets are in a hash map in
-    /// either table of sources.
-    pub const KEYED: [Self; 5] =
-        [Self::Drop, Self::Limiter, Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
+    /// Tools that are measured with a rule by port and source.
+    pub const KEYED: [Self; 6] = [
+        Self::Drop,
+        Self::Limiter,
+        Self::Lines,
+        Self::NftIngress,
+        Self::NftPrerouting,
+        Self::Hashlimit,
+    ];
 
     /// Tools that limiter is to be ahead of.
     pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
