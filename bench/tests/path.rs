@@ -56,7 +56,8 @@ fn nft_takes_every_form_of_its_rule() -> Result<()> {
     for hook in [Hook::Ingress, Hook::Prerouting] {
         for (kept, word) in [(Kept::Minute, "update"), (Kept::Always, "add")] {
             let bed = Testbed::create("path-nft")?;
-            let limit = peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16 };
+            let limit =
+                peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16, port: None };
             let listed = peers::nft(&bed.receiver, hook, kept, &limit)?;
             ensure!(listed.starts_with(word), "{hook:?}: {listed}");
             bed.close()?;

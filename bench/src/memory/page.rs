@@ -43,7 +43,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         spread(results.both)
     )?;
     writeln!(page, "| more when the source is seen | 0 | {} |", spread(results.seen))?;
-    writeln!(page, "| narrow key: [tables](operations.md#memory-and-sizes) | {:.1} | |", results.narrow)?;
+    writeln!(page, "| [narrow key](glossary.md) | {:.1} | |", results.narrow)?;
     writeln!(page, "| any other key of a table | {:.1} | |", results.key)?;
     writeln!(page, "| flow, where new flows are counted | {:.1} | |", results.flow)?;
     for (name, bytes) in &results.peers {
