@@ -3,6 +3,7 @@
 use super::capacity;
 use super::conforming;
 use super::contender::Tool;
+use super::cost::Table;
 use super::run::Results;
 use crate::figure::{Bound, Figure};
 use crate::spread::Spread;
@@ -66,17 +67,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
                     held: Bound::AtMost(whole_held),
                 });
             }
-            if let Some((best, ratio)) = table.best_over(tool) {
-                figures.push(Figure {
-                    what: format!(
-                        "{name}: own cost of the best peer ({}), over that of {ours}",
-                        best.name()
-                    ),
-                    ratio,
-                    budget: Some(Bound::AtLeast(own)),
-                    held: Bound::AtLeast(own_held),
-                });
-            }
+            figures.extend(own_cost(table, tool, ours, [own, own_held]));
         }
     }
     figures.extend(keyed(results));
@@ -93,20 +84,23 @@ fn keyed(results: &Results) -> Vec<Figure> {
             continue;
         };
         for ((tool, ours), held) in OURS.into_iter().zip(held) {
-            if let Some((best, ratio)) = table.best_over(tool) {
-                figures.push(Figure {
-                    what: format!(
-                        "{name}: own cost of the best peer ({}), over that of {ours}",
-                        best.name()
-                    ),
-                    ratio,
-                    budget: Some(Bound::AtLeast(4.0)),
-                    held: Bound::AtLeast(held),
-                });
-            }
+            figures.extend(own_cost(table, tool, ours, [4.0, held]));
         }
     }
     figures
+}
+
+/// The own cost of the best peer over that of a tool of limiter's, with the budget and the bound of
+/// `--check`: at least.
+fn own_cost(table: &Table, tool: Tool, ours: &str, [budget, held]: [f64; 2]) -> Option<Figure> {
+    let (best, ratio) = table.best_over(tool)?;
+    let (mix, best) = (table.mix.name, best.name());
+    Some(Figure {
+        what: format!("{mix}: own cost of the best peer ({best}), over that of {ours}"),
+        ratio,
+        budget: Some(Bound::AtLeast(budget)),
+        held: Bound::AtLeast(held),
+    })
 }
 
 /// Packets a second that one CPU takes, over the best peer.
