@@ -72,11 +72,10 @@ impl Class {
     /// Number of sources of the class, and the packets that each sends a second.
     pub const fn size(self) -> (u32, u32) {
         match self {
-            Self::Slow => (100, 1),
+            Self::Slow | Self::NewSlow => (100, 1),
             Self::Medium => (10, 20),
             Self::Fast => (1, 1_000),
             Self::New => (20, 20),
-            Self::NewSlow => (100, 1),
         }
     }
 

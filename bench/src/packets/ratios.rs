@@ -54,13 +54,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             });
         }
     }
-    let one = row("Rules", "1");
-    for (count, budget, held) in [("10000", 1.25, 1.5), ("100000", 1.6, 1.4)] {
-        let many = results.rows.iter().find(|row| row.group == "Rules" && row.name == count);
-        if let (Some(one), Some(many)) = (one, many) {
-            figures.push(at_most(format!("{count} rules, over one"), many.over(one), budget, held));
-        }
-    }
+    figures.extend(many_rules(results));
     for (store, held) in [("", [2.6, 3.2, 7.6, 13.0]), ("in lines: ", [2.5, 3.0, 7.2, 12.6])] {
         for ((name, budget), held) in [
             ("one rule, 1 known, over", 1.5),
@@ -110,6 +104,19 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         if let [none, others, _observed] = rows {
             let what = format!("{}, over none", others.name);
             figures.push(at_most(what, others.over(none), 1.1, 1.4));
+        }
+    }
+    figures
+}
+
+/// Many rules, over one.
+fn many_rules(results: &Results) -> Vec<Figure> {
+    let of =
+        |count: &str| results.rows.iter().find(|row| row.group == "Rules" && row.name == count);
+    let mut figures = Vec::new();
+    for (count, budget, held) in [("10000", 1.25, 1.5), ("100000", 1.6, 1.4)] {
+        if let (Some(one), Some(many)) = (of("1"), of(count)) {
+            figures.push(at_most(format!("{count} rules, over one"), many.over(one), budget, held));
         }
     }
     figures
