@@ -16,8 +16,12 @@ use crate::datapath::Datapath;
 use crate::datapath::Sweep;
 use crate::rules::Selector;
 
-/// Sources in a slice. A table of so many hashes is 1.2 MB.
+/// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
 const SLICE: usize = 28_000;
+
+/// Batches in a slice at most. A map of lines has places in each batch that nobody stands on: with
+/// few sources in a large one, a round would take as long as with many. So many are 5 MB.
+const MOST_BATCHES: usize = 32;
 
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
@@ -226,10 +230,11 @@ impl View {
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
             for (source, entry) in known.read(&mut at, BATCH)? {
                 let counters = Counters::from(&entry);
-                let Some((before, _)) = self.before.get(&source).filter(|_| wanted.has(&source))
-                else {
+                if !wanted.has(&source) {
                     continue;
-                };
+                }
+                // The slice had all that were there: who is not in it came since then.
+                let (before, _) = self.before.get(&source).copied().unwrap_or_default();
                 let passed = counters.passed.saturating_sub(before.passed);
                 let dropped = counters.dropped.saturating_sub(before.dropped);
                 if passed == 0 && dropped == 0 {
@@ -237,7 +242,7 @@ impl View {
                 }
                 best.offer([passed.saturating_add(dropped), dropped], source);
                 dropping.offer([dropped, passed], source);
-                let rates = Rates::between(*before, counters, time);
+                let rates = Rates::between(before, counters, time);
                 let used = self.used.share(known.datapath, &entry, now);
                 found.insert(source, Candidate { counters, at: now, rates, used });
                 if found.len() > 16 * KEPT {
@@ -270,8 +275,8 @@ impl View {
         self.before_at = now;
         let mut best = [Best::new(KEPT), Best::new(KEPT), Best::new(KEPT)];
         let mut read = 0;
-        for _ in 0..SLICE / BATCH {
-            if self.sweep.is_done() {
+        for _ in 0..MOST_BATCHES {
+            if self.sweep.is_done() || read >= SLICE {
                 break;
             }
             let entries = known.read(&mut self.sweep, BATCH)?;

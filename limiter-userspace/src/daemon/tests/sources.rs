@@ -157,6 +157,22 @@ fn whoever_begins_to_send_is_found_within_a_round() {
 }
 
 #[test]
+fn who_comes_behind_the_reading_is_found_at_the_next_look() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1000);
+    for number in 1..60_000 {
+        daemon.fake.send(source(number), 1, 60);
+    }
+    look(&mut daemon, By::DropRate);
+    at(&daemon, 2000);
+    // The first one that would be read.
+    daemon.fake.send(source(0), 40, 60);
+    let top = look(&mut daemon, By::Dropped);
+    assert_eq!(names(&top.sources).first(), Some(&"10.0.0.0"), "{:?}", top.sources);
+    assert!(top.sources[0].dropped_per_second.is_some_and(|rate| rate > 10.0), "{top:?}");
+}
+
+#[test]
 fn whose_drops_are_told_is_known_at_once() {
     let mut daemon = Daemon::start(&[]);
     at(&daemon, 1000);
