@@ -3,13 +3,16 @@
 //! `empty` is the least that a program can do; `reference` is the least that a limiter by source
 //! does: it reads the clock, parses, and looks one source up in a map like limiter's.
 //! `keyed_reference` does so for a rule by port and source: it parses to the port, and looks up one
-//! key of 16 bytes. [`paced`] is measured beside limiter on a cable.
+//! key of 16 bytes; [`charging`] charges such keys, too, and [`newcomer`] meets sources that nobody
+//! has seen. [`paced`] is measured beside limiter on a cable.
 
 #![no_std]
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics)]
 
+mod charging;
+mod newcomer;
 mod paced;
 
 use aya_ebpf::{
@@ -31,7 +34,7 @@ static REFERENCE_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static REFERENCE_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// Keys of a rule by port and source: address, port, protocol, and nothing.
+/// Keys of rules by port and source: address, port, protocol, and the number of the table.
 #[btf_map]
 static REFERENCE_KEYED: HashMap<[u32; 4], Bucket, 65_536> = HashMap::new();
 
@@ -80,9 +83,22 @@ pub(crate) fn reference(ctx: XdpContext) -> u32 {
 pub(crate) fn keyed_reference(ctx: XdpContext) -> u32 {
     // SAFETY: the helper takes no pointer and reads the monotonic clock.
     let now = unsafe { bpf_ktime_get_ns() };
+    let Some(key) = port_and_source(&ctx) else {
+        return xdp_action::XDP_PASS;
+    };
+    // SAFETY: the word is read once.
+    match unsafe { REFERENCE_KEYED.get(key) } {
+        Some(bucket) if bucket.word > now => xdp_action::XDP_DROP,
+        _ => xdp_action::XDP_PASS,
+    }
+}
+
+/// The key of a packet in the first table, if it is IPv4 without options.
+#[inline(always)]
+fn port_and_source(ctx: &XdpContext) -> Option<[u32; 4]> {
     let (start, end) = (ctx.data(), ctx.data_end());
     if start + NETWORK + DESTINATION_PORT + 2 > end {
-        return xdp_action::XDP_PASS;
+        return None;
     }
     let network = start + NETWORK;
     // SAFETY: the comparison is the proof that the verifier asks for; arrays of bytes have no
@@ -97,15 +113,10 @@ pub(crate) fn keyed_reference(ctx: XdpContext) -> u32 {
         )
     };
     if ethertype != V4 || version != 0x45 {
-        return xdp_action::XDP_PASS;
+        return None;
     }
     let port = u16::from_be_bytes(port);
-    let key = [u32::from_ne_bytes(source), port.into(), protocol.into(), 0];
-    // SAFETY: the word is read once.
-    match unsafe { REFERENCE_KEYED.get(key) } {
-        Some(bucket) if bucket.word > now => xdp_action::XDP_DROP,
-        _ => xdp_action::XDP_PASS,
-    }
+    Some([u32::from_ne_bytes(source), port.into(), protocol.into(), 0])
 }
 
 /// The bucket of the source of a packet whose IP header is there.

@@ -7,7 +7,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::CaptureFilter;
 use limiter_userspace::datapath::SourceTable;
 
-use super::rig::Baseline;
+use super::rig::{Baseline, Tables};
 use limiter_tests::packet::{Frame, Transport};
 
 /// The upper half of the /64 of every IPv6 source.
@@ -21,6 +21,9 @@ pub(super) const PORT: u16 = 53;
 
 /// Heading of rules by port and source.
 pub(super) const KEYED: &str = "Keyed rules";
+
+/// Heading of rules by port and source beside programs that charge as many keys.
+pub(super) const CHARGED: &str = "Keyed rules, beside charging by hand";
 
 /// Sources that were never seen begin here: 64.0.0.0.
 pub(crate) const NEW: u32 = 0x4000_0000;
@@ -155,6 +158,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
     cases.extend(new_sources());
     cases.extend(rules(quick));
     cases.extend(keyed(quick));
+    cases.extend(charged());
     cases.extend(tables(quick));
     if !quick {
         cases.extend(algorithms());
@@ -213,6 +217,7 @@ fn new_sources() -> Vec<Case> {
         Case {
             small: true,
             sources: Sources::New,
+            least: Baseline::Newcomer,
             ..Case::new(
                 GROUP,
                 "each packet another, table full",
@@ -270,7 +275,20 @@ fn keyed(quick: bool) -> Vec<Case> {
             cases.push(Case { sources, ..case(name, at_port(PORT, does), reason) });
         }
     }
-    // Each makes a table of its own.
+    for (name, count) in [("four", 4), ("eight", 8)] {
+        cases.push(case(format!("{name} rules, within them"), several(count), Reason::Conforming));
+    }
+    let wide = WIDE.trim_start_matches("rate_limit: ");
+    let two =
+        at_port(PORT, &format!("rate_limits: [{wide}, {}]", wide.replace("1000000}", "900000}")));
+    cases.push(case("one rule of two limits, within them".to_owned(), two, Reason::Conforming));
+    // Packets that the rule is not for.
+    cases.push(case("a rule for another port".to_owned(), at_port(22, WIDE), Reason::NoRule));
+    cases.into_iter().flat_map(|case| [case.clone(), case.in_lines()]).collect()
+}
+
+/// Rules by source and one key more, each of which makes a table of its own.
+fn several(count: usize) -> String {
     let keys = [
         "destination_port, value: 53",
         "protocol, value: udp",
@@ -281,21 +299,28 @@ fn keyed(quick: bool) -> Vec<Case> {
         "source_port, value: 40000",
         "packet_length",
     ];
-    for (name, count) in [("four", 4), ("eight", 8)] {
-        let nested = |key: &&str| {
-            format!("  - {{key: {key}, descriptors: [{{key: remote_address, {WIDE}}}]}}\n")
-        };
-        let rules: String = keys.iter().take(count).map(nested).collect();
-        let name = format!("{name} rules, within them");
-        cases.push(case(name, descriptors(&rules), Reason::Conforming));
-    }
-    let wide = WIDE.trim_start_matches("rate_limit: ");
-    let two =
-        at_port(PORT, &format!("rate_limits: [{wide}, {}]", wide.replace("1000000}", "900000}")));
-    cases.push(case("one rule of two limits, within them".to_owned(), two, Reason::Conforming));
-    // Packets that the rule is not for.
-    cases.push(case("a rule for another port".to_owned(), at_port(22, WIDE), Reason::NoRule));
-    cases.into_iter().flat_map(|case| [case.clone(), case.in_lines()]).collect()
+    let nested = |key: &&str| {
+        format!("  - {{key: {key}, descriptors: [{{key: remote_address, {WIDE}}}]}}\n")
+    };
+    descriptors(&keys.iter().take(count).map(nested).collect::<String>())
+}
+
+/// Some of the keyed rules, beside a program that charges as many keys and does nothing else.
+fn charged() -> Vec<Case> {
+    let case = |(name, tables): (&str, Tables)| Case {
+        least: Baseline::Charging(tables),
+        ..Case::new(
+            CHARGED,
+            format!("{name}, within"),
+            several(tables as usize),
+            Reason::Conforming,
+        )
+    };
+    [("one rule", Tables::One), ("four rules", Tables::Four), ("eight rules", Tables::Eight)]
+        .map(case)
+        .into_iter()
+        .flat_map(|case| [case.clone(), case.in_lines()])
+        .collect()
 }
 
 fn tables(quick: bool) -> Vec<Case> {

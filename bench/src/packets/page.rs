@@ -25,7 +25,9 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
          only drops; what it takes is the loop of the kernel and the other source of each packet. \
          *Least* reads the \
          clock, parses, and looks the source up once in a map like limiter's; under *Keyed rules* it \
-         parses to the port, and looks up one key of 16 bytes. *Ratio* is limiter \
+         parses to the port, and looks up one key of 16 bytes; *beside charging by hand* it looks up \
+         as many keys as there are rules, and charges each; of *each packet another* it looks for \
+         the source in a map of 16,384, and reads and writes a word of 16.8 MB. *Ratio* is limiter \
          over *least*; *net* \
          is the same without *empty*. A row counts only if 99 % of its packets left with the \
          reason that is \

@@ -35,14 +35,40 @@ pub(crate) enum Baseline {
     Reference,
     /// The least that a limiter by port and source does.
     KeyedReference,
+    /// The least that a limiter with so many tables by port and source does, to the charge.
+    Charging(Tables),
+    /// The least that a limiter does about a source that it has no entry for.
+    Newcomer,
+}
+
+/// Number of tables that the charging program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tables {
+    One = 1,
+    Four = 4,
+    Eight = 8,
 }
 
 impl Baseline {
+    const ALL: [Self; 7] = [
+        Self::Empty,
+        Self::Reference,
+        Self::KeyedReference,
+        Self::Charging(Tables::One),
+        Self::Charging(Tables::Four),
+        Self::Charging(Tables::Eight),
+        Self::Newcomer,
+    ];
+
     const fn program(self) -> &'static str {
         match self {
             Self::Empty => "empty",
             Self::Reference => "reference",
             Self::KeyedReference => "keyed_reference",
+            Self::Charging(Tables::One) => "charging_1",
+            Self::Charging(Tables::Four) => "charging_4",
+            Self::Charging(Tables::Eight) => "charging_8",
+            Self::Newcomer => "newcomer",
         }
     }
 }
@@ -55,8 +81,8 @@ impl Rig {
             .map_max_entries("REFERENCE_V4", entries)
             .map_max_entries("REFERENCE_V6", entries)
             .load(&limiter_tests::program::aligned(OBJECT))?;
-        for name in ["empty", "reference", "keyed_reference"] {
-            program(&mut ebpf, name)?.load()?;
+        for baseline in Baseline::ALL {
+            program(&mut ebpf, baseline.program())?.load()?;
         }
         Ok(Self { walk: Walk::load()?, ebpf, filled_v4: 0, filled_v6: 0, filled_keys: 0 })
     }
@@ -106,6 +132,17 @@ impl Rig {
             map.insert([source, port.into(), protocol.into(), 0], [0; 4], 0)?;
         }
         self.filled_keys = sources.max(self.filled_keys);
+        Ok(())
+    }
+
+    /// Gives the charging programs the key of one source in all tables, at a port.
+    pub(crate) fn fill_tables(&mut self, source: u32, port: u16, protocol: u8) -> Result<()> {
+        let map = self.ebpf.map_mut("REFERENCE_KEYED").context("no REFERENCE_KEYED")?;
+        let mut map: HashMap<_, [u32; 4], Value> = HashMap::try_from(map)?;
+        let source = u32::from_ne_bytes(source.to_be_bytes());
+        for table in 0..Tables::Eight as u32 {
+            map.insert([source, port.into(), protocol.into(), table], [0; 4], 0)?;
+        }
         Ok(())
     }
 

@@ -42,11 +42,20 @@ impl Row {
     /// Limiter's nanoseconds over those of another row: of the medians, and the widest that the two
     /// spreads allow. The rows ran one after the other.
     pub(super) fn over(&self, other: &Self) -> Spread {
-        Spread {
-            median: self.limiter.median / other.limiter.median,
-            low: self.limiter.low / other.limiter.high,
-            high: self.limiter.high / other.limiter.low,
-        }
+        over(self.limiter, other.limiter)
+    }
+
+    /// The reference's nanoseconds over those of another row, likewise.
+    pub(super) fn least_over(&self, other: &Self) -> Spread {
+        over(self.reference, other.reference)
+    }
+}
+
+fn over(ours: Spread, theirs: Spread) -> Spread {
+    Spread {
+        median: ours.median / theirs.median,
+        low: ours.low / theirs.high,
+        high: ours.high / theirs.low,
     }
 }
 
@@ -120,7 +129,9 @@ impl Bench {
         };
         match case.least {
             Baseline::KeyedReference => self.rig.fill_keys((FIRST, known), PORT, UDP)?,
+            Baseline::Charging(_) => self.rig.fill_tables(FIRST, PORT, UDP)?,
             Baseline::Empty | Baseline::Reference => self.rig.fill(case.family, FIRST, known)?,
+            Baseline::Newcomer => {}
         }
         self.prepare(case, known)?;
         let (mut empty, mut reference, mut limiter) = (Vec::new(), Vec::new(), Vec::new());
