@@ -20,7 +20,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 3] = [
-    Budget { mix: "1 source", whole: 1.4, whole_held: [2.3, 2.2], own: 6.0, own_held: [3.8, 4.4] },
+    Budget { mix: "1 source", whole: 1.4, whole_held: [2.3, 2.2], own: 6.0, own_held: [3.9, 4.4] },
     Budget {
         mix: "10,000 sources",
         whole: 1.6,
@@ -31,7 +31,7 @@ const BUDGETS: [Budget; 3] = [
     Budget {
         mix: "1,000,000 sources",
         whole: 2.5,
-        whole_held: [6.1, 3.8],
+        whole_held: [15.0, 9.0],
         own: 4.0,
         own_held: [1.2, 2.4],
     },
@@ -114,7 +114,7 @@ fn receiving(results: &Results) -> Option<Figure> {
         ),
         ratio: ours.over(best)?,
         budget: None,
-        held: Bound::AtLeast(2.0),
+        held: Bound::AtLeast(1.0),
     })
 }
 
@@ -138,7 +138,7 @@ fn conforming(results: &Results) -> Option<Figure> {
             .to_owned(),
         ratio: Spread::of(ours.iter().enumerate().filter_map(ratio))?,
         budget: Some(Bound::AtLeast(TIMES)),
-        held: Bound::AtLeast(0.94),
+        held: Bound::AtLeast(0.31),
     })
 }
 
