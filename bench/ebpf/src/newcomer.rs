@@ -1,6 +1,7 @@
 //! The least that a limiter does about a source that it has no entry for, with a memory of who was
-//! seen: the clock, the header, a look-up that finds nobody in a map of limiter's size, and one word
-//! of as many fingerprints as limiter has, read and written. It refuses nobody, and asks no rule.
+//! seen: the clock, the header, a look-up that finds nobody in a map of limiter's size, and one
+//! word of as many fingerprints as limiter has, read and written. It refuses nobody, and asks no
+//! rule.
 
 use aya_ebpf::{
     bindings::xdp_action,

@@ -27,7 +27,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             }
         }
     }
-    // What a budget can be at best.
+    // The best that a budget can ask for.
     let (known, new) = (row("New sources", "a known one"), row("New sources", "each packet"));
     if let (Some(known), Some(new)) = (known, new) {
         let what = format!("the least program: {}, over a known one", new.name);
