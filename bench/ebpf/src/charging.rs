@@ -1,7 +1,7 @@
 //! A limiter by port and source as one would write it by hand, with as many tables as there are
 //! rules: the clock, the header to the port, and for each table one look-up in a hash map, one word
 //! changed by compare-and-exchange (GCRA) and one counter. It has no rules, makes no keys, and
-//! charges the tables before one that refuses. No limiter with a map of keys can do less.
+//! charges the tables before one that refuses.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
