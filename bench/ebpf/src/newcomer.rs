@@ -14,8 +14,8 @@ use limiter_common::wire::{Bucket, FINGERPRINTS};
 
 use crate::{ETHERTYPE, NETWORK, SOURCE_V4, V4, read};
 
-/// Of the size of limiter's map of IPv4 sources where new ones find it full. The benchmark leaves it
-/// empty: a look-up ends at the head of the chain, sooner than in limiter's.
+/// Of the size of limiter's map of IPv4 sources where new ones find it full. The benchmark leaves
+/// it empty: a look-up ends at the head of the chain, sooner than in limiter's.
 #[btf_map]
 static SMALL_V4: HashMap<[u8; 4], Bucket, 16_384> = HashMap::new();
 
