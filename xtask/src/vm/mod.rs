@@ -187,7 +187,7 @@ fn cargo(toolchain: &str, arch: Arch, command: &str) -> Result<Command> {
 /// How long a guest may take.
 const fn limit(scope: Scope, arch: Arch) -> Duration {
     let seconds = match scope {
-        Scope::Quick => 600,
+        Scope::Quick => 900,
         Scope::Full => 1_800,
     };
     Duration::from_secs(seconds * slower(arch) as u64)
