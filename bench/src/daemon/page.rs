@@ -12,8 +12,8 @@ pub(super) fn markdown(effort: &Effort, states: &[State]) -> String {
          state is watched for {} s. \
          *Resident* is all of it, *its own* what is not mapped from its binary and libraries, *at \
          most* what was resident \
-         at one time since its start. Processor time is counted by the kernel in hundredths of a \
-         second.\n\n\
+         at one time since its start. Processor time is that of the threads that live at the \
+         end.\n\n\
          | | resident, MB | its own, MB | at most, MB | % of a CPU |\n|---|--:|--:|--:|--:|\n",
         thousands(effort.sources.into()),
         effort.watched.as_secs()
