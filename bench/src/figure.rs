@@ -49,7 +49,8 @@ impl fmt::Display for Bound {
 /// Ratio that a page has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Name of the ratio, with what it is compared.
+    /// Name of the ratio, with what it is compared. It finds the figure on the page and in another
+    /// look, so it does not depend on what was measured.
     pub what: String,
     /// Ratio as measured, over the rounds.
     pub ratio: Spread,
@@ -92,8 +93,8 @@ impl Figure {
     }
 }
 
-/// Looks that `--check` takes at a group, at most: a figure that holds in one of them holds. A quick
-/// look is short, and other guests of a host may take memory and caches meanwhile.
+/// Looks that `--check` takes at a group, at most: a figure that holds in one of them holds. A
+/// quick look is short, and other guests of a host may take memory and caches meanwhile.
 pub const LOOKS: u32 = 3;
 
 /// Puts figures of another look in the places of those that do not hold.

@@ -53,13 +53,13 @@ impl Table {
         Spread::of(self.of(tool)?.iter().zip(self.of(Tool::Drop)?).map(|(cost, drop)| cost / drop))
     }
 
-    /// The peer that takes least, and its own cost over that of `ours`, in each round.
-    pub(super) fn best_over(&self, ours: Tool) -> Option<(Tool, Spread)> {
+    /// The own cost of the peer that takes least, over that of `ours`, in each round.
+    pub(super) fn best_over(&self, ours: Tool) -> Option<Spread> {
         let own = |tool: &Tool| self.own(*tool).map(|own| own.median);
         let peers = Tool::PEERS.into_iter().filter_map(|tool| Some((tool, own(&tool)?)));
         let (best, _) = peers.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let ratios = self.beside(best)?.zip(self.beside(ours)?);
-        Some((best, Spread::of(ratios.map(|(peer, ours)| peer / ours))?))
+        Spread::of(ratios.map(|(peer, ours)| peer / ours))
     }
 }
 

@@ -93,11 +93,10 @@ fn keyed(results: &Results) -> Vec<Figure> {
 /// The own cost of the best peer over that of a tool of limiter's, with the budget and the bound of
 /// `--check`: at least.
 fn own_cost(table: &Table, tool: Tool, ours: &str, [budget, held]: [f64; 2]) -> Option<Figure> {
-    let (best, ratio) = table.best_over(tool)?;
-    let (mix, best) = (table.mix.name, best.name());
+    let mix = table.mix.name;
     Some(Figure {
-        what: format!("{mix}: own cost of the best peer ({best}), over that of {ours}"),
-        ratio,
+        what: format!("{mix}: own cost of the best peer, over that of {ours}"),
+        ratio: table.best_over(tool)?,
         budget: Some(Bound::AtLeast(budget)),
         held: Bound::AtLeast(held),
     })
@@ -108,10 +107,7 @@ fn receiving(results: &Results) -> Option<Figure> {
     let best = capacity::best_peer(&results.capacities)?;
     let ours = results.capacities.iter().find(|of| of.tool == Tool::Limiter)?;
     Some(Figure {
-        what: format!(
-            "packets a second that a CPU takes, over the best peer's ({})",
-            best.tool.name()
-        ),
+        what: "packets a second that a CPU takes, over the best peer's".to_owned(),
         ratio: ours.over(best)?,
         budget: None,
         held: Bound::AtLeast(1.0),
