@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
 
-use super::{execute, explained, parse};
+use super::explain::{capture, explained};
+use super::{execute, parse};
 use crate::cli::args::{Args, EXIT_CODES, Output};
 use crate::datapath::fake::Fake;
 use crate::rules::plain::is_plain;
@@ -77,7 +78,7 @@ fn yaml_says_what_json_says() {
 #[test]
 fn an_explained_packet_is_a_yaml_document() {
     let directory = tempfile::tempdir().unwrap();
-    let capture = super::capture(&directory);
+    let capture = capture(&directory);
     let json = explained(&format!("limiter explain --pcap {capture} --output json"));
     let yaml = explained(&format!("limiter explain --pcap {capture} --output yaml"));
     let yaml: Vec<Value> = yaml

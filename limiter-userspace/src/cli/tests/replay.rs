@@ -4,7 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{capture, execute, failure, parse};
+use super::explain::capture;
+use super::{execute, failure, parse};
 use crate::cli::Answer;
 use crate::datapath::fake::Fake;
 

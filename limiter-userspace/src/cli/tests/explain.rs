@@ -1,0 +1,147 @@
+//! `limiter explain` of captures.
+
+use super::*;
+use crate::cli::explain;
+
+/// A capture of one UDP packet from 192.0.2.1, and where it is.
+pub(super) fn capture(directory: &tempfile::TempDir) -> String {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    file.extend([0; 8]);
+    file.extend([255, 255, 0, 0, 1, 0, 0, 0]);
+    for length in [64u32, 100] {
+        file.extend([7, 0, 0, 0, 5, 0, 0, 0, 42, 0, 0, 0]);
+        file.extend(length.to_le_bytes());
+        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+        file.extend([0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 4, 210, 0, 53, 0, 8, 0, 0]);
+    }
+    let path = directory.path().join("x.pcap");
+    std::fs::write(&path, file).unwrap();
+    path.display().to_string()
+}
+
+pub(super) fn explained(line: &str) -> String {
+    let (text, done) = explained_as_far(line);
+    done.unwrap();
+    text
+}
+
+/// Lines that were printed, and the error that stopped them.
+fn explained_as_far(line: &str) -> (String, Result<(), Failure>) {
+    let args = parse(line).unwrap();
+    let Command::Explain(what) = &args.command else { panic!("{args:?}") };
+    let mut text = Vec::new();
+    let done = explain::explain(what, args.output, &mut text);
+    (String::from_utf8(text).unwrap(), done)
+}
+
+#[test]
+fn a_capture_is_explained_line_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let text = "descriptors:\n  - {key: remote_address, rate_limit: {name: all, unit: day, \
+                requests_per_unit: 1}}\n  - {key: destination_port, rate_limit: {unit: day, \
+                requests_per_unit: 9}}\n";
+    std::fs::write(&rules, text).unwrap();
+    let rules = rules.display();
+    assert_eq!(
+        explained(&format!("limiter explain --pcap {capture} --rules {rules}")),
+        "  PACKET           SECONDS  SOURCE                   BYTES  VERDICT  REASON               RULES
+       1       0.000000000  192.0.2.1                   64  pass     conforming           every source (all); destination_port
+       2       0.000000000  192.0.2.1                  100  drop     over-limit           every source (all); destination_port; dropped by every source
+
+VERDICT  REASON      PACKETS  BYTES
+pass     conforming        1     64
+drop     over-limit        1    100
+sum      seen              2    164
+
+RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  SHADOWED  MARKED
+all                    1            64        1            100         0       0
+destination_port       1            64        0              0         0       0
+2 packets are longer than what was captured of them; their whole length counts
+made by tcpdump where limits were in force, a capture has only what they let pass: XDP drops before tcpdump sees a packet
+"
+    );
+    for flag in ["--json", "--output json"] {
+        let json = explained(&format!("limiter explain --pcap {capture} --rules {rules} {flag}"));
+        let lines: Vec<&str> = json.lines().collect();
+        assert_eq!(
+            lines[0],
+            r#"{"packet":1,"time":"7.000005000","source":"192.0.2.1","bytes":64,"captured":42,"verdict":"pass","reason":"conforming","rule":"every source","matches":[{"table":0,"rule":"every source","name":"all"},{"table":1,"rule":"destination_port"}]}"#
+        );
+        assert!(
+            lines[2].starts_with(
+                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"other_links":0,"late":0,"reasons":"#
+            )
+        );
+        assert_eq!(lines.len(), 3);
+    }
+}
+
+/// Sums by source instead of lines: all of the packets are in one of its rows.
+#[test]
+fn a_capture_is_summed_by_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let text =
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}\n";
+    std::fs::write(&rules, text).unwrap();
+    let line = format!("limiter explain --pcap {capture} --rules {} --summary", rules.display());
+    let text = explained(&line);
+    let rows = "SOURCE     OFFERED  PASSED  DROPPED  DROPPED BY\n\
+                192.0.2.1        2       1        1  every source, over-limit 1\n\nVERDICT";
+    assert!(text.starts_with(rows), "{text}");
+    assert!(text.contains("XDP drops before tcpdump sees a packet"), "{text}");
+    let none = explained(&format!("{line} --top 0"));
+    assert!(none.contains("\n1 other sources        2       1        1\n"), "{none}");
+    let json: serde_json::Value =
+        serde_json::from_str(&explained(&format!("{line} --json"))).unwrap();
+    let summary = &json["summary"];
+    assert_eq!(summary["sources"][0]["causes"][0]["rule"], "every source");
+    assert_eq!(summary["sources"][0]["dropped"]["bytes"], 100);
+    assert_eq!(summary["others"]["offered"]["packets"], 0);
+    assert_eq!(summary["seen"]["packets"], 2);
+}
+
+#[test]
+fn a_capture_that_was_cut_off_keeps_its_sums() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let file = std::fs::read(&capture).unwrap();
+    std::fs::write(&capture, &file[..file.len() - 1]).unwrap();
+    let stopped = format!(
+        "{capture}: it ends within packet 2: it was cut off while it was written; what is printed \
+         is of the packets before it: write it again for the rest"
+    );
+    let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
+    let sums = "\nsum      seen           1     64\n";
+    assert!(text.contains(sums), "{text}");
+    let told = "the sums are of the packets above: the capture was not explained to its end\n";
+    assert!(text.contains(told), "{text}");
+    let failure = done.unwrap_err();
+    assert_eq!(failure.to_string(), stopped);
+    assert_eq!(format!("{:?}", failure.exit_code()), format!("{:?}", ExitCode::from(2)));
+    let (json, done) = explained_as_far(&format!("limiter explain --pcap {capture} --json"));
+    assert!(done.is_err());
+    let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!(last["summary"]["stopped"], stopped);
+    assert_eq!(last["summary"]["seen"]["packets"], 1);
+    // With no packet there are no sums.
+    std::fs::write(&capture, &file[..30]).unwrap();
+    let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
+    assert!(done.is_err() && !text.contains("sum"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_before_anything_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    assert!(
+        failure("limiter explain --pcap /nowhere/x.pcap").starts_with("/nowhere/x.pcap: No such")
+    );
+    assert!(
+        failure(&format!("limiter explain --pcap {capture} --rules /nowhere/r.yaml"))
+            .starts_with("/nowhere/r.yaml: ")
+    );
+}
