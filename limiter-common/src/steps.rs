@@ -80,11 +80,12 @@ macro_rules! steps {
             charge_in_row = limiter_common::table::charge_in_row, (world scratch) (keyed half);
             fail_in_row = limiter_common::table::fail_in_row, (world scratch) (keyed half half);
             undo_in_row = limiter_common::table::undo_in_row, (world scratch) (half);
-            judge_narrow = limiter_common::table::judge_narrow, (world scratch) ();
+            judge_narrow_key = limiter_common::table::judge_narrow_key, (world scratch) ();
+            judge_narrow_keys = limiter_common::table::judge_narrow_keys, (world scratch) ();
             look_narrow = limiter_common::table::look_narrow, (world scratch) ();
-            look_at_narrow = limiter_common::table::look_at_narrow, (world scratch) (half);
+            look_at_narrow = limiter_common::table::look_at_narrow, (world scratch) (half half);
             charge_at_narrow = limiter_common::table::charge_at_narrow, (world scratch) (half);
-            charge_narrow = limiter_common::table::charge_narrow, (world scratch) ();
+            charge_narrow = limiter_common::table::charge_narrow, (world scratch) (half);
             settle_narrow = limiter_common::table::settle_narrow, (world scratch) (half word);
             undo_narrow = limiter_common::table::undo_narrow, (world scratch) (half);
             undo_at_narrow = limiter_common::table::undo_at_narrow, (world scratch) (half);

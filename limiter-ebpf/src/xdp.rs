@@ -88,7 +88,7 @@ fn decide<const LAYER_3: bool>(
     if shortly.is_some() {
         return shortly;
     }
-    let narrowly = step!(judge_narrow(&Kernel, world::scratch()?;));
+    let narrowly = judge_narrow(&Kernel, world::scratch()?);
     if narrowly.is_some() {
         return narrowly;
     }

@@ -10,7 +10,7 @@ use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::{bucket_again, bucket_of, carry};
+use crate::line::{Seat, bucket_again, bucket_in, bucket_of, carry, seated};
 use crate::outcome::{Outcome, Packed};
 use crate::owner::Owner;
 use crate::step::step;
@@ -62,6 +62,31 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 #[inline(always)]
 pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
     match bucket_of(maps, owner) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(owner),
+    }
+}
+
+/// [`find`], and the seat of the bucket where it is in lines.
+#[inline(always)]
+pub(crate) fn find_seat<W: World>(
+    maps: &W,
+    owner: &Owner,
+) -> Option<(Option<Seat>, W::SourceBucket)> {
+    match seated(maps, owner) {
+        Some((seat, bucket)) => Some((Some(seat), W::SourceBucket::from(bucket))),
+        None => Some((None, maps.source_bucket(owner)?)),
+    }
+}
+
+/// The bucket of a source, of which [`find_seat`] has told the seat: in a hash map it is looked up.
+#[inline(always)]
+pub(crate) fn find_in<W: World>(
+    maps: &W,
+    owner: &Owner,
+    seat: Option<Seat>,
+) -> Option<W::SourceBucket> {
+    match bucket_in(maps, owner, seat) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
         None => maps.source_bucket(owner),
     }

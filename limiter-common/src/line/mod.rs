@@ -34,7 +34,7 @@ pub use insert::{LineInsert, choose, leave, lock_lines, settle, unlock_lines};
 pub use lock::take_lock;
 pub use none::NoLine;
 pub use place::{Lines, Place};
-pub use seat::{Seat, bucket_again, bucket_of, elsewhere, repoint, seat};
+pub use seat::{Seat, bucket_again, bucket_in, bucket_of, elsewhere, repoint, seat, seated};
 pub use victim::{Choice, ChosenLine, victim};
 
 use crate::cell::Cell;

@@ -76,22 +76,46 @@ fn is_being_made(entry: &impl Entry) -> bool {
 /// packet that then asks for the lock waits for that.
 #[inline(always)]
 pub fn bucket_of<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
+    let (_, bucket) = seated(maps, owner)?;
+    Some(bucket)
+}
+
+/// [`bucket_of`], and the seat where it was found.
+#[inline(always)]
+pub fn seated<W: World>(maps: &W, owner: &Owner) -> Option<(Seat, LineBucket<W::Line>)> {
     let family = owner.kind();
     // Before anything else: with a hash map, nothing of this is in the program.
     let lines = maps.lines(family)?;
     let name = owner.name()?;
     let place = Place::of(name, lines);
-    let first = maps.line(family, place.first())?;
-    let entry = if let Some((_, entry)) = find(&first, place.start(), name) {
-        entry
-    } else {
-        let Seat { line, way } = step!(elsewhere(maps; owner))?;
-        maps.line(family, line)?.entry(way)?
-    };
+    let line = place.first();
+    let (seat, entry) =
+        if let Some((way, entry)) = find(&maps.line(family, line)?, place.start(), name) {
+            (Seat { line, way }, entry)
+        } else {
+            let seat = step!(elsewhere(maps; owner))?;
+            (seat, maps.line(family, seat.line)?.entry(seat.way)?)
+        };
     if is_being_made(&entry) {
         return None;
     }
-    Some(LineBucket::new(entry, name))
+    Some((seat, LineBucket::new(entry, name)))
+}
+
+/// The bucket of a source in the seat where it was found. If that is another source's by now, no
+/// exchange succeeds.
+#[inline(always)]
+pub fn bucket_in<W: World>(
+    maps: &W,
+    owner: &Owner,
+    seat: Option<Seat>,
+) -> Option<LineBucket<W::Line>> {
+    let family = owner.kind();
+    // Before anything else: with a hash map, nothing of this is in the program.
+    maps.lines(family)?;
+    let Seat { line, way } = seat?;
+    let entry = maps.line(family, line)?.entry(way)?;
+    Some(LineBucket::resume(entry, owner.name()?))
 }
 
 /// The bucket of a source, as [`bucket_of`] finds it, all of it in a step.

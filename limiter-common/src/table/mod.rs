@@ -23,6 +23,7 @@ pub mod limit;
 mod lookup;
 mod narrow;
 mod narrow_row;
+mod narrow_short;
 mod over;
 mod peek;
 mod plain;
@@ -50,9 +51,10 @@ pub use narrow::{narrow_key, narrow_number, narrow_owner};
 #[cfg(not(target_arch = "bpf"))]
 pub use narrow_row::judge_narrow_alone;
 pub use narrow_row::{
-    charge_at_narrow, charge_narrow, judge_narrow, look_at_narrow, look_narrow, settle_narrow,
-    undo_at_narrow, undo_narrow,
+    charge_at_narrow, charge_narrow, look_at_narrow, look_narrow, settle_narrow, undo_at_narrow,
+    undo_narrow,
 };
+pub use narrow_short::{judge_narrow, judge_narrow_key, judge_narrow_keys};
 pub use over::{count_class, over_source};
 pub use peek::peek;
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};

@@ -6,100 +6,29 @@
 //! to date, has none: it is judged when it is charged.
 
 use core::cell;
-use core::hint::black_box;
 
 use super::narrow::narrow_in;
-use super::run::{judge_source, undo_source, undo_table};
+use super::run::{undo_source, undo_table};
 use super::scratch::{NarrowCharge, SOURCE_CLASS, Scratch};
-use super::short::passed;
 use super::weight::weight_of;
 use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock::SLACK;
 use crate::engine::SourcePacket;
-use crate::engine::source::{carry_on, count_drop, find, judge, undo_owner};
+use crate::engine::source::{carry_on, count_drop, find_in, find_seat, judge, undo_owner};
 use crate::gcra::Charge;
 use crate::outcome::{Outcome, Packed};
 use crate::owner::Owner;
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::verdict::Reason;
 use crate::wire::{MAX_TABLES, RULE_NONE};
 use crate::world::World;
 
-/// Judges a packet that [`super::judge_shortly`] found in tables where its key is narrow, and in no
-/// other ones, and by the source table; none where it has to go another way.
-#[inline(always)]
-pub fn judge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
-    if scratch.narrow.get() == 0 || scratch.wide.get() != 0 {
-        return None;
-    }
-    // A packet with one key keeps the bucket from the look to the charge.
-    if scratch.narrow.get().is_power_of_two()
-        && let Some(owner) = only_key(maps, scratch)
-        && let Some(bucket) = find(maps, &owner)
-        && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket)
-    {
-        let Some(Change { old, new }) = exchange else {
-            count_drop(maps, &owner, &bucket);
-            return Some(Outcome::new(Reason::OverLimit, rule).pack());
-        };
-        if let Err(outcome) = charge_source(maps, scratch) {
-            return outcome;
-        }
-        if bucket.word().compare_exchange(old, new) {
-            maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
-            bucket.count_passed();
-            carry_on(maps, &owner, &bucket);
-            return Some(passed(Packed::from_raw(scratch.source_outcome.get())));
-        }
-        scratch.begin_row(owner);
-    } else {
-        let outcome = step!(look_narrow(maps, scratch;));
-        if outcome.is_some() {
-            return outcome;
-        }
-        if let Err(outcome) = charge_source(maps, scratch) {
-            return outcome;
-        }
-    }
-    let outcome = step!(charge_narrow(maps, scratch;));
-    if outcome.is_some() {
-        return outcome;
-    }
-    Some(Packed::from_raw(scratch.source_outcome.get()))
-}
-
-/// Judges the packet by the source table, and charges it there; an error ends the short way: the
-/// outcome of a packet that is dropped there, or none where it has to go another way.
-#[inline(always)]
-fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
-    if scratch.sources.get() == 0 {
-        return Ok(());
-    }
-    let source = judge_source(maps, scratch);
-    if source.is_deferred() {
-        scratch.read_clock(maps);
-        return Err(None);
-    }
-    if source.drops() {
-        return Err(Some(source));
-    }
-    scratch.source_outcome.set(source.raw());
-    Ok(())
-}
-
-/// The only narrow key of a packet.
-#[inline(always)]
-fn only_key<W: World>(maps: &W, scratch: &Scratch) -> Option<Owner> {
-    let table = maps.table(scratch.generation(), scratch.last.get())?;
-    Some(narrow_in(table, &scratch.facts, &scratch.key_facts.get()))
-}
-
 /// Looks at the limits of all narrow keys of a packet; the outcome if it is over one.
 #[inline(always)]
 pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
-    let key_facts = scratch.key_facts.get();
     let narrow = scratch.narrow.get();
     let mut length = 0;
     let mut rounds = Rounds::new();
@@ -107,36 +36,31 @@ pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
         if narrow >> index == 0 {
             break;
         }
-        if let Some(table) = maps.table(scratch.generation(), index)
-            && let Some(key) = scratch.narrow_key(scratch.unknown(length))
-        {
-            key.set(narrow_in(table, &scratch.facts, &key_facts).word());
+        if narrow >> index & 1 == 0 {
+            continue;
         }
-        length += narrow >> index & 1;
-    }
-    scratch.narrow_keys.set(length);
-    let mut rounds = Rounds::new();
-    while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
-        if place >= length {
-            break;
-        }
-        if step!(look_at_narrow(maps, scratch; place)) {
-            let rule = charge(scratch, scratch.unknown(place)).rule;
+        if step!(look_at_narrow(maps, scratch; index, length)) {
+            let rule = charge(scratch, scratch.unknown(length)).rule;
             return Some(Outcome::new(Reason::OverLimit, rule).pack());
         }
+        length += 1;
     }
+    scratch.narrow_keys.set(length);
     None
 }
 
-/// Charges all narrow keys of a packet, after the look. If one drops it, the outcome: what was
-/// charged before is taken back, in the source table as well.
+/// Charges the narrow keys of a packet from a place of the row on, after the look. If one drops it,
+/// the outcome: what was charged before is taken back, in the source table as well.
 #[inline(always)]
-pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
+pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
     let length = scratch.narrow_keys.get();
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
         if place >= length {
             break;
+        }
+        if place < first {
+            continue;
         }
         if step!(charge_at_narrow(maps, scratch; place)) {
             continue;
@@ -159,7 +83,7 @@ pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
 #[cfg(not(target_arch = "bpf"))]
 pub fn judge_narrow_alone<W: World>(maps: &W, scratch: &Scratch, index: u32) -> (Reason, u32) {
     scratch.narrow.set(1 << (index & (MAX_TABLES - 1)));
-    if let Some(outcome) = look_narrow(maps, scratch).or_else(|| charge_narrow(maps, scratch)) {
+    if let Some(outcome) = look_narrow(maps, scratch).or_else(|| charge_narrow(maps, scratch, 0)) {
         return (outcome.unpack().reason, outcome.rule());
     }
     let NarrowCharge { rule, reason, .. } = charge(scratch, 0);
@@ -175,29 +99,30 @@ fn owner(scratch: &Scratch, place: u32) -> Owner {
 /// The charge at a place of the row.
 #[inline(always)]
 fn charge(scratch: &Scratch, place: u32) -> NarrowCharge {
-    scratch.narrow_charge(place).map_or(NarrowCharge::NONE, cell::Cell::get)
+    scratch.narrow_charge(place).map_or_else(NarrowCharge::none, cell::Cell::get)
 }
 
-/// Looks at the limit of a narrow key, and leaves the exchange that charges it in the scratch; none
-/// where it is not known. True if the packet is over the limit: then it is counted.
+/// Leaves the key of a packet in a narrow table at a place of the row. Looks at the limit, and
+/// leaves the exchange that charges it; none where it is not known. True if the packet is over the
+/// limit: then it is counted.
 #[inline(always)]
-pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
-    let Some(charge) = scratch.narrow_charge(place) else {
+pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
+    let (Some(table), Some(word), Some(charge)) = (
+        maps.table(scratch.generation(), index),
+        scratch.narrow_key(place),
+        scratch.narrow_charge(place),
+    ) else {
         return false;
     };
-    // Plain zeros would be made a call of memset by the compiler, as in `Facts::clear`.
-    let none = black_box(0);
-    let mut next = NarrowCharge {
-        change: Change { old: none, new: none },
-        rule: RULE_NONE,
-        reason: Reason::Conforming.index(),
-    };
+    let owner = narrow_in(table, &scratch.facts, &scratch.key_facts.get());
+    word.set(owner.word());
+    let mut next = NarrowCharge::none();
     let mut over = false;
-    let owner = owner(scratch, place);
-    if let Some(bucket) = find(maps, &owner)
+    if let Some((seat, bucket)) = find_seat(maps, &owner)
         && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket)
     {
         next.rule = rule;
+        next.seat = seat.to_register();
         if let Some(change) = exchange {
             next.change = change;
         } else {
@@ -212,15 +137,19 @@ pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool
 }
 
 /// The look at the limit of a bucket that is up to date.
-struct Look {
+pub(super) struct Look {
     /// The exchange that charges the packet; none if it is over the limit.
-    exchange: Option<Change>,
-    rule: u32,
+    pub(super) exchange: Option<Change>,
+    pub(super) rule: u32,
 }
 
 /// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing.
 #[inline(always)]
-fn look<W: World>(maps: &W, scratch: &Scratch, bucket: &W::SourceBucket) -> Option<Look> {
+pub(super) fn look<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::SourceBucket,
+) -> Option<Look> {
     let resolved = Resolved::from_raw(bucket.resolved().load());
     let limit = maps.limit(resolved.slot())?;
     let word = Word::from_raw(bucket.word().load());
@@ -242,16 +171,16 @@ fn look<W: World>(maps: &W, scratch: &Scratch, bucket: &W::SourceBucket) -> Opti
     Some(Look { exchange, rule })
 }
 
-/// Charges a narrow key by the exchange that the look has left; false where there is none, or
-/// another CPU was faster.
+/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
+/// there is none, or another CPU was faster.
 #[inline(always)]
-pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let owner = owner(scratch, place);
-    let NarrowCharge { change: Change { old, new }, rule, .. } = charge(scratch, place);
+    let NarrowCharge { change: Change { old, new }, seat, rule, .. } = charge(scratch, place);
     if old == new {
         return false;
     }
-    let Some(bucket) = find(maps, &owner) else {
+    let Some(bucket) = find_in(maps, &owner, Register::of_register(seat)) else {
         return false;
     };
     // In a line, an exchange is good for the limit that was read last.
@@ -259,12 +188,20 @@ pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bo
     if !bucket.word().compare_exchange(old, new) {
         return false;
     }
-    let outcome = passed(Packed::from_raw(scratch.source_outcome.get()));
-    scratch.source_outcome.set(outcome.raw());
     maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
     bucket.count_passed();
     carry_on(maps, &owner, &bucket);
     true
+}
+
+/// Charges a narrow key as [`charge_quickly`], and leaves that the packet conforms.
+#[inline(always)]
+pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+    let is_charged = charge_quickly(maps, scratch, place);
+    if is_charged {
+        scratch.conforms();
+    }
+    is_charged
 }
 
 /// Ends a charge that was judged without an exchange. A packet that passes is counted under the
@@ -293,7 +230,7 @@ pub fn settle_narrow<W: World>(
         scratch.source_outcome.set(before.passed_as(reason, 0).raw());
     }
     if let Some(charge) = scratch.narrow_charge(place) {
-        charge.set(NarrowCharge { change: scratch.change(), rule, reason });
+        charge.set(NarrowCharge { change: scratch.change(), rule, reason, ..charge.get() });
     }
     if rule != RULE_NONE {
         maps.count_rule(rule, Reason::from_index(reason), scratch.length(), true);
@@ -316,7 +253,7 @@ pub fn undo_narrow<W: World>(maps: &W, scratch: &Scratch, end: u32) {
 /// Takes back the charge of the narrow key at a place of the row, and the counts.
 #[inline(always)]
 pub fn undo_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) {
-    let NarrowCharge { change: Change { old, new }, rule, reason } = charge(scratch, place);
+    let NarrowCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
     undo_owner(maps, &owner(scratch, place), old, new);
     if rule != RULE_NONE {
         maps.count_rule(rule, Reason::from_index(reason), scratch.length(), false);

@@ -11,8 +11,9 @@
 use super::key::key_in;
 use super::limit;
 use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
+use super::narrow_short::charge_source;
 use super::plain::FIRST;
-use super::run::{each, judge_source, undo_source};
+use super::run::{each, undo_source};
 use super::scratch::{Charge, Scratch};
 use super::short::{ChargePlace, charge_others, drops, passed};
 use crate::bucket::{Resolved, Slot};
@@ -61,18 +62,11 @@ pub fn judge_row<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
             return outcome;
         }
     }
-    if scratch.sources.get() != 0 {
-        let source = judge_source(maps, scratch);
-        if source.is_deferred() {
-            return None;
-        }
-        if source.drops() {
-            return Some(source);
-        }
-        scratch.source_outcome.set(source.raw());
+    if let Err(outcome) = charge_source(maps, scratch) {
+        return outcome;
     }
     if has_narrow {
-        let outcome = step!(charge_narrow(maps, scratch;));
+        let outcome = step!(charge_narrow(maps, scratch; 0_u32));
         if outcome.is_some() {
             return outcome;
         }

@@ -92,7 +92,7 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
         }
     }
     if scratch.narrow.get() != 0
-        && let Some(outcome) = step!(charge_narrow(maps, scratch;))
+        && let Some(outcome) = step!(charge_narrow(maps, scratch; 0_u32))
     {
         return outcome;
     }

@@ -8,17 +8,18 @@ use super::key::KeyFacts;
 use super::key_cell::KeyCell;
 use super::lease::Wish;
 use super::result::{BudgetRef, Stale};
+use super::short::passed;
 use super::target::ChargeTarget;
 use crate::bucket::{Change, Generation, Slot};
+use crate::outcome::Packed;
 use crate::owner::Owner;
 use crate::packet::Facts;
 use crate::register::{Aside, Register};
 use crate::time::Ticks;
-#[cfg(not(target_arch = "bpf"))]
 use crate::verdict::Reason;
-#[cfg(not(target_arch = "bpf"))]
-use crate::wire::RULE_NONE;
-use crate::wire::{Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
+use crate::wire::{
+    Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, RULE_NONE, TableKey, WORDS,
+};
 use crate::world::World;
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
@@ -103,6 +104,8 @@ impl UndoCells {
 pub(super) struct NarrowCharge {
     /// The change of the word.
     pub(super) change: Change,
+    /// The seat of the bucket in lines: the register of an `Option<Seat>`.
+    pub(super) seat: u64,
     /// The rule that the packet fell under.
     pub(super) rule: u32,
     /// The number of the reason that the rule counts.
@@ -110,8 +113,14 @@ pub(super) struct NarrowCharge {
 }
 
 impl NarrowCharge {
-    /// No charge.
-    pub(super) const NONE: Self = Self { change: Change::NONE, rule: 0, reason: 0 };
+    /// No charge. Plain zeros would be made a call of memset by the compiler, as in
+    /// `Facts::clear`.
+    #[inline(always)]
+    pub(super) fn none() -> Self {
+        let none = black_box(0);
+        let change = Change { old: none, new: none };
+        Self { change, seat: none, rule: RULE_NONE, reason: Reason::Conforming.index() }
+    }
 }
 
 /// The word that a charge changed.
@@ -268,7 +277,7 @@ impl Scratch {
             is_exact: Cell::new(1),
             wide: Cell::new(0),
             narrow_words: [const { Cell::new(0) }; MAX_TABLES as usize],
-            narrow_charges: [const { Cell::new(NarrowCharge::NONE) }; MAX_TABLES as usize],
+            narrow_charges: core::array::from_fn(|_| Cell::new(NarrowCharge::none())),
             stopped: Cell::new(None),
         }
     }
@@ -367,14 +376,20 @@ impl Scratch {
         new.set(black_box(change.new));
     }
 
+    /// Leaves that the packet conforms in a table, if nothing more telling was left before.
+    #[inline(always)]
+    pub(super) fn conforms(&self) {
+        let outcome = passed(Packed::from_raw(self.source_outcome.get()));
+        self.source_outcome.set(outcome.raw());
+    }
+
     /// Begins a row of one narrow key, without a look.
     #[inline(always)]
     pub(super) fn begin_row(&self, owner: Owner) {
         self.narrow_keys.set(1);
-        let none = black_box(0);
         let ([word, ..], [charge, ..]) = (&self.narrow_words, &self.narrow_charges);
         word.set(owner.word());
-        charge.set(NarrowCharge { change: Change { old: none, new: none }, rule: 0, reason: 0 });
+        charge.set(NarrowCharge::none());
     }
 
     /// The word of the packet's narrow key at a place of its row.

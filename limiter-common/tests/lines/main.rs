@@ -8,5 +8,6 @@ mod absent;
 mod counts;
 mod load;
 mod properties;
+mod seats;
 mod threads;
 mod world;
