@@ -1,7 +1,7 @@
 //! The short way of a packet whose keys are narrow ([`super::narrow`]) in all tables that it is in.
 //!
-//! What is seldom goes on in [`super::narrow_row`]: a key without a bucket, or with one that is not
-//! up to date, and a packet that another CPU outruns.
+//! Seldom a packet goes on in [`super::narrow_row`]: with a key that has no bucket, or one that is
+//! not up to date, and where another CPU outruns it.
 
 use super::narrow::narrow_in;
 use super::narrow_row::{Look, charge_narrow, charge_quickly, look, look_narrow};

@@ -23,15 +23,15 @@ fn in_a_seat_a_source_charges_nobody_else() {
     for number in 1..=7 {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);
     }
-    let seats = [1, 2, 3, 4, 5, 6, 7].map(|number| {
+    let found_in = [1, 2, 3, 4, 5, 6, 7].map(|number| {
         let owner = source(number);
         let (seat, found) = seated(&world, &owner).unwrap();
         let again = bucket_in(&world, &owner, Some(seat)).unwrap();
         assert_eq!(again.resolved().load(), found.resolved().load());
-        let word = again.word().load();
-        assert_eq!(word, bucket_of(&world, &owner).unwrap().word().load());
-        let next = Word::new(Word::from_raw(word).tat().plus(Ticks::new(1)), false);
-        assert!(again.word().compare_exchange(word, next.raw()), "source {number}");
+        let old = again.word().load();
+        assert_eq!(old, bucket_of(&world, &owner).unwrap().word().load());
+        let next = Word::new(Word::from_raw(old).tat().plus(Ticks::new(1)), false);
+        assert!(again.word().compare_exchange(old, next.raw()), "source {number}");
         (owner, seat, next.raw())
     });
     // All have drained, and others take their seats.
@@ -39,13 +39,13 @@ fn in_a_seat_a_source_charges_nobody_else() {
     for number in 8..=14 {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);
     }
-    for (owner, seat, before) in seats {
+    for (owner, seat, before) in found_in {
         let bucket = bucket_in(&world, &owner, Some(seat)).unwrap();
         bucket.resolved().load();
         assert!(Word::from_raw(bucket.word().load()).is_gone());
         let others = table.entries().into_iter().map(|entry| entry.word);
-        for word in others.chain([before]) {
-            assert!(!bucket.word().compare_exchange(word, word + 2));
+        for old in others.chain([before]) {
+            assert!(!bucket.word().compare_exchange(old, old + 2));
         }
         assert!(bucket_in(&world, &owner, None).is_none());
     }
