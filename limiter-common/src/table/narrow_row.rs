@@ -194,8 +194,8 @@ pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) 
     true
 }
 
-/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that it
-/// conforms; false where there is none, or another CPU was faster.
+/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
+/// it conforms; false where there is none, or another CPU was faster.
 #[inline(always)]
 pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let is_charged = charge_quickly(maps, scratch, place);
