@@ -5,7 +5,7 @@
 
 use super::narrow::narrow_in;
 use super::narrow_row::{Look, charge_narrow, charge_quickly, look, look_narrow};
-use super::run::judge_source;
+use super::run::charge_source;
 use super::scratch::Scratch;
 use super::short::passed;
 use crate::bucket::Change;
@@ -95,25 +95,6 @@ fn charge_rest<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Pack
         return outcome;
     }
     Some(Packed::from_raw(scratch.source_outcome.get()))
-}
-
-/// Judges the packet by the source table, and charges it there; an error ends the short way: the
-/// outcome of a packet that is dropped there, or none where it has to go another way.
-#[inline(always)]
-pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
-    if scratch.sources.get() == 0 {
-        return Ok(());
-    }
-    let source = judge_source(maps, scratch);
-    if source.is_deferred() {
-        scratch.read_clock(maps);
-        return Err(None);
-    }
-    if source.drops() {
-        return Err(Some(source));
-    }
-    scratch.source_outcome.set(source.raw());
-    Ok(())
 }
 
 /// The only narrow key of a packet.

@@ -11,9 +11,8 @@
 use super::key::key_in;
 use super::limit;
 use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
-use super::narrow_short::charge_source;
 use super::plain::FIRST;
-use super::run::{each, undo_source};
+use super::run::{charge_source, each, undo_source};
 use super::scratch::{Charge, Scratch};
 use super::short::{ChargePlace, charge_others, drops, passed};
 use crate::bucket::{Resolved, Slot};

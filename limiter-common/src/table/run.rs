@@ -225,6 +225,25 @@ pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     outcome
 }
 
+/// [`judge_source`] of a packet on a short way, if the source table may have a rule; an error ends
+/// that way: the outcome of a packet that is dropped there, or none where it has to go another way.
+#[inline(always)]
+pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
+    if scratch.sources.get() == 0 {
+        return Ok(());
+    }
+    let source = judge_source(maps, scratch);
+    if source.is_deferred() {
+        scratch.read_clock(maps);
+        return Err(None);
+    }
+    if source.drops() {
+        return Err(Some(source));
+    }
+    scratch.source_outcome.set(source.raw());
+    Ok(())
+}
+
 /// Takes back what [`judge_source`] has charged and counted.
 #[inline(always)]
 pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
