@@ -123,11 +123,11 @@ fn cases() -> Vec<Case> {
         case("one source, within it", source(WIDE), one, Reason::Conforming),
         Case {
             // 0.8 to 2: each drop is counted in the bucket of a source that the other CPU had last.
-            held: Some(Bound::AtLeast(0.56)),
+            held: Some(Bound::AtLeast(0.7)),
             ..case("10,000 sources, over it", source(NARROW), many, Reason::OverLimit)
         },
         Case {
-            held: Some(Bound::AtLeast(0.61)),
+            held: Some(Bound::AtLeast(0.7)),
             ..case("10,000 sources, within it", source(WIDE), many, Reason::Conforming)
         },
         case(

@@ -77,11 +77,11 @@ fn figures(results: &Results) -> Vec<Figure> {
     };
     for set in results.sets.iter().filter(|set| set.limits == LIMITS) {
         let (seconds, ratio) = match set.shape {
-            Shape::Listed => (0.6, 5.0),
-            Shape::Sources => (1.3, 17.0),
-            Shape::Named => (1.4, 17.0),
-            Shape::Quoted => (1.5, 17.0),
-            Shape::Keyed => (2.2, 28.0),
+            Shape::Listed => (0.5, 4.7),
+            Shape::Sources => (1.05, 16.0),
+            Shape::Named => (1.15, 17.0),
+            Shape::Quoted => (1.2, 17.0),
+            Shape::Keyed => (2.1, 28.0),
         };
         let name = format!("100,000 limits, {}", set.shape.name());
         held(format!("{name}: seconds to active"), set.apply, 1.0, seconds);
@@ -90,8 +90,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     }
     let counters = &results.counters;
     let all = "1,000,000 counters, read and put in order";
-    held(format!("{all}: seconds"), counters.by_rate, 1.0, 1.0);
-    held(format!("{all}: seconds to the first 20"), counters.top, 0.5, 0.6);
+    held(format!("{all}: seconds"), counters.by_rate, 1.0, 0.9);
+    held(format!("{all}: seconds to the first 20"), counters.top, 0.5, 0.5);
     let what = format!("{all}: processor time, over that of the raw reading");
     held(what, counters.over_raw, 2.0, 1.7);
     figures

@@ -94,7 +94,7 @@ fn figures(states: &[State]) -> Result<Vec<Figure>> {
             Some(20.0),
             38.0,
         ),
-        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 6.0),
+        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 0.55),
         most(
             "resident when large rule sets were in force and are no more, MB",
             of(AFTER)?.memory.resident / 1e6,
@@ -105,7 +105,7 @@ fn figures(states: &[State]) -> Result<Vec<Figure>> {
             "processor time under a flood of drops, percent of a CPU",
             processor(TOLD)?,
             None,
-            5.5,
+            0.55,
         ),
     ])
 }
