@@ -183,7 +183,7 @@ fn sources(quick: bool) -> Vec<Case> {
     };
     let over = (NARROW, Reason::OverLimit, "over its limit");
     let within = (WIDE, Reason::Conforming, "within it");
-    // Few sources before many, which stay in the table and stand in the way of a look-up.
+    // Few sources before many: those stay in the table, which a look-up among few is not to meet.
     let counts: &[u32] = if quick { &[1, 10_000] } else { &[1, 10_000, 1_000_000] };
     let mut cases = Vec::new();
     for &count in counts {
