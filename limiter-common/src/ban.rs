@@ -31,18 +31,18 @@ pub struct History(u64);
 
 impl History {
     /// Takes the word of [`crate::wire::Ban`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn new(level: u64, strikes: u64, since: Ticks) -> Self {
         let level = if level > MAX_LEVEL { MAX_LEVEL } else { level };
         let strikes = if strikes > MAX_STRIKES { MAX_STRIKES } else { strikes };
@@ -50,19 +50,19 @@ impl History {
     }
 
     /// Bans that are not forgotten, at most 255.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn level(self) -> u64 {
         self.0 >> 56
     }
 
     /// Packets over the limit since the last ban.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn strikes(self) -> u64 {
         self.0 >> 40 & MAX_STRIKES
     }
 
     /// Time of the first of those, or without strikes of the last ban; up to 262 µs early.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn since(self) -> Ticks {
         Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
     }
@@ -83,7 +83,7 @@ pub struct BanTerms {
 
 impl BanTerms {
     /// The terms of an action.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of(action: &Action) -> Self {
         Self {
             first: action.ban_first,
@@ -94,7 +94,7 @@ impl BanTerms {
     }
 
     /// The length of the ban after `level` others.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn length(&self, level: u64) -> Ticks {
         // Compared from this side, nothing overflows.
         if level >= 63 || self.first > self.longest >> level {
@@ -122,7 +122,7 @@ pub enum Strike {
 }
 
 /// One strike at `now`. `until` is when the last ban ended or will, zero when there was none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn strike(until: Ticks, history: History, terms: &BanTerms, now: Ticks) -> Strike {
     let begun = history.strikes() == 0 && history.level() > 0;
     if until.get() > now.get() || begun && now.since(history.since()).get() < SETTLING {
@@ -152,7 +152,7 @@ pub trait Entry {
 }
 
 /// True if one more strike of a source is the last one before a ban, for which a permit is needed.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> bool {
     match entry {
         Some(entry) => matches!(next(entry, terms, now).0, Strike::Ban { .. }),
@@ -177,7 +177,7 @@ variants!(StrikeResult: Done Banned, else Lost; lost Done);
 /// Counts a strike of a source, and bans it if that was the last one. Unless it is `allowed`, the
 /// last one is not counted, so that the next one asks again. `attempt` is [`attempt`] of this
 /// module.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {
@@ -191,7 +191,7 @@ pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
 }
 
 /// Tries once to count a strike of a source on record.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt(
     entry: &impl Entry,
     terms: &BanTerms,
@@ -216,19 +216,19 @@ pub fn attempt(
 }
 
 /// The consequence of one more strike, and the word of the history that it was computed from.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn next(entry: &impl Entry, terms: &BanTerms, now: Ticks) -> (Strike, u64) {
     let history = entry.history().load();
     (strike(end_of_last(entry), History::from_raw(history), terms, now), history)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn end_of_last(entry: &impl Entry) -> Ticks {
     Ticks::new_within(entry.until().load() & MAX_TICKS)
 }
 
 /// Moves the end of the ban to `until`, unless it is later already.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {

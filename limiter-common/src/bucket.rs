@@ -20,37 +20,37 @@ impl Word {
     pub const GONE: Self = Self::new(Ticks::new(MAX_TICKS), true);
 
     /// True if the bucket is leaving.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_gone(self) -> bool {
         self.0 == Self::GONE.0
     }
 
     /// Packs the two.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(tat: Ticks, scale: bool) -> Self {
         Self(tat.get() << 1 | scale as u64)
     }
 
     /// Takes the word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// The theoretical arrival time.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn tat(self) -> Ticks {
         Ticks::new_within(self.0 >> 1)
     }
 
     /// The scale bit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn scale(self) -> bool {
         self.0 & 1 != 0
     }
@@ -80,13 +80,13 @@ impl Slot {
     pub const NONE: Self = Self(MAX_SLOTS - 1);
 
     /// Takes an index; one that does not fit becomes [`Slot::NONE`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(index: u32) -> Self {
         if index < MAX_SLOTS { Self(index) } else { Self::NONE }
     }
 
     /// The index into the `LIMITS` array.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
         self.0
     }
@@ -107,40 +107,40 @@ pub struct Generation(u32);
 
 impl Generation {
     /// Takes the low bits of a full generation number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub const fn new(number: u64) -> Self {
         Self((number & GENERATION_MASK as u64) as u32)
     }
 
     /// The low bits of the number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn get(self) -> u32 {
         self.0
     }
 
     /// The next one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1) & GENERATION_MASK)
     }
 
     /// The index of the trie, of two, that belongs to this generation.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn buffer(self) -> u32 {
         self.0 & 1
     }
 
     /// True if a limit that was resolved under `self` still holds for a packet that sees `current`:
     /// the same generation, or a newer one that another CPU saw first.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn covers(self, current: Self) -> bool {
         self.0.wrapping_sub(current.0) & GENERATION_MASK < NEWER_WINDOW
     }
 
     /// True if a slot filled in generation `since` already meant the same limit under `self`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn knows(self, since: u32) -> bool {
         self.0.wrapping_sub(since) & GENERATION_MASK < 1 << (GENERATION_BITS - 1)
     }
@@ -152,7 +152,7 @@ pub struct Resolved(u64);
 
 impl Resolved {
     /// Packs the four.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(generation: Generation, slot: Slot, previous: Slot, scale: bool) -> Self {
         Self(
             (generation.0 as u64) << (2 * SLOT_BITS + 1)
@@ -163,51 +163,51 @@ impl Resolved {
     }
 
     /// Takes the word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// The generation in which the source was looked up in the rules.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn generation(self) -> Generation {
         Generation::new(self.0 >> (2 * SLOT_BITS + 1))
     }
 
     /// The scale bit that [`Word`] has once it is converted to this limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn scale(self) -> bool {
         self.0 >> (2 * SLOT_BITS) & 1 != 0
     }
 
     /// The limit in force.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn slot(self) -> Slot {
         Slot((self.0 >> SLOT_BITS & SLOT_MASK) as u32)
     }
 
     /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else
     /// now.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }
 
     /// True while a packet converts a bucket of a table. A new map has words of zeros.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn is_converting(self) -> bool {
         self.raw() != 0 && self.previous().index() != Slot::NONE.index()
     }
 
     /// True if there was a limit before, and its slot, filled in generation `since`, still means
     /// it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn knows_previous(self, since: u32) -> bool {
         self.previous().0 != Slot::NONE.0 && self.generation().knows(since)
     }

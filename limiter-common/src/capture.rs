@@ -34,14 +34,14 @@ impl Level {
     pub const ONLY: Self = Self { level: LAST, above: Self::ALONE };
 
     /// Ticks of the credit of a budget that are for higher levels.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn kept_of_credit(self, credit: u64) -> u64 {
         credit >> 1 >> (self.above & 63)
     }
 
     /// True if a ring that has `used` bytes has room for `size` more, beside what is kept for
     /// higher levels.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_room(self, used: u64, size: u64) -> bool {
         let kept = (CAPTURED_BYTES as u64) >> 1 >> (self.above & 63);
         used + size + kept <= CAPTURED_BYTES as u64
@@ -51,7 +51,7 @@ impl Level {
 answer!(Option<Level>, None);
 
 impl crate::register::Register for Option<Level> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(Level { level, above }) => 1 << 32 | u64::from(above) << 8 | u64::from(level),
@@ -59,7 +59,7 @@ impl crate::register::Register for Option<Level> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register == 0 {
             return None;
@@ -70,25 +70,25 @@ impl crate::register::Register for Option<Level> {
 }
 
 /// The level of a source: the number of zeros that the hash of its name begins with.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn level_of(source: &Source, seed: u64) -> u32 {
     level_of_hash(hash_of(source, seed))
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn hash_of(source: &Source, seed: u64) -> u64 {
     // The two IPv6 prefixes without a name are nobody's.
     hash(Owner::from(*source).name().unwrap_or(0), seed)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn level_of_hash(hash: u64) -> u32 {
     // The last level has all that are left.
     (hash | 1 << (63 - LAST)).leading_zeros()
 }
 
 /// True if a capture asks for packets with this outcome.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn asks_for(filter: &CaptureFilter, outcome: Packed) -> bool {
     let reason = filter.reasons >> (outcome.reason_index() & 63) & 1 != 0;
     let rule = filter.rule == CaptureFilter::EVERY_RULE || filter.rule == outcome.rule();
@@ -96,13 +96,13 @@ pub fn asks_for(filter: &CaptureFilter, outcome: Packed) -> bool {
 }
 
 /// True if a capture asks for nothing of the source.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn takes_every_source(filter: &CaptureFilter) -> bool {
     filter.level == CaptureFilter::EVERY_SOURCE && filter.mask[0] | filter.mask[1] == 0
 }
 
 /// The level of a packet by its source; `None` if the capture does not ask for it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
     let level = if filter.level == CaptureFilter::EVERY_SOURCE {
         Level::ONLY
@@ -123,7 +123,7 @@ pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
 
 /// Charges one more record of a level to this CPU's budget; false if there is none, and then it is
 /// counted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn admit(filter: &CaptureFilter, budget: &mut EventBudget, level: Level, now: Ticks) -> bool {
     let rate = EventRate { cost: filter.cost, credit: filter.credit };
     let kept = level.kept_of_credit(filter.credit);
@@ -132,7 +132,7 @@ pub fn admit(filter: &CaptureFilter, budget: &mut EventBudget, level: Level, now
 }
 
 /// The IP version of a source: 4 or 6.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn version(source: &Source) -> u8 {
     match source {
         Source::V4(_) => 4,

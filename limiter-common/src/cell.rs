@@ -10,11 +10,11 @@ pub trait Cell {
 
     /// Keeps what was read before, of any word, before all that comes after: an acquire fence,
     /// where loads may change places. By default nothing, for words whose loads acquire.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn acquire_fence(&self) {}
 
     /// Reads the word before all that comes after.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load_acquire(&self) -> u64 {
         let word = self.load();
         self.acquire_fence();
@@ -26,17 +26,17 @@ pub trait Cell {
 }
 
 impl<T: Cell> Cell for &T {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load(&self) -> u64 {
         T::load(self)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn acquire_fence(&self) {
         T::acquire_fence(self);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         T::compare_exchange(self, current, new)
     }
@@ -63,7 +63,7 @@ pub trait SourceBucket {
     fn packets(&self) -> u64;
 
     /// True if the upper bits of a count are to be carried: [`crate::line::carry`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_due(&self) -> bool {
         false
     }

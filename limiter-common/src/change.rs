@@ -24,13 +24,13 @@ use crate::world::World;
 ///
 /// Limits that came and went while no packet came are not known: the limit after counts from the
 /// end of the one before.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn instant<W: World>(maps: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
     instant_of(|generation| maps.moment(generation), ended, since, seen, now)
 }
 
 /// [`instant`], of moments that are read elsewhere.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn instant_of(
     moment: impl Fn(u32) -> Moment,
     ended: u32,

@@ -17,7 +17,7 @@ impl Sum {
     pub(crate) const ZERO: Self = Self(0);
 
     /// The sum with one word more, in host byte order.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn word(self, word: u16) -> Self {
         // Lossless; `u64::from` is not const.
         Self(self.0.wrapping_add(word.to_be() as u64))
@@ -25,7 +25,7 @@ impl Sum {
 
     /// The sum with the words of `bytes`, in network order. `N` is even and known when this is
     /// compiled, so the loops have no end that a verifier would have to find.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn bytes<const N: usize>(self, bytes: &[u8; N]) -> Self {
         const { assert!(N & 1 == 0, "half a word would be left over") };
         let mut sum = self.0;
@@ -42,7 +42,7 @@ impl Sum {
     }
 
     /// The checksum, in network order. 0xffff comes out of a sum of nothing but zeros only.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
     pub(crate) const fn checksum(self) -> [u8; 2] {
         // The part above 32 bits counts the additions: below 2^15. So the first step leaves less

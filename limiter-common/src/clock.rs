@@ -34,14 +34,14 @@ pub struct Clock {
 
 impl Clock {
     /// A reading at a time in the kernel's `tick`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(time: Ticks, tick: u64) -> Self {
         Self { time: time.get(), tick, used: 0 }
     }
 
     /// The time at the beginning of one more packet, in the kernel's `tick`: up to [`SLACK`] before
     /// now. `None` when the clock is to be read.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn again(&mut self, tick: u64) -> Option<Ticks> {
         if self.tick != tick || self.used >= MOST {
             return None;

@@ -28,7 +28,7 @@ pub struct EventRate {
 impl EventRate {
     /// True if no event may be sent on this CPU at `now`; the drop is counted then. Most drops of a
     /// flood end here.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn is_used_up(budget: &mut EventBudget, now: Ticks) -> bool {
         let left = budget.next.wrapping_sub(now.get());
         let used_up = left.wrapping_sub(1) < FURTHEST;
@@ -40,7 +40,7 @@ impl EventRate {
 
     /// Charges one more event to this CPU's budget, where [`EventRate::is_used_up`] has said no;
     /// false if there is none, and then the drop is counted.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn admit(self, budget: &mut EventBudget, now: Ticks) -> bool {
         let Self { cost, credit } = self;
         if cost == 0 {
@@ -58,7 +58,7 @@ impl EventRate {
 }
 
 /// The event that reports a packet.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
     let (protocol, has_protocol) = match facts.protocol() {
         Some(protocol) => (protocol, Event::PROTOCOL),

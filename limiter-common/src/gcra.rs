@@ -32,14 +32,14 @@ pub struct Charge {
 
 impl Charge {
     /// A packet of `units` that arrives at `now`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
         let horizon = now.plus(Ticks::new_within(limit.tolerance));
         Self { now, cost: cost(limit, units), horizon }
     }
 
     /// Copy of the charge at another time.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
         let horizon = now.plus(Ticks::new_within(limit.tolerance));
@@ -48,19 +48,19 @@ impl Charge {
 
     /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
     /// packet larger than the whole burst can be over the limit and still get `false`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn is_over_until_now(&self, tat: Ticks) -> bool {
         tat.plus_within(self.cost) > self.horizon
     }
 
     /// The parts: when it arrives, what it costs, and until when it may owe.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn parts(&self) -> [u64; 3] {
         [self.now.get(), self.cost.get(), self.horizon.get()]
     }
 
     /// Takes what [`Charge::parts`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_parts([now, cost, horizon]: [u64; 3]) -> Self {
         Self {
             now: Ticks::new_within(now),
@@ -71,7 +71,7 @@ impl Charge {
 
     /// The TAT to store when the packet conforms, `None` when it is over the limit and nothing is
     /// to be stored.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
         let start = if tat > self.now { tat } else { self.now };
         let next = start.plus_within(self.cost);
@@ -81,7 +81,7 @@ impl Charge {
     /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that
     /// changed. A packet over the limit is answered from the word alone. `None` when another CPU
     /// was faster.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn attempt(&self, cell: &impl Cell, word: Word, stored: &mut Change) -> Option<Reason> {
         let Some(tat) = self.apply(word.tat()) else {
             return Some(Reason::OverLimit);
@@ -99,7 +99,7 @@ impl Charge {
 ///
 /// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
 /// stays under 2^62. Larger counts are charged as `max_units`, so the product never wraps.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn cost(limit: &Limit, units: u64) -> Ticks {
     let units = if units > limit.max_units() { limit.max_units() } else { units };
     let round_up = (1u64 << (limit.shift & 63)) - 1;
@@ -108,7 +108,7 @@ pub fn cost(limit: &Limit, units: u64) -> Ticks {
 }
 
 /// The units that would conform at `now` if they came at once, rounded down.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
     let room = Ticks::new(limit.tolerance).since(tat.since(now)).get();
     if limit.increment == 0 {
@@ -136,13 +136,13 @@ pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
 /// The TAT when nothing is known about the limit that it was charged under, because its slot means
 /// another one now: a bucket that owes anything counts as empty. Anything else could grant what
 /// neither limit would have.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn forget(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
     if tat > now { now.plus(Ticks::new(new.tolerance)) } else { Ticks::ZERO }
 }
 
 /// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn div(a: u64, b: u64) -> u64 {
     match a.checked_div(b) {
         Some(quotient) => quotient,

@@ -31,13 +31,13 @@ impl Dscp {
     pub const MAX: u8 = 63;
 
     /// `None` above [`Self::MAX`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(value: u8) -> Option<Self> {
         if value > Self::MAX { None } else { Some(Self(value)) }
     }
 
     /// The value, 0 to 63.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -56,7 +56,7 @@ pub enum Mark {
 
 impl Mark {
     /// A mark with this code point, `None` above 63.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn dscp(value: u8) -> Option<Self> {
         match Dscp::new(value) {
             Some(value) => Some(Self::Dscp(value)),
@@ -65,7 +65,7 @@ impl Mark {
     }
 
     /// The byte that replaces `class`, `None` where the mark must not be set.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn class(self, class: u8) -> Option<u8> {
         match self {
             Self::Dscp(Dscp(value)) => Some(value << 2 | class & ECN),
@@ -80,7 +80,7 @@ impl Mark {
 ///
 /// `None` for [`Mark::CongestionExperienced`] on a packet that is not ECN-capable: it is left as it
 /// is, and the caller decides what follows.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn v4(head: &[u8; 12], mark: Mark) -> Option<[u8; 12]> {
     let [start, class, l0, l1, i0, i1, f0, f1, ttl, protocol, c0, c1] = *head;
     let Some(marked) = mark.class(class) else {
@@ -106,7 +106,7 @@ pub const fn v4(head: &[u8; 12], mark: Mark) -> Option<[u8; 12]> {
 /// out (RFC 8200, 8.1).
 ///
 /// `None` as for [`v4`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn v6(head: &[u8; 4], mark: Mark) -> Option<[u8; 4]> {
     // Four bits each: version, class, class, flow label.
     let [start, label, l1, l2] = *head;

@@ -32,20 +32,20 @@ pub struct Outcome {
 
 impl Outcome {
     /// The outcome of a packet that left under a rule.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(reason: Reason, rule: u32) -> Self {
         Self { reason, rule, counted: reason, action: 0 }
     }
 
     /// The outcome of a packet that no rule was asked for.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn without_rule(reason: Reason) -> Self {
         Self::new(reason, RULE_NONE)
     }
 
     /// The outcome of a packet that is over a limit of the source table, or would be if its rule
     /// were not in shadow mode.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn over(limit: &Limit) -> Self {
         let reason = limit.over();
         let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
@@ -53,13 +53,13 @@ impl Outcome {
     }
 
     /// True if the packet is over a limit whose action is still to be carried out.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_deferred(&self) -> bool {
         matches!(self.reason, Reason::OverLimit) && self.action != 0
     }
 
     /// The outcome in one word.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn pack(self) -> Packed {
         let drops = matches!(self.reason.verdict(), Verdict::Drop);
         Packed(
@@ -79,70 +79,70 @@ pub struct Packed(u64);
 
 impl Packed {
     /// Takes what [`Packed::raw`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it crosses to a step.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// True if the packet is dropped.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn drops(self) -> bool {
         self.0 & 0x100 != 0
     }
 
     /// True if events report the packet: it is dropped, or would be if its rule were not in shadow
     /// mode.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_reported(self) -> bool {
         self.drops() || self.is(Reason::Shadow)
     }
 
     /// True if the packet is over a limit whose action is still to be carried out:
     /// [`Outcome::is_deferred`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_deferred(self) -> bool {
         self.0 & 0xff == Reason::OverLimit as u64 && self.0 >> 16 & 0xffff != 0
     }
 
     /// The action that follows: an index into `ACTIONS`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn action(self) -> u32 {
         (self.0 >> 16 & 0xffff) as u32
     }
 
     /// The outcome of a packet after which no action follows.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn without_action(self) -> Self {
         Self(self.0 & !0xffff_0000)
     }
 
     /// The rule number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn rule(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
     /// True if the packet left with this reason.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is(self, reason: Reason) -> bool {
         self.0 & 0xff == reason as u64
     }
 
     /// The number of the reason.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn reason_index(self) -> u32 {
         (self.0 & 0xff) as u32
     }
 
     /// The outcome of the packet if it passes instead, with a reason, by its number, and an action.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn passed_as(self, reason: u32, action: u32) -> Self {
         let reason = (reason & 0xff) as u64;
@@ -151,7 +151,7 @@ impl Packed {
     }
 
     /// The outcome of the packet if its sender was told of the drop.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn rejected(self) -> Self {
         let rejected = Reason::Rejected as u64;
@@ -159,7 +159,7 @@ impl Packed {
     }
 
     /// The outcome in parts.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn unpack(self) -> Outcome {
         Outcome {
             reason: Reason::from_index((self.0 & 0xff) as u32),
@@ -175,12 +175,12 @@ answer!(Option<Packed>, None);
 variants!(Insert: Made Exists, else Refused; lost Refused);
 
 impl Register for Packed {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self(register)
     }
@@ -190,7 +190,7 @@ impl Register for Packed {
 const NO_REASON: u64 = 0xff;
 
 impl Register for Option<Packed> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(outcome) => outcome.0,
@@ -198,7 +198,7 @@ impl Register for Option<Packed> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register & 0xff == NO_REASON { None } else { Some(Packed(register)) }
     }
@@ -220,19 +220,19 @@ pub struct InForce(u64);
 
 impl InForce {
     /// Packs the number of a rule set, and its header.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(generation: Generation, header: RuleSetHeader) -> Self {
         Self((generation.get() as u64) << 32 | header.raw() << 8 | NO_REASON)
     }
 
     /// The number of the rule set.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn generation(self) -> Generation {
         Generation::new(self.0 >> 32)
     }
 
     /// The header of the rule set.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn header(self) -> RuleSetHeader {
         RuleSetHeader::from_raw(self.0 >> 8 & RuleSetHeader::BITS)
     }
@@ -241,19 +241,19 @@ impl InForce {
 answer!(BeforeTables, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
 
 impl Register for InForce {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self(register)
     }
 }
 
 impl Register for BeforeTables {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Self::Judged(outcome) => outcome.0,
@@ -261,7 +261,7 @@ impl Register for BeforeTables {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register & 0xff == NO_REASON {
             Self::Tables(InForce(register))

@@ -25,32 +25,32 @@ pub(crate) const NAME: u64 = u64::from_ne_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0
 impl Owner {
     /// The narrow key with these bytes, as they stand in memory: the number of its table, which is
     /// not 0, the destination port and the IPv4 source, of two, two and four bytes.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn narrow(word: u64) -> Self {
         Self { kind: EntryKind::Narrow, word }
     }
 
     /// The table that has the bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn kind(self) -> EntryKind {
         self.kind
     }
 
     /// The bytes, as they stand in memory.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn word(self) -> u64 {
         self.word
     }
 
     /// Takes what [`Owner::word`] and the number of [`Owner::kind`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_word(word: u64, kind: u32) -> Self {
         Self { kind: EntryKind::of_number(kind), word }
     }
 
     /// The name in ring slots and in entries of lines; none of the two owners that can have no
     /// entry. It is no [`crate::entries::EMPTY`], and no [`crate::entries::BUSY`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn name(self) -> Option<u64> {
         match self.word ^ NAME {
             0 | 1 => None,
@@ -59,13 +59,13 @@ impl Owner {
     }
 
     /// The owner with a name.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn named(kind: EntryKind, name: u64) -> Self {
         Self { kind, word: name ^ NAME }
     }
 
     /// The source that it is; none of a narrow key.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn source(self) -> Option<Source> {
         let [a, b, c, d, ..] = self.word.to_ne_bytes();
         match self.kind {
@@ -79,7 +79,7 @@ impl Owner {
     /// [`Source::trie_key`]. A narrow key has its word where IPv4 addresses have theirs and the
     /// bytes before them: in the first two of the eight it has its table, and those of a source are
     /// zero.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn trie_words(self) -> (u64, u64) {
         match self.kind {
             EntryKind::V4 => (0, MAPPED | self.word << 32),
@@ -89,7 +89,7 @@ impl Owner {
     }
 
     /// [`Owner::trie_words`] in bytes.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::many_single_char_names, reason = "bytes have no better names")]
     pub const fn trie_key(self) -> [u8; 16] {
         // In two words: of bytes, the compiler makes a loop that the verifier refuses.
@@ -101,7 +101,7 @@ impl Owner {
 }
 
 impl From<Source> for Owner {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn from(source: Source) -> Self {
         match source {
             Source::V4([a, b, c, d]) => {

@@ -15,7 +15,7 @@ pub trait Register: Copy {
 }
 
 /// The lower half of a register, of a value that has no more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn half(value: impl Register) -> u32 {
     (value.to_register() & 0xffff_ffff) as u32
 }
@@ -39,7 +39,7 @@ pub trait Place {
 
     /// The name of the source of a bucket, unless the place says it:
     /// [`crate::owner::Owner::name`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn name(&self) -> u64 {
         0
     }
@@ -82,13 +82,13 @@ pub struct Aside {
 macro_rules! number {
     ($($type:ty: |$value:ident| $to:expr, |$raw:ident| $of:expr, lost $lost:expr;)*) => {$(
         impl $crate::register::Register for $type {
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn to_register(self) -> u64 {
                 let $value = self;
                 $to
             }
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn of_register($raw: u64) -> Self {
                 $of
             }
@@ -104,12 +104,12 @@ macro_rules! answer {
         impl<W> $crate::register::Answer<W> for $type {
             const LOST: Self = $lost;
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn to_register(self, _world: &W) -> u64 {
                 $crate::register::Register::to_register(self)
             }
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn of_register(register: u64, _world: &W) -> Self {
                 $crate::register::Register::of_register(register)
             }
@@ -122,12 +122,12 @@ macro_rules! answer {
 macro_rules! variants {
     ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
         impl $crate::register::Register for $type {
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn to_register(self) -> u64 {
                 self as u64
             }
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "bpf", inline(always))]
             fn of_register(register: u64) -> Self {
                 $(if register == Self::$variant as u64 {
                     return Self::$variant;
@@ -161,7 +161,7 @@ const NO_SLOT: u64 = u64::MAX;
 answer!(Option<Slot>, None);
 
 impl Register for Option<Slot> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(slot) => u64::from(slot.index()),
@@ -169,7 +169,7 @@ impl Register for Option<Slot> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register == NO_SLOT { None } else { Some(Register::of_register(register)) }
     }
@@ -178,11 +178,11 @@ impl Register for Option<Slot> {
 impl<W> Answer<W> for () {
     const LOST: Self = ();
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self, _world: &W) -> u64 {
         0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(_register: u64, _world: &W) -> Self {}
 }

@@ -16,13 +16,13 @@ pub(crate) struct Rounds(u64);
 
 impl Rounds {
     /// A counter before the first round.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn new() -> Self {
         Self(0)
     }
 
     /// The number of the round that begins, from 0; `None` after `most` of them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn next(&mut self, most: u64) -> Option<u32> {
         let round = black_box(self.0);
         if round >= most {
@@ -33,7 +33,7 @@ impl Rounds {
     }
 
     /// True if there is another round.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn more(&mut self, most: u64) -> bool {
         self.next(most).is_some()
     }

@@ -22,7 +22,7 @@ pub const V6_BITS: u32 = 64;
 
 impl Source {
     /// The bytes in one word, as they stand in memory, and the IP version: 4 or 6.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn to_word(self) -> (u64, u32) {
         match self {
             Self::V4([a, b, c, d]) => (u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 4),
@@ -31,7 +31,7 @@ impl Source {
     }
 
     /// Takes what [`Source::to_word`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_word(word: u64, version: u32) -> Self {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         if version == 4 { Self::V4([a, b, c, d]) } else { Self::V6(word.to_ne_bytes()) }
@@ -42,7 +42,7 @@ impl Source {
     /// IPv6 `::/64`, which has the loopback, the IPv4-mapped and the IPv4-compatible addresses, and
     /// multicast (`ff00::/8`). Not `0.0.0.0`, from which hosts without an address ask for one (RFC
     /// 2131).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_martian(self) -> bool {
         match self {
             Self::V4([a, b, c, d]) => {
@@ -57,7 +57,7 @@ impl Source {
     }
 
     /// [`Source::trie_key`] in two words, as they stand in memory.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn trie_words(self) -> (u64, u64) {
         match self {
             Self::V4([a, b, c, d]) => (0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])),
@@ -67,7 +67,7 @@ impl Source {
 
     /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
     /// host part of IPv6 zero.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(
         clippy::many_single_char_names,
         reason = "the bytes of an address have no better names"

@@ -202,7 +202,7 @@ macro_rules! declare_steps {
     };
     (@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)) => {
         #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
-        #[inline(always)]
+        #[cfg_attr(target_arch = "bpf", inline(always))]
         pub fn $name($($from)*) -> u64 {
             unsafe extern "C" {
                 safe fn $name($($raw)*) -> u64;
@@ -265,7 +265,7 @@ macro_rules! declare_steps {
     };
     (@@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*) $frame:ident) => {
         #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
-        #[inline(always)]
+        #[cfg_attr(target_arch = "bpf", inline(always))]
         pub fn $name($($from)*) -> u64 {
             unsafe extern "C" {
                 safe fn $name($($raw)*) -> u64;
@@ -341,7 +341,7 @@ macro_rules! declare_steps {
 }
 
 /// True if a frame begins with its IP header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
     B::LAYER_3
 }

@@ -21,31 +21,31 @@ impl Ticks {
     pub const ZERO: Self = Self(0);
 
     /// Takes a raw tick count; larger values become [`MAX_TICKS`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(ticks: u64) -> Self {
         if ticks > MAX_TICKS { Self(MAX_TICKS) } else { Self(ticks) }
     }
 
     /// Takes a raw tick count that cannot exceed [`MAX_TICKS`]: no branch for the verifier.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn new_within(ticks: u64) -> Self {
         Self(ticks & MAX_TICKS)
     }
 
     /// Converts nanoseconds of the monotonic clock (`bpf_ktime_get_ns`), saturating.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_nanos(nanos: u64) -> Self {
         if nanos > MAX_TICKS >> TICK_BITS { Self(MAX_TICKS) } else { Self(nanos << TICK_BITS) }
     }
 
     /// The raw count.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn get(self) -> u64 {
         self.0
     }
 
     /// Whole nanoseconds, rounded down.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn as_nanos(self) -> u64 {
         self.0 >> TICK_BITS
     }
@@ -53,7 +53,7 @@ impl Ticks {
     /// `self + other`, at most [`MAX_TICKS`].
     ///
     /// Both are at most 2^63 - 1, so the sum itself cannot wrap.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self::new(self.0.wrapping_add(other.0))
@@ -61,19 +61,19 @@ impl Ticks {
 
     /// `self + other` for comparison with another instant only: not cut at [`MAX_TICKS`], and below
     /// 2^64 because both are below 2^63.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn plus_within(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
     /// True if the clock is past its range (9.1 years of uptime).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_past_range(self) -> bool {
         self.0 == MAX_TICKS
     }
 
     /// `self - other`, or zero when `other` is later: a clock that ran backwards counts as no time.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn since(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

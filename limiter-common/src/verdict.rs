@@ -103,7 +103,7 @@ impl Reason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// The reason of a number; one that does not exist is [`Reason::Contended`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_index(index: u32) -> Self {
         match index {
             0 => Self::Conforming,
@@ -135,13 +135,13 @@ impl Reason {
     }
 
     /// The index of the counter.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
         self as u32
     }
 
     /// The verdict that follows from the reason.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn verdict(self) -> Verdict {
         match self {
             Self::OverLimit
@@ -207,12 +207,12 @@ impl Reason {
 answer!(Reason, Self::Contended);
 
 impl Register for Reason {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self as u64
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self::from_index((register & 0xffff_ffff) as u32)
     }

@@ -134,7 +134,7 @@ pub trait World: Sized {
     fn action(&self, index: u32) -> Option<&Action>;
 
     /// The name of a key; of no use where buckets are looked up by their keys.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn key_name(&self, _key: &TableKey) -> KeyName {
         KeyName::default()
     }
@@ -143,7 +143,7 @@ pub trait World: Sized {
     fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed>;
 
     /// The bucket of a key whose name is no hash.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn keyed_by_name(&self, key: &KeyCell) -> Option<Self::Keyed> {
         self.keyed(key)
     }

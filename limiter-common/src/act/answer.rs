@@ -7,7 +7,7 @@ use crate::step::step;
 use crate::table::Scratch;
 
 /// The kind of answer that a frame may get, `None` when it must stay without an answer.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind> {
     let facts = &scratch.facts;
     let kind = reply::eligible(facts, &frame.load::<12>(0)?)?;
@@ -32,7 +32,7 @@ pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind>
 
 /// Turns a frame into the answer that [`reply_kind`] said. Of a frame that it fails for nothing is
 /// sent: it may be half done.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>) -> bool {
     let Some(kind) = kind else {
         return false;
@@ -55,7 +55,7 @@ pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>
 }
 
 /// Builds [`reply::unreachable_v4`] at `offset`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v4(frame: &impl FrameMut, offset: u32) -> bool {
     let Some(original) = frame.load::<28>(offset) else {
         return false;
@@ -65,7 +65,7 @@ pub fn unreachable_v4(frame: &impl FrameMut, offset: u32) -> bool {
 }
 
 /// Builds [`reply::unreachable_v6`] at `offset`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v6(frame: &impl FrameMut, offset: u32) -> bool {
     let Some(original) = frame.load::<48>(offset) else {
         return false;
@@ -75,7 +75,7 @@ pub fn unreachable_v6(frame: &impl FrameMut, offset: u32) -> bool {
 }
 
 /// Builds [`reply::reset_v4`] at `offset`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reset_v4(frame: &impl FrameMut, offset: u32) -> bool {
     let Some(original) = frame.load::<40>(offset) else {
         return false;
@@ -84,7 +84,7 @@ pub fn reset_v4(frame: &impl FrameMut, offset: u32) -> bool {
 }
 
 /// Builds [`reply::reset_v6`] at `offset`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reset_v6(frame: &impl FrameMut, offset: u32) -> bool {
     let Some(original) = frame.load::<60>(offset) else {
         return false;
@@ -93,7 +93,7 @@ pub fn reset_v6(frame: &impl FrameMut, offset: u32) -> bool {
 }
 
 /// The length of a frame, which is far below 2^32.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn low_32(length: u64) -> u32 {
     (length & 0xffff_ffff) as u32
 }

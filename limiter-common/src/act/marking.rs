@@ -8,7 +8,7 @@ use crate::wire::MARK_ECN;
 
 /// Writes a DSCP, or ECN's congestion mark for [`MARK_ECN`], into the frame. One that must not be
 /// marked stays as it is: see [`mark::v4`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn mark(scratch: &Scratch, frame: &impl FrameMut, dscp: u8) {
     let facts = &scratch.facts;
     let mark = if dscp == MARK_ECN {

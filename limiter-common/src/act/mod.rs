@@ -36,7 +36,7 @@ pub trait FrameMut: Crosses {
 
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn act<W, F>(maps: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
 where
     W: World,
@@ -76,14 +76,14 @@ where
     outcome
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_evident<F: FrameMut>(scratch: &Scratch, frame: &F, action: &Action) -> bool {
     action.evidence == Evidence::None as u8
         || may_belong(&scratch.facts) && frame.is_established(&scratch.facts)
 }
 
 /// [`ban::is_last`] with the terms of an action.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
     let Some(action) = maps.action(action) else {
         return false;
@@ -93,7 +93,7 @@ pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
 }
 
 /// [`ban::attempt`] with the terms of an action.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn strike<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -117,7 +117,7 @@ pub fn strike<W: World>(
 }
 
 /// True if a packet can belong to an established TCP connection: a whole segment without SYN.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn may_belong(facts: &Facts) -> bool {
     let whole = matches!((facts.reach(), facts.fragment()), (Reach::Transport, Fragment::Whole));
     let tcp = matches!(facts.protocol(), Some(TCP));

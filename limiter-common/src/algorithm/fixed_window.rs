@@ -23,7 +23,7 @@ use crate::cell::Cell;
 use crate::time::Ticks;
 
 /// The window in force, which is the word's if the clock may be late, and its count.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tally {
     let stored = limit.unpack(word);
     // A word without a count is of no window.
@@ -34,7 +34,7 @@ pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tal
 }
 
 /// The word to store when the packet conforms.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(
     limit: &WindowLimit,
     offset: WallOffset,
@@ -46,7 +46,7 @@ pub fn decide(
 }
 
 /// [`decide`], where the clock's window is known.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn decide_at(
     limit: &WindowLimit,
     word: u64,
@@ -62,7 +62,7 @@ pub(crate) fn decide_at(
 }
 
 /// Charges a packet to the word of a key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(
     limit: &WindowLimit,
     offset: WallOffset,

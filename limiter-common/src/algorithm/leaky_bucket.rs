@@ -38,13 +38,13 @@ pub struct Charge {
 
 impl Charge {
     /// A packet of `units` that arrives at `now`. The limit's `tolerance` is the backlog.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
         Self { now, cost: cost(limit, units), horizon: now.plus(Ticks::new(limit.tolerance)) }
     }
 
     /// The TAT to store when the packet conforms.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
         if tat > self.horizon {
             return None;
@@ -57,13 +57,13 @@ impl Charge {
 }
 
 /// The time that a packet that arrives at `now` would wait in a queue of the same rate.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn backlog(tat: Ticks, now: Ticks) -> Ticks {
     tat.since(now)
 }
 
 /// Charges a packet to the word of a key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &Limit, cell: &impl Cell, now: Ticks, units: u64) -> Charged {
     let charge = Charge::new(limit, now, units);
     algorithm::charge(cell, |word| charge.apply(Ticks::new(word)).map(Ticks::get))

@@ -61,14 +61,14 @@ where
 {
     type Cell = &'words T;
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn cell(&self, index: u32) -> Option<Self::Cell> {
         self.get(index as usize)
     }
 }
 
 /// Charges a packet to a state of one word. `decide` is one of the decisions of this module.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(cell: &impl Cell, decide: impl Fn(u64) -> Option<u64>) -> Charged {
     let mut word = cell.load();
     let mut rounds = Rounds::new();
@@ -97,7 +97,7 @@ pub struct Change {
 
 /// Charges a packet to a state of up to `N` words of which it changes one. Words that are not there
 /// read as zero.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn charge_one_of<const N: usize>(
     words: &impl Words,
     decide: impl Fn(&[u64; N]) -> Option<Change>,

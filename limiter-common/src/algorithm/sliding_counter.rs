@@ -51,7 +51,7 @@ struct View {
 
 /// Reads the two words, which are of the even and the odd windows. Without a branch, because the
 /// verifier walks both sides of each one, in every try.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     let [even, odd] = *words;
     let newest = larger(limit.unpack(even).number, limit.unpack(odd).number);
@@ -75,13 +75,13 @@ fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
 }
 
 /// The word to exchange when the packet conforms. `words` are of the even and the odd windows.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> Option<Change> {
     decide_at(limit, words, limit.at(now, WallOffset::BOOT), units)
 }
 
 /// [`decide`], where the clock's window is known.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn decide_at(
     limit: &WindowLimit,
     words: &[u64; 2],
@@ -100,7 +100,7 @@ pub(crate) fn decide_at(
 }
 
 /// The weighted count at `now` and the limit, both times the cut width.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn weighted(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> (u64, u64) {
     let View { current, left, width, .. } = view(limit, words, limit.at(now, WallOffset::BOOT));
     let current = smaller(current, limit.limit);
@@ -108,7 +108,7 @@ pub fn weighted(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> (u64, u64)
 }
 
 /// Charges a packet to the two words of a key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &WindowLimit, words: &impl Words, now: Ticks, units: u64) -> Charged {
     charge_one_of::<2>(words, |words| decide(limit, words, now, units))
 }

@@ -57,7 +57,7 @@ const _: () = assert!(size_of::<LogLimit>() == 16);
 impl LogLimit {
     /// All ones for an entry of a packet that passed less than a window before `now`, else zero:
     /// without a branch, because the verifier walks both sides of each.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn counts(&self, entry: u64, now: Ticks) -> u64 {
         let stamp = entry >> LAP_BITS;
         // A later stamp is one of a clock that is ahead.
@@ -67,13 +67,13 @@ impl LogLimit {
 
 /// The entry of a packet that passed at `now`, of no lap that a head at zero is in: what a changed
 /// limit starts with.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn stamped(now: Ticks) -> u64 {
     stamp(now) << LAP_BITS
 }
 
 /// Zero is an entry that was never used.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn stamp(now: Ticks) -> u64 {
     if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
 }
@@ -84,25 +84,25 @@ pub struct Head(u64);
 
 impl Head {
     /// Takes the word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// The entry's place in the ring.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
         (self.0 & INDEX_MASK) as u32
     }
 
     /// The head after this entry is used.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn next(self, size: u8) -> Self {
         let next = (self.0 & INDEX_MASK) + 1;
         if next < size as u64 {
@@ -114,7 +114,7 @@ impl Head {
 
     /// The lap number in entries of this lap: one more than the lap, so that an entry that was
     /// never used is of the lap before the first.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn lap(self) -> u64 {
         (self.0 >> INDEX_BITS).wrapping_add(1) & LAP_MASK
     }
@@ -137,7 +137,7 @@ pub enum LogDecision {
 }
 
 /// The decision, from the head and the entry that it points at.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> LogDecision {
     let next = head.next(limit.size).raw();
     if entry & LAP_MASK == head.lap() {
@@ -150,7 +150,7 @@ pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> LogDecisi
 }
 
 /// Charges a packet to the head and the ring of a key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks) -> Charged {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {

@@ -44,13 +44,13 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// A reading before the first word.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn new(number: u64) -> Self {
         Self { number, sum: 0, own: 0 }
     }
 
     /// The index of the word that is read in a round, from 0.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub(crate) const fn index(&self, limit: &WindowLimit, round: u32) -> u32 {
         let last = (limit.slots as u64).wrapping_sub(1);
@@ -58,7 +58,7 @@ impl Reading {
     }
 
     /// Adds the next word. Without a branch.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn add(&mut self, limit: &WindowLimit, word: u64) {
         let tally = limit.unpack(word);
         // A word counts if it is of the slot, of one of those before it, or of a later one: that
@@ -69,13 +69,13 @@ impl Reading {
     }
 
     /// Units that count in the slot.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn sum(&self) -> u64 {
         self.sum
     }
 
     /// The word to exchange when the packet conforms.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn decide(&self, limit: &WindowLimit, units: u64) -> Option<Change> {
         let sum = self.sum.wrapping_add(units);
         // The first alone, so that the sum cannot wrap.
@@ -93,7 +93,7 @@ impl Reading {
 }
 
 /// Reads the words at `now`. Words past the limit's slots are not read.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn read<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> Reading {
     let mut reading = Reading::new(limit.at(now, WallOffset::BOOT).number);
     for round in 0..u32::from(limit.slots) {
@@ -104,13 +104,13 @@ fn read<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> Re
 }
 
 /// Units that count at `now`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn sum<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> u64 {
     read(limit, words, now).sum()
 }
 
 /// The word to exchange when the packet conforms.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide<const N: usize>(
     limit: &WindowLimit,
     words: &[u64; N],
@@ -121,7 +121,7 @@ pub fn decide<const N: usize>(
 }
 
 /// Charges a packet to the words of a key: as many as the limit has slots, or more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &WindowLimit, words: &impl Words, now: Ticks, units: u64) -> Charged {
     charge_one_of::<MAX_SLOTS>(words, |words| decide(limit, words, now, units))
 }

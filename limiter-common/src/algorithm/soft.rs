@@ -29,13 +29,13 @@ pub enum Grade {
 
 impl Grade {
     /// True if the packet passes.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn passes(self) -> bool {
         matches!(self, Self::Within | Self::Over)
     }
 
     /// The grade as a marker's colour.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn colour(self) -> Colour {
         match self {
             Self::Within => Colour::Green,
@@ -46,7 +46,7 @@ impl Grade {
 }
 
 /// Grades a packet. The closures charge it to the ceiling and to the limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn grade(ceiling: impl FnOnce() -> Charged, limit: impl FnOnce() -> Charged) -> Grade {
     match ceiling() {
         Charged::Over => Grade::Refused,

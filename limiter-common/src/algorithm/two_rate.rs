@@ -61,14 +61,14 @@ pub struct Arrival {
 }
 
 /// Charges a packet to one token bucket.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_bucket(limit: &Limit, cell: &impl Cell, now: Ticks, units: u64) -> Charged {
     let charge = gcra::Charge::new(limit, now, units);
     algorithm::charge(cell, |word| charge.apply(Ticks::new(word)).map(Ticks::get))
 }
 
 /// Marks a packet after RFC 2698.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn rfc2698(
     limits: &TwoRate,
     committed: &impl Cell,
@@ -89,7 +89,7 @@ pub fn rfc2698(
 }
 
 /// Marks a packet after RFC 4115.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn rfc4115(
     limits: &TwoRate,
     committed: &impl Cell,

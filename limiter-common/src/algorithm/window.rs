@@ -60,39 +60,39 @@ impl WindowLimit {
     }
 
     /// The largest count that a word can hold.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn max_limit(&self) -> u64 {
         (1 << (self.count_bits & 63)) - 1
     }
 
     /// The width as the sliding counter multiplies by it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn cut_width(&self) -> u64 {
         self.width >> (self.shift & 63)
     }
 
     /// Words of a limit in slots. Masked: the verifier is to see the bound of a loop over them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn words(&self) -> u64 {
         ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
     }
 
     /// The largest number of a window in a word; the one after it is 0 again. It has as many bits
     /// as the clock's range has windows, so no idle time brings a number back.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn last_number(&self) -> u64 {
         (u64::MAX >> (u64::BITS - STATE_BITS)) >> (self.count_bits & 63)
     }
 
     /// The number of a window as a word has it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn cut(&self, number: u64) -> u64 {
         number & self.last_number()
     }
 
     /// The window that `now` is in. Windows begin at multiples of the width since 1900. The number
     /// of one on the wall clock is [`Self::cut`] before it stands in a word.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
         let nanos = now.as_nanos().wrapping_add(offset.0);
         let number = nanos.checked_div(self.width).unwrap_or_default();
@@ -102,7 +102,7 @@ impl WindowLimit {
 
     /// All ones if window `stored` is after `number` by so little that a clock may be late,
     /// otherwise 0: it begins less than [`LATE`] after the end of `number`. Without a branch.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn is_late(&self, number: u64, stored: u64) -> u64 {
         let after = self.cut(stored.wrapping_sub(number));
         // Equal numbers wrap, and are none of those.
@@ -111,13 +111,13 @@ impl WindowLimit {
     }
 
     /// Reads a word.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn unpack(&self, word: u64) -> Tally {
         Tally { number: word >> (self.count_bits & 63), count: word & self.max_limit() }
     }
 
     /// Makes a word. Both fit: the count is at most `limit`, the number is one of [`Self::at`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn pack(&self, tally: Tally) -> u64 {
         tally.number << (self.count_bits & 63) | tally.count & self.max_limit()
     }
@@ -143,7 +143,7 @@ pub struct Tally {
 
 impl Tally {
     /// The count, if this is window `number`. Without a branch.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn count_in(self, number: u64) -> u64 {
         self.count & opaque_less(self.number ^ number, 1)
     }
@@ -170,7 +170,7 @@ impl WallOffset {
     }
 
     /// Takes what [`WallOffset::nanos`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -193,26 +193,26 @@ impl WallOffset {
 
 /// All ones where `a < b`, otherwise zero; both below 2^63. Without a branch: the verifier walks
 /// both sides of each one, and eight words of two or three branches are too many ways.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn less(a: u64, b: u64) -> u64 {
     (a.wrapping_sub(b) >> 63).wrapping_neg()
 }
 
 /// [`less`] where the compiler knows how large `a` and `b` are: it would see the comparison and
 /// make a branch of it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn opaque_less(a: u64, b: u64) -> u64 {
     (black_box(a.wrapping_sub(b)) >> 63).wrapping_neg()
 }
 
 /// The larger one; both below 2^63, without a branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn larger(a: u64, b: u64) -> u64 {
     a ^ (a ^ b) & opaque_less(a, b)
 }
 
 /// The smaller one; both below 2^63, without a branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn smaller(a: u64, b: u64) -> u64 {
     a ^ (a ^ b) & opaque_less(b, a)
 }

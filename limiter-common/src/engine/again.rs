@@ -21,7 +21,7 @@ const MAX_ROUNDS: u64 = 5;
 
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_again<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
@@ -62,14 +62,14 @@ pub fn charge_again<W: World>(
     judged(Outcome::new(Reason::Contended, limit.map_or(RULE_NONE, |limit| limit.rule)))
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn judged(outcome: Outcome) -> SourceCharge {
     (Some(outcome.pack()), Change::NONE)
 }
 
 /// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
 /// more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_contended<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
@@ -94,7 +94,7 @@ pub fn charge_contended<W: World>(
 
 /// The rest of the compare-and-exchange loop, after a first try, at a word with the scale bit
 /// `scale`. `None` when the bucket was converted to another limit meanwhile, or is leaving.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn exchange(
     cell: &impl Cell,
     scale: bool,

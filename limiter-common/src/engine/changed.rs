@@ -13,7 +13,7 @@ use crate::wire::{Bucket, Limit, Moment};
 use crate::world::World;
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn re_resolve<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
@@ -48,7 +48,7 @@ pub fn re_resolve<W: World>(
 }
 
 /// Converts the bucket to the limit that it was pointed at.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn rescale<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
@@ -62,7 +62,7 @@ pub(super) fn rescale<W: World>(
 }
 
 /// The instant at which the limit of a bucket changed that waits for its conversion.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
     let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
@@ -70,7 +70,7 @@ pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
 }
 
 /// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn converted<W: World>(
     maps: &W,
     resolved: Resolved,
@@ -93,7 +93,7 @@ pub fn converted<W: World>(
 
 /// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
 /// another limit or charged meanwhile.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ticks) {
     if word.is_gone() {
         return;
@@ -110,7 +110,7 @@ pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ti
 
 /// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The
 /// one was changed into the other at `at`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) -> Ticks {
     match old {
         Some(old) if old.is_unlimited() => Ticks::ZERO,

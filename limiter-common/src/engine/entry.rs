@@ -27,12 +27,12 @@ pub struct NewEntry {
 }
 
 impl Register for NewEntry {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         u64::from(self.slot) << 32 | u64::from(self.dropped)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self { slot: (register >> 32) as u32, dropped: register & 1 != 0 }
     }
@@ -43,7 +43,7 @@ answer!(NewEntry, Self { slot: 0, dropped: false });
 /// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
 /// only if there is none and there is room. With hash maps in two steps, one after the other: their
 /// callers share 512 bytes of stack with them.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
     let kind = owner.kind();
     if maps.lines(kind).is_some() {
@@ -58,7 +58,7 @@ pub fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) ->
 }
 
 /// Takes a ring slot for one more source, if their table has room.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
@@ -72,7 +72,7 @@ pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim>
 }
 
 /// One look for a ring slot for a source.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
     let slot = maps.ring_slot(kind, index)?;
@@ -88,7 +88,7 @@ pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Op
 
 /// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
 /// no entry now. Exactly one CPU gets `true` for each entry.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn evict_source<W: World>(
     maps: &W,
     state: u64,
@@ -109,7 +109,7 @@ pub fn evict_source<W: World>(
 }
 
 /// Makes a bucket leave, if it may; the caller removes it then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
     let packets = bucket.packets();
     let word = Word::from_raw(bucket.word().load());
@@ -123,7 +123,7 @@ pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
 
 /// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
 /// slot if there is no bucket then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn make<W: World>(
     maps: &W,
     owner: &Owner,

@@ -16,13 +16,13 @@ use crate::wire::{Bucket, RULE_NONE};
 use crate::world::World;
 
 /// The slot of the rule of a source: of the longest prefix around it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn resolve<W: World>(maps: &W, owner: &Owner, generation: Generation) -> Option<Slot> {
     maps.source_rule(generation, owner)
 }
 
 /// A packet whose source has no bucket and gets none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
     let SourcePacket { owner, generation, length, now, .. } = packet;
     let Some(slot) = step!(resolve(maps; owner, *generation)) else {
@@ -39,7 +39,7 @@ pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 ///
 /// An entry is asked for before anything is looked up but its rule: most packets of
 /// a flood need no more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let SourcePacket { owner, generation, length, now, deferred } = packet;
     let (length, now) = (*length, *now);

@@ -49,7 +49,7 @@ pub enum Next {
 /// Everything before the source table and the tables, of a frame of `length` bytes (of which
 /// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
 /// ends that much later.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
     if maps.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
@@ -90,7 +90,7 @@ pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks)
 }
 
 /// The header of a rule set: what is in it beside the source table.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
     let word = if even { Control::EvenRuleSet } else { Control::OddRuleSet };
@@ -99,7 +99,7 @@ pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
 
 /// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
 /// longest prefix.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
     let lists = maps.control(Control::Lists);
     if lists & LISTS_EXACT != 0
@@ -115,7 +115,7 @@ pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed>
 }
 
 /// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
     let Some(ban) = maps.ban(source) else {
         return false;
@@ -126,7 +126,7 @@ pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
 
 /// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
 /// time: CPUs that disagree on the rule set would convert buckets to and fro.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {
     maps.now(now).get() >= maps.control(Control::TrialEnd)
 }

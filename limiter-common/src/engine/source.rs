@@ -19,7 +19,7 @@ use crate::wire::Uncounted;
 use crate::world::World;
 
 /// Judges a packet by the source table alone: over a limit is a drop.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
     judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
@@ -27,7 +27,7 @@ pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// Judges a packet of a source, and charges it. The packet may have come up to [`clock::SLACK`]
 /// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
 /// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let owner = &packet.owner;
     let bucket = if let Some(bucket) = find(maps, owner) {
@@ -59,7 +59,7 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 }
 
 /// The bucket of a source, in either store.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
     match bucket_of(maps, owner) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
@@ -68,7 +68,7 @@ pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket>
 }
 
 /// [`find`], and the seat of the bucket where it is in lines.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_seat<W: World>(
     maps: &W,
     owner: &Owner,
@@ -80,7 +80,7 @@ pub(crate) fn find_seat<W: World>(
 }
 
 /// The bucket of a source, of which [`find_seat`] has told the seat: in a hash map it is looked up.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_in<W: World>(
     maps: &W,
     owner: &Owner,
@@ -93,7 +93,7 @@ pub(crate) fn find_in<W: World>(
 }
 
 /// As [`find`], for few packets: in a step, as far as that goes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn find_again<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
     match bucket_again(maps, owner) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
@@ -101,7 +101,7 @@ fn find_again<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
     (outcome, Change::NONE)
@@ -109,7 +109,7 @@ fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
 /// packet may have come later than it says.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
     match charge_at_once(maps, bucket, packet, &mut stored) {
@@ -121,7 +121,7 @@ fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -
 /// The steady state: a bucket that is up to date, and one exchange that nobody was in the way of.
 /// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every
 /// way into it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_at_once<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
@@ -156,7 +156,7 @@ fn charge_at_once<W: World>(
 
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`crate::wire::Uncounted`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
@@ -176,7 +176,7 @@ pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBu
 }
 
 /// Carries the upper bits of the counts of a bucket, when that is due.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
     if bucket.is_due() {
         step!(carry(maps; owner));
@@ -184,7 +184,7 @@ pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBuck
 }
 
 /// Adds up what this CPU holds of the last source, and begins with this one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
     let Some(cell) = maps.uncounted() else {
         return;
@@ -199,7 +199,7 @@ pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
 }
 
 /// Counts a packet in the bucket of its source.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
     if let Some(bucket) = find(maps, owner) {
         if passed {
@@ -212,7 +212,7 @@ pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
 
 /// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
 /// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_owner<W: World>(maps: &W, owner: &Owner, old: u64, new: u64) {
     let Some(bucket) = find(maps, owner) else {
         return;

@@ -38,13 +38,13 @@ struct Rest {
 }
 
 impl Register for Rest {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         let Self { generation, deferred, kind } = self;
         u64::from(generation.get()) << 16 | u64::from(deferred) << 8 | u64::from(kind.index())
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self {
             generation: Generation::new(register >> 16),
@@ -56,14 +56,14 @@ impl Register for Rest {
 
 impl SourcePacket {
     /// Copy of the packet at another time.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn at(&self, now: Ticks) -> Self {
         Self { now, ..*self }
     }
 
     /// Four registers: the word of the owner, the `Rest`, the length and the time.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn registers(&self) -> [u64; 4] {
         let Self { owner, generation, length, now, deferred } = *self;
         let rest = Rest { generation, deferred, kind: owner.kind() };
@@ -71,7 +71,7 @@ impl SourcePacket {
     }
 
     /// Takes what [`SourcePacket::registers`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of_registers([word, rest, length, now]: [u64; 4]) -> Self {
         let Rest { generation, deferred, kind } = Register::of_register(rest);
         let owner = Owner::of_word(word, kind.index());
@@ -85,14 +85,14 @@ pub type SourceCharge = (Option<Packed>, Change);
 impl<W: World> Answer<W> for SourceCharge {
     const LOST: Self = (Some(Outcome::without_rule(Reason::Contended).pack()), Change::NONE);
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self, world: &W) -> u64 {
         let (outcome, change) = self;
         put_aside(world, change);
         Register::to_register(outcome)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64, world: &W) -> Self {
         (Register::of_register(register), taken_from_aside(world))
     }
@@ -101,21 +101,21 @@ impl<W: World> Answer<W> for SourceCharge {
 impl<W: World> Answer<W> for (Packed, Change) {
     const LOST: Self = (Outcome::without_rule(Reason::Contended).pack(), Change::NONE);
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self, world: &W) -> u64 {
         let (outcome, change) = self;
         put_aside(world, change);
         Register::to_register(outcome)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64, world: &W) -> Self {
         (Register::of_register(register), taken_from_aside(world))
     }
 }
 
 /// Leaves the part of an answer that has no room in a register.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn put_aside<W: World>(world: &W, change: Change) {
     if let Some(aside) = world.aside() {
         let [old, new] = &aside.words;
@@ -127,7 +127,7 @@ fn put_aside<W: World>(world: &W, change: Change) {
 }
 
 /// Takes what [`put_aside`] has left.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn taken_from_aside<W: World>(world: &W) -> Change {
     match world.aside() {
         Some(Aside { words: [old, new] }) => Change { old: old.get(), new: new.get() },

@@ -46,7 +46,7 @@ variants!(Admittance: Granted FirstSeen, else OverBudget; lost OverBudget);
 /// Answers a packet that wants an entry for a name ([`crate::owner::Owner::name`]), and charges it
 /// to the budgets of this CPU. Nobody is named [`super::EMPTY`] or [`BUSY`], and nobody gets an
 /// entry so.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn admit<W: World>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admittance {
     let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
     else {
@@ -73,7 +73,7 @@ pub fn admit<W: World>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admi
 }
 
 /// Charges the demand with one more packet without an entry; false under pressure.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn demand(entry_table: &impl EntryTableWords, admission: &AdmissionCells, now: Ticks) -> bool {
     let Some(next) = charge(entry_table, Ticks::new(admission.tat.get()), now) else {
         mark(entry_table, now);
@@ -86,20 +86,20 @@ fn demand(entry_table: &impl EntryTableWords, admission: &AdmissionCells, now: T
 /// Comings that it takes to get an entry under pressure, if [`Admission::returned`] is at `start`.
 ///
 /// [`Admission::returned`]: crate::wire::Admission::returned
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn takes(entry_table: &impl EntryTableWords, start: Ticks, now: Ticks) -> u64 {
     LEAST + (start.since(now.plus(calm(entry_table))).get() >> STEP_BITS)
 }
 
 /// The part of the budget of those that came back for which it takes [`LEAST`] comings.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn calm(entry_table: &impl EntryTableWords) -> Ticks {
     Ticks::new(entry_table.tolerance().get() >> 1)
 }
 
 /// The time until which the budget of those that came back is used. Past what a cell can count it
 /// is only where the clock ran backwards: the budget begins anew then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn owed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Ticks {
     let most = Ticks::new(u64::from(MOST) << STEP_BITS);
     let horizon = now.plus(calm(entry_table)).plus(most).plus(entry_table.cost());
@@ -107,19 +107,19 @@ fn owed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Ticks {
 }
 
 /// True if a CPU whose demand is at `tat` would give an entry to anybody.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_open(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> bool {
     charge(entry_table, tat, now).is_some_and(|next| !is_pressed(entry_table, next, now))
 }
 
 /// True if a demand that is at `tat` leaves no more than what comes back in a second.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_pressed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> bool {
     tat.since(now) > entry_table.tolerance().since(Ticks::new(SECOND))
 }
 
 /// The theoretical arrival time of a CPU's demand after one more entry, `None` without room in it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Option<Ticks> {
     let horizon = now.plus(entry_table.tolerance());
     // Past the horizon it is only where the clock ran backwards: the budget begins anew.
@@ -129,7 +129,7 @@ fn charge(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Option<
 }
 
 /// Notes that no entry could leave for a new one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn full<W: World>(maps: &W, kind: EntryKind, now: Ticks) {
     if let Some(admission) = maps.admission(kind) {
         bump(&admission.full);
@@ -140,14 +140,14 @@ pub fn full<W: World>(maps: &W, kind: EntryKind, now: Ticks) {
 }
 
 /// True if there are more new entries than may be.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_flooded(entry_table: &impl EntryTableWords, now: Ticks) -> bool {
     let left = Ticks::new(entry_table.flood_until().load()).since(now).get();
     // Much more than that is left only where the clock ran backwards.
     left != 0 && left <= 2 * HYSTERESIS
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn mark(entry_table: &impl EntryTableWords, now: Ticks) {
     let word = entry_table.flood_until();
     let until = word.load();

@@ -37,12 +37,12 @@ pub struct Unplaced {
 const FIRST_SEEN: u32 = 31;
 
 impl Register for Unplaced {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.slot.to_register() | u64::from(self.first_seen) << FIRST_SEEN
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         let slot = Slot::of_register(register & ((1 << FIRST_SEEN) - 1));
         Self { slot, first_seen: register >> FIRST_SEEN & 1 != 0 }
@@ -50,7 +50,7 @@ impl Register for Unplaced {
 }
 
 /// Judges a packet whose source has no entry and gets none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_aggregate<W: World>(
     maps: &W,
     origin: &Owner,
@@ -74,7 +74,7 @@ pub fn judge_aggregate<W: World>(
 
 /// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
 /// with it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
     let cell =
         maps.entry_table(origin.kind()).map(|entry_table| index(origin, slot, entry_table.seed()));
@@ -85,7 +85,7 @@ pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
 }
 
 /// Charges the shared bucket and the budget over all of them, both or none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn share<W: World>(
     maps: &W,
     origin: &Owner,
@@ -114,7 +114,7 @@ fn share<W: World>(
 }
 
 /// Charges one word. One that other CPUs change at every try counts as used up.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
     let mut tries = Rounds::new();
     while tries.more(TRIES) {
@@ -130,7 +130,7 @@ fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
 }
 
 /// The reason of a packet without room in a shared bucket: `reason`, but in shadow mode.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn over(limit: &Limit, reason: Reason) -> Reason {
     match limit.over() {
         Reason::Shadow => Reason::Shadow,
@@ -139,7 +139,7 @@ pub const fn over(limit: &Limit, reason: Reason) -> Reason {
 }
 
 /// The bucket of a prefix and a limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 const fn index(origin: &Owner, slot: Slot, seed: u64) -> u32 {
     let [a, b, c, d, e, f, g, _] = origin.word().to_ne_bytes();

@@ -35,7 +35,7 @@ const CELL: u64 = 0xffff_ffff;
 
 /// Notes a packet of a source or key, by its hash: how often it came within the last seconds, with
 /// this packet, from 1 to [`MOST`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn come_back<W: World>(maps: &W, hash: u64, now: Ticks) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "21 bits are left")]
     let index = (hash >> (64 - FINGERPRINTS.trailing_zeros())) as u32;
@@ -52,13 +52,13 @@ pub fn come_back<W: World>(maps: &W, hash: u64, now: Ticks) -> u32 {
 }
 
 /// The hash of a name ([`crate::owner::Owner::name`]) by which it is noted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn hash(name: u64, seed: u64) -> u64 {
     scatter(name ^ seed)
 }
 
 /// A word after a packet with a fingerprint, and how often that came: see [`come_back`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn touch(word: u64, fingerprint: u64, now: Ticks) -> (u64, u32) {
     let step = now.get() >> STEP_BITS & STEPS;
     let (low, high) = (word & CELL, word >> 32);
@@ -81,7 +81,7 @@ pub const fn touch(word: u64, fingerprint: u64, now: Ticks) -> (u64, u32) {
 }
 
 /// Steps since a cell was touched; more than any for an empty one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn age(cell: u64, step: u64) -> u64 {
     if cell >> COUNT_AT & MOST as u64 == 0 { STEPS + 1 } else { step.wrapping_sub(cell) & STEPS }
 }

@@ -117,7 +117,7 @@ pub struct AdmissionCells {
 const _: () = assert!(size_of::<AdmissionCells>() == size_of::<crate::wire::Admission>());
 
 /// Adds one to a count of this CPU's.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
@@ -140,7 +140,7 @@ pub struct EvictionPolicy {
 impl EvictionPolicy {
     /// True if an entry may leave that drained, or was used last, at `since` and has counted
     /// `packets`. An entry that still owes may not.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
         let once = packets <= 1;
         let keep = if once { 0 } else { self.keep.get() };

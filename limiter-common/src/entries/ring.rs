@@ -32,7 +32,7 @@ answer!(Option<Claim>, None);
 
 impl Register for Option<Claim> {
     /// The state cut to 32 bits.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(Claim { index, before }) => before << 32 | u64::from(index),
@@ -40,7 +40,7 @@ impl Register for Option<Claim> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         let index = register & NOWHERE;
         if index == NOWHERE {
@@ -52,7 +52,7 @@ impl Register for Option<Claim> {
 
 /// The slot for the look with this number, and the policy for entries that leave for a packet that
 /// came at `now`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look<W: World>(
     maps: &W,
     kind: EntryKind,
@@ -71,7 +71,7 @@ pub fn look<W: World>(
 }
 
 /// The ring slot to look at.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
     let cursor = entry_table.cursor();
     let ticket = cursor.load();
@@ -90,14 +90,14 @@ fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
 
 /// The state of a ring slot: [`EMPTY`], or the name of its entry; `None` while another CPU has the
 /// slot.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn state(slot: &impl Cell) -> Option<u64> {
     let state = slot.load();
     if state == BUSY { None } else { Some(state) }
 }
 
 /// Counts an entry that left for another one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
     if let Some(admission) = maps.admission(kind) {
         bump(&admission.evicted);
@@ -106,13 +106,13 @@ pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
 
 /// Claims a ring slot that has no entry: the state becomes [`BUSY`]. `None` when another CPU was
 /// faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
     if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
 }
 
 /// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn complete<W: World>(
     maps: &W,
     kind: EntryKind,
@@ -137,7 +137,7 @@ pub fn complete<W: World>(
 
 /// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64`
 /// (Steele, Lea, Flood 2014).
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn scatter(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -40,19 +40,19 @@ struct LineResolved<L: Line> {
 
 impl<L: Line> LineBucket<L> {
     /// The bucket of a source, in an entry that has its name.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn new(entry: L::Entry, name: u64) -> Self {
         Self::with(entry, name, 0, 0)
     }
 
     /// The bucket of a source in its entry, that was found before. Its limit is read before
     /// anything else.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn resume(entry: L::Entry, name: u64) -> Self {
         Self::with(entry, name, 0, LIMIT)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn with(entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
         let (seen, compared) = (Local::new(seen), Local::new(compared));
         let resolved = LineResolved { entry: entry.clone(), name, seen, compared };
@@ -60,13 +60,13 @@ impl<L: Line> LineBucket<L> {
     }
 
     /// The entry of the line that holds the bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn entry(&self) -> &L::Entry {
         &self.entry
     }
 
     /// True if the way is still this source's, with the limit that was read last.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn stands(&self) -> bool {
         let LineResolved { entry, name, seen, compared, .. } = &self.resolved;
         let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
@@ -79,37 +79,37 @@ impl<L: Line> Place for LineBucket<L>
 where
     L::Entry: Place,
 {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn place(&self) -> *mut u8 {
         self.entry.place()
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn name(&self) -> u64 {
         self.resolved.name
     }
 }
 
 impl<L: Line> Cell for LineBucket<L> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load(&self) -> u64 {
         let word = self.entry.word().load_acquire();
         if self.stands() { word } else { Word::GONE.raw() }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn acquire_fence(&self) {
         self.entry.word().acquire_fence();
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         self.stands() && self.entry.word().compare_exchange(current, new)
     }
 }
 
 impl<L: Line> Cell for LineResolved<L> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load(&self) -> u64 {
         let resolved = self.entry.resolved().load();
         self.seen.set(resolved);
@@ -117,50 +117,50 @@ impl<L: Line> Cell for LineResolved<L> {
         resolved
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn acquire_fence(&self) {
         self.entry.resolved().acquire_fence();
     }
 
     /// Never: a limit changes under the lock alone, by [`super::repoint`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn compare_exchange(&self, _current: u64, _new: u64) -> bool {
         false
     }
 }
 
 impl<L: Line> SourceBucket for LineBucket<L> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn word(&self) -> &impl Cell {
         self
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn resolved(&self) -> &impl Cell {
         &self.resolved
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn count_passed(&self) {
         self.entry.count_passed(1);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn count_dropped(&self, packets: u64) {
         self.entry.count_dropped(packets);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn packets(&self) -> u64 {
         carry::packets(self.entry.counts())
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn uncount(&self) {
         self.entry.count_passed(u64::MAX);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_due(&self) -> bool {
         carry::is_due(self.entry.counts())
     }

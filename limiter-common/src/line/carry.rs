@@ -22,14 +22,14 @@ const BITS: u32 = 9;
 const MASK: u64 = (1 << BITS) - 1;
 
 /// True if a count of an entry is to be carried.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_due(counts: u64) -> bool {
     // The two highest bits of either.
     counts & counts << 1 & (HALF << 32 | HALF) != 0
 }
 
 /// Position of the bits of a way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn shift(way: u32) -> u32 {
     way.wrapping_sub(1).wrapping_mul(BITS) & 63
 }
@@ -41,20 +41,20 @@ pub(super) const fn carried(word: u64, way: u32) -> u64 {
 }
 
 /// Packets of both counts of [`Entry::counts`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn packets(counts: u64) -> u64 {
     (counts >> 32).wrapping_add(counts & 0xffff_ffff)
 }
 
 /// Forgets what was carried of a way that goes to another source. The caller has the lock.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn begin(line: &impl Line, way: u32) {
     change(line, Head::Passed, way, |_| 0);
     change(line, Head::Dropped, way, |_| 0);
 }
 
 /// Carries what is due of the counts of a source.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carry<W: World>(maps: &W, owner: &Owner) {
     let (Some(Seat { line, way }), Some(name)) = (step!(seat(maps; owner)), owner.name()) else {
         return;
@@ -83,7 +83,7 @@ pub fn carry<W: World>(maps: &W, owner: &Owner) {
 }
 
 /// Changes the bits of a way. Nobody else does: the caller has the lock.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn change(line: &impl Line, head: Head, way: u32, change: impl FnOnce(u64) -> u64) {
     let cell = line.head(head);
     let word = cell.load();

@@ -13,14 +13,14 @@ use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
 /// Makes the entry of a source in one of its lines, if they have room, and counts the result.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn enter<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
     let made = insert(maps, owner, bucket, now);
     step!(count_insert(maps; owner.kind(), made, now))
 }
 
 /// Counts the result of an insert.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
     let LineInsert { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {

@@ -32,12 +32,12 @@ pub struct LineInsert {
 answer!(LineInsert, Self { insert: Insert::Refused, evicted: false });
 
 impl Register for LineInsert {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.insert as u64 | u64::from(self.evicted) << 8
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self { insert: Register::of_register(register & 0xff), evicted: register >> 8 != 0 }
     }
@@ -47,7 +47,7 @@ impl Register for LineInsert {
 ///
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
 /// this one waits: the caller looks again, and finds the entry or goes without.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> LineInsert {
     let mut made = LineInsert { insert: Insert::Exists, evicted: false };
     if !step!(lock_lines(maps; owner)) {
@@ -73,7 +73,7 @@ pub(super) fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ti
 }
 
 /// Has one entry leave, if any may.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn make_room<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
     let choice = step!(choose(maps; owner, now));
     if choice.line().is_some() && step!(leave(maps; owner, choice, now)) {
@@ -88,7 +88,7 @@ fn make_room<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
 /// The time of a bucket that owes nothing becomes the present one, which means the same: so the
 /// time in a way grows from one source to the next, and a charge that was computed for the one
 /// before cannot be stored.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn beginning(word: Word, now: Ticks) -> Word {
     let now = arrival(now);
     Word::new(if word.tat() > now { word.tat() } else { now }, word.scale())
@@ -96,14 +96,14 @@ fn beginning(word: Word, now: Ticks) -> Word {
 
 /// The arrival of a packet, for the question which entries have drained before it. At the first
 /// tick of all, so have the entries of nobody.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
 }
 
 /// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
 /// wait for each other.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
     let kind = owner.kind();
     let Some(place) = place_of(maps, owner) else {
@@ -126,7 +126,7 @@ pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
 }
 
 /// Gives the locks of both lines of a source back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
     let kind = owner.kind();
     let Some(place) = place_of(maps, owner) else {
@@ -145,7 +145,7 @@ pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
 
 /// Chooses the entry that leaves for a source: one that was not used more than once lately, or
 /// else, without a flood, the one that drained first.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
     let (kind, now) = (owner.kind(), arrival(now));
     let Some(place) = place_of(maps, owner) else {
@@ -177,7 +177,7 @@ pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
 
 /// The entry that leaves in a line of the source itself: in the first one while few others must
 /// stay there, else in the one of both where fewer must.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
     let Some(line) = maps.line(kind, place.first()) else {
         return Choice::NONE;
@@ -196,7 +196,7 @@ fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep:
 }
 
 /// The line of a choice.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
     let index = match choice.line()? {
         ChosenLine::First => place.first(),
@@ -209,7 +209,7 @@ fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -
 /// Has an entry leave, unless it was charged since it was chosen: its word is [`Word::GONE`] then.
 /// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
 /// first line of the newcomer says from then on that there is something to look for.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> bool {
     let kind = owner.kind();
     let Some(place) = place_of(maps, owner) else {
@@ -244,7 +244,7 @@ pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> b
 }
 
 /// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn settle<W: World>(maps: &W, owner: &Owner, choice: Choice, word: u64, resolved: u64) -> bool {
     let kind = owner.kind();
     let (Some(place), Some(name)) = (place_of(maps, owner), owner.name()) else {

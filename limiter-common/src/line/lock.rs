@@ -11,7 +11,7 @@ const FREE: u64 = 0;
 pub(super) const HELD: u64 = 1;
 
 /// Takes the lock of a line, in a bounded number of tries.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn take_lock<L: Line>(line: &L) -> bool {
     let mut tries = Rounds::new();
     while tries.more(L::LOCK_TRIES) {
@@ -23,7 +23,7 @@ pub fn take_lock<L: Line>(line: &L) -> bool {
 }
 
 /// Gives the lock of a line back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn unlock(line: &impl Line) {
     line.head(Head::Lock).compare_exchange(HELD, FREE);
 }

@@ -16,13 +16,13 @@ pub struct Lines {
 
 impl Lines {
     /// Number of lines of the overflow: none of fewer than 32.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn overflow(&self) -> u32 {
         self.count >> OVERFLOW_BITS
     }
 
     /// Number of lines before the overflow.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn own(&self) -> u32 {
         self.count - self.overflow()
     }
@@ -37,19 +37,19 @@ pub struct Place {
 
 impl Place {
     /// The place of a name ([`crate::owner::Owner::name`]).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of(name: u64, lines: Lines) -> Self {
         Self { hash: scatter(name ^ lines.seed), lines }
     }
 
     /// Index of the first line. Its lock is the one under which the source gets an entry.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn first(&self) -> u32 {
         part(self.hash >> 32, self.lines.own())
     }
 
     /// Index of the second line: another one, unless there is only one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn second(&self) -> u32 {
         let (first, second) = (self.first(), part(self.hash, self.lines.own()));
         if first != second {
@@ -62,13 +62,13 @@ impl Place {
     }
 
     /// True if the second line is the first one: the only one of its table.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_one(&self) -> bool {
         self.lines.own() == 1
     }
 
     /// Index of the line of the overflow; `None` in a table that has none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn overflow(&self) -> Option<u32> {
         if self.lines.overflow() == 0 {
             return None;
@@ -77,7 +77,7 @@ impl Place {
     }
 
     /// The number by which the ways of a line are taken in turn.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn start(&self) -> u32 {
         (self.hash & 0xffff_ffff) as u32
     }
@@ -91,13 +91,13 @@ impl Place {
 }
 
 /// A number below `count`, of the lower half of a hash: each as often.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn part(hash: u64, count: u32) -> u32 {
     ((hash & 0xffff_ffff).wrapping_mul(count as u64) >> 32) as u32
 }
 
 /// The way that is looked at in a step.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn way(start: u32, step: u32, last: u32) -> u32 {
     (start ^ step) & last
 }

@@ -23,7 +23,7 @@ pub struct Seat {
 const NOWHERE: u64 = u64::MAX;
 
 impl Register for Option<Seat> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(Seat { line, way }) => u64::from(line) << 8 | u64::from(way),
@@ -31,7 +31,7 @@ impl Register for Option<Seat> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register == NOWHERE {
             return None;
@@ -43,7 +43,7 @@ impl Register for Option<Seat> {
 answer!(Option<Seat>, None);
 
 /// The entry with a name, and its way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
     let mut step = 0;
     while step <= L::LAST {
@@ -59,14 +59,14 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
 }
 
 /// The lines of a source; `None` if its family is in a hash map, or it can have no entry.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn place_of<W: World>(maps: &W, owner: &Owner) -> Option<Place> {
     Some(Place::of(owner.name()?, maps.lines(owner.kind())?))
 }
 
 /// True if an entry, whose name was read, is being made or left. Otherwise its limit, read after
 /// this, is no older than the name: who makes an entry stores the name first and the word last.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_being_made(entry: &impl Entry) -> bool {
     entry.name().acquire_fence();
     Word::from_raw(entry.word().load_acquire()).is_gone()
@@ -74,14 +74,14 @@ fn is_being_made(entry: &impl Entry) -> bool {
 
 /// The bucket of a source, where its family has lines. `None` as well while it is being made: a
 /// packet that then asks for the lock waits for that.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_of<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
     let (_, bucket) = seated(maps, owner)?;
     Some(bucket)
 }
 
 /// [`bucket_of`], and the seat where it was found.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seated<W: World>(maps: &W, owner: &Owner) -> Option<(Seat, LineBucket<W::Line>)> {
     let family = owner.kind();
     // Before anything else: with a hash map, nothing of this is in the program.
@@ -104,7 +104,7 @@ pub fn seated<W: World>(maps: &W, owner: &Owner) -> Option<(Seat, LineBucket<W::
 
 /// The bucket of a source in the seat where it was found. If that is another source's by now, no
 /// exchange succeeds.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_in<W: World>(
     maps: &W,
     owner: &Owner,
@@ -119,7 +119,7 @@ pub fn bucket_in<W: World>(
 }
 
 /// The bucket of a source, as [`bucket_of`] finds it, all of it in a step.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_again<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
     let family = owner.kind();
     // Before anything else: with a hash map, nothing of this is in the program.
@@ -133,7 +133,7 @@ pub fn bucket_again<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::L
 }
 
 /// The seat of a source that is not in its first line.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn elsewhere<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
     let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
     let line = place.second();
@@ -152,7 +152,7 @@ pub fn elsewhere<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
 }
 
 /// The seat of a source.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seat<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
     let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
     let line = place.first();
@@ -164,7 +164,7 @@ pub fn seat<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
 
 /// Points the bucket of a source, in its seat, at another limit, if it still has the one that was
 /// seen: under the lock, so that the way goes to nobody meanwhile.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn repoint<W: World>(maps: &W, owner: &Owner, seat: Option<Seat>, seen: u64, new: u64) {
     let (Some(Seat { line, way }), Some(name)) = (seat, owner.name()) else {
         return;

@@ -31,25 +31,25 @@ pub(super) struct Victim(u64);
 
 impl Victim {
     /// The victim of a line whose lock the caller has.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> Self {
         Self(step!(victim(; line, start, now, now.since(keep))))
     }
 
     /// True if an entry may leave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_some(self) -> bool {
         self.0 < NEVER & !LOW
     }
 
     /// Entries of the line that must stay.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn staying(self) -> u64 {
         self.0 >> STAYING & WAYS
     }
 
     /// The entry as it was chosen, in one of three lines.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn chosen(self, line: ChosenLine) -> Choice {
         Choice(self.0 & !(WAYS << STAYING) | (line as u64) << STAYING)
     }
@@ -73,12 +73,12 @@ pub struct Choice(u64);
 answer!(Choice, Self::NONE);
 
 impl Register for Choice {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self(register)
     }
@@ -89,7 +89,7 @@ impl Choice {
     pub(super) const NONE: Self = Self(0);
 
     /// The line; `None` if nobody may leave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn line(self) -> Option<ChosenLine> {
         match self.0 >> STAYING & 3 {
             1 => Some(ChosenLine::First),
@@ -100,25 +100,25 @@ impl Choice {
     }
 
     /// The way.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn way(self) -> u32 {
         (self.0 & WAYS) as u32
     }
 
     /// The choice for a source whose first packet passes, or is dropped.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn for_packet(self, drops: bool) -> Self {
         Self(self.0 | (drops as u64) << DROPS)
     }
 
     /// True if the first packet of the source is dropped.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn drops(self) -> bool {
         self.0 >> DROPS & 1 != 0
     }
 
     /// True if an entry with this word drained when the chosen one did.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is(self, word: Word) -> bool {
         word.tat().get() & !LOW == self.0 & !LOW
     }
@@ -132,7 +132,7 @@ impl Choice {
 /// time. And without a loop or a branch: it walks both sides of each, for every way.
 ///
 /// Entries that drained by `since` may leave, and those of one packet that drained before `now`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
     // The number of entries that stay is above the start: so few words are kept that the step has a
     // small frame.
@@ -153,7 +153,7 @@ pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
 
 /// The victim of the ways before and of one more, and the number of entries that stay, over the
 /// start.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn older<L: Line>(
     line: &L,
     step: u32,
@@ -177,7 +177,7 @@ fn older<L: Line>(
 /// stays: the time in a way has to grow from one source to the next. An entry of nobody has a time
 /// of 0, and was never used. Times have 63 bits, so a difference of two has its sign in the last.
 /// The time of one that is leaving is past any other.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn left(entry: &impl Entry, now: Ticks, since: Ticks) -> u64 {
     let drained = Word::from_raw(entry.word().load()).tat().get();
     // All ones for one that was not used more than once.
@@ -189,7 +189,7 @@ fn left(entry: &impl Entry, now: Ticks, since: Ticks) -> u64 {
 
 /// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
 /// it makes a branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
 }

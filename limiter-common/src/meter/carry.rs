@@ -69,14 +69,14 @@ struct Fill {
 }
 
 /// The share of a limit that is used at `now`, rounded up. Scale bits are ignored.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Share {
     let fill = fill(spec, words, now, offset);
     // One division for all algorithms, and not one for each.
     Share::of(black_box(fill.used), black_box(fill.capacity))
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Fill {
     // The scale bit is not looked at.
     let place = Place::new(spec, words, false);
@@ -111,7 +111,7 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
 
 /// The used part of a limit at the instant at which it changed, in its own measure, and that
 /// instant: `at`, or later if all of a rate's capacity was owed later than that.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
     let at = match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -124,7 +124,7 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
 }
 
 /// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
     if old.counts() as u8 == new.counts() as u8 {
@@ -138,7 +138,7 @@ pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
 
 /// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate,
 /// or to a unit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
     let share = Share::of(black_box(used), black_box(before));
     if is_rate { share.of_time(after) } else { share.of_count(after) }
@@ -159,24 +159,24 @@ pub fn carried<W: Words>(
 /// The instant of which the used part is seeded in `new`: `owed_at` of [`used_at`], but of a count
 /// at most [`LATE`] after the change at `at`. A leaky bucket may owe a frame that is longer, and a
 /// fixed window takes no word that a late clock does not explain.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seeded_at(new: &LimitSpec, at: Ticks, owed_at: Ticks) -> Ticks {
     let latest = at.plus(Ticks::from_nanos(LATE));
     if is_rate(new) || owed_at < latest { owed_at } else { latest }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_rate(spec: &LimitSpec) -> bool {
     matches!(spec.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn later(a: Ticks, b: Ticks) -> Ticks {
     if b > a { b } else { a }
 }
 
 /// The capacity of a limit in the measure of [`used_at`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn measured_capacity(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
         Algorithm::SlidingCounter => {
@@ -188,13 +188,13 @@ fn measured_capacity(spec: &LimitSpec) -> u64 {
 }
 
 /// True if at least half of a limit is used, by the measure of [`used_at`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_half_used(spec: &LimitSpec, used: u64) -> bool {
     used >= measured_capacity(spec).div_ceil(2)
 }
 
 /// The capacity of a limit in the measure in which its state is seeded.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn capacity_of(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
         Algorithm::TokenBucket => spec.rate().tolerance,
@@ -208,7 +208,7 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
 
 /// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which
 /// changed to it at `at`: [`carried`] of a bucket of the source table.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks {
     let at = later(at, tat.since(Ticks::new(old.tolerance)));
     let owed = tat.since(at).get();
@@ -232,7 +232,7 @@ pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks
 
 /// The 63-bit state of the word at `index`, below `spec.words`, of a limit whose used part is
 /// `carried`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seed(spec: &LimitSpec, carried: Carried, offset: WallOffset, index: u32) -> u64 {
     Seed::new(spec, carried, offset).word(index)
 }
@@ -249,7 +249,7 @@ pub struct Seed {
 
 impl Seed {
     /// The states of a limit whose used part is `carried`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn new(spec: &LimitSpec, carried: Carried, offset: WallOffset) -> Self {
         let Carried { used, at } = carried;
         if used == 0 {
@@ -279,7 +279,7 @@ impl Seed {
     }
 
     /// The state of one word.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn word(&self, index: u32) -> u64 {
         // No branch: the verifier would walk both sides for every word.
         self.state & (self.mask >> (index & 63) & 1).wrapping_neg()
@@ -290,13 +290,13 @@ impl Seed {
     /// CPUs whose clocks are on both sides of a border disagree about it. The CPU that converts a
     /// limit stores this word first: then a mixture of two conversions holds the share once or
     /// twice, but never not at all.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn first(&self) -> u32 {
         self.first
     }
 
     /// A count in the window of the change, whose word is that of the low bits of its number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn count(spec: &LimitSpec, carried: Carried, offset: WallOffset, last: u64) -> Self {
         let limit = spec.window();
         let number = limit.at(carried.at, offset).number;
@@ -308,7 +308,7 @@ impl Seed {
 }
 
 /// The capacity of a leaky bucket: it conforms up to its backlog and then takes one more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn leaky_capacity(limit: &Limit) -> u64 {
     let capacity = limit.tolerance.wrapping_add(cost(limit, 1).get());
     // Room for one more bit; the compile step allows nothing as long.
@@ -316,7 +316,7 @@ fn leaky_capacity(limit: &Limit) -> u64 {
 }
 
 /// The packets of the last window.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn logged<W: Words>(limit: &LogLimit, place: &Place<'_, W>, now: Ticks) -> u64 {
     let mut count = 0u64;
     let mut rounds = Rounds::new();

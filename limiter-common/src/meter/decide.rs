@@ -47,7 +47,7 @@ pub(super) trait Visitor {
 }
 
 /// Runs a visitor with the algorithm of a limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn with<W: Words, A: Visitor>(
     spec: &LimitSpec,
     words: &W,
@@ -82,7 +82,7 @@ struct Token<'bucket, W> {
 }
 
 impl<W: Words> Decide for Token<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, _: Option<u64>) -> Decision {
         let old = self.place.raw(0);
         match self.charge.apply(Ticks::new_within(old >> 1)) {
@@ -98,7 +98,7 @@ struct Leaky<'bucket, W> {
 }
 
 impl<W: Words> Decide for Leaky<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, _: Option<u64>) -> Decision {
         let old = self.place.raw(0);
         match self.charge.apply(Ticks::new_within(old >> 1)) {
@@ -118,7 +118,7 @@ struct Counting<'bucket, W> {
 }
 
 impl<'bucket, W> Counting<'bucket, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn new(
         spec: &LimitSpec,
         place: Place<'bucket, W>,
@@ -134,7 +134,7 @@ impl<'bucket, W> Counting<'bucket, W> {
 struct Fixed<'bucket, W>(Counting<'bucket, W>);
 
 impl<W: Words> Decide for Fixed<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let old = place.raw(0);
@@ -145,7 +145,7 @@ impl<W: Words> Decide for Fixed<'_, W> {
 struct Counter<'bucket, W>(Counting<'bucket, W>);
 
 impl<W: Words> Decide for Counter<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let (states, moved) = place.two();
@@ -156,7 +156,7 @@ impl<W: Words> Decide for Counter<'_, W> {
 struct Slots<'bucket, W>(Counting<'bucket, W>);
 
 impl<W: Words> Decide for Slots<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let (reading, moved) = place.slots(limit, position.number);
@@ -165,7 +165,7 @@ impl<W: Words> Decide for Slots<'_, W> {
 }
 
 /// The decision that a new state of the only word of a limit means.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Decision {
     if place.moved(old) != 0 {
         return Decision::Moved;
@@ -177,7 +177,7 @@ fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Decis
 }
 
 /// The decision that a change of one of several words means.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn several<W: Words>(place: &Place<'_, W>, moved: bool, decision: Option<Change>) -> Decision {
     if moved {
         return Decision::Moved;
@@ -199,7 +199,7 @@ struct Log<'bucket, W> {
 }
 
 impl<W: Words> Decide for Log<'_, W> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn decide(&self, ahead: Option<u64>) -> Decision {
         let Self { place, limit, now } = self;
         let head = match ahead {

@@ -17,13 +17,13 @@ impl Unit {
     pub const ONE: Self = Self { size: 1, shift: 0 };
 
     /// The unit of a rate: the time that it takes.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_rate(limit: &Limit) -> Self {
         Self { size: limit.increment, shift: limit.shift }
     }
 
     /// The unit of the measure in which a limit's used part is computed.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of_used(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
             Algorithm::SlidingCounter => Self { size: spec.window().cut_width(), shift: 0 },
@@ -32,7 +32,7 @@ impl Unit {
     }
 
     /// The unit of the measure in which a limit's state is seeded.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of_seeded(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::of_rate(&spec.rate()),
@@ -52,14 +52,14 @@ pub struct Units {
 
 impl Units {
     /// Three registers: both sizes, and the shifts as `to:8 | from:8`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn registers(&self) -> [u64; 3] {
         let shifts = self.from.shift as u64 | (self.to.shift as u64) << 8;
         [self.from.size, self.to.size, shifts]
     }
 
     /// Takes what [`Units::registers`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_registers([from, to, shifts]: [u64; 3]) -> Self {
         Self {
             from: Unit { size: from, shift: (shifts & 63) as u8 },
@@ -74,7 +74,7 @@ const LOW: u64 = (1 << BITS) - 1;
 
 /// The amount in the measure `to` that is as many units as `amount`, below 2^62, in the measure
 /// `from`: rounded down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
     let Units { from, to } = *units;
     let (whole, rest) = divide(from, amount);
@@ -93,7 +93,7 @@ pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
 }
 
 /// Whole units, and a rest in 2^-32.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn divide(unit: Unit, amount: u64) -> (u64, u64) {
     let whole = amount.checked_div(unit.size).unwrap_or_default();
     let left = amount.wrapping_sub(whole.wrapping_mul(unit.size));
@@ -108,7 +108,7 @@ fn divide(unit: Unit, amount: u64) -> (u64, u64) {
 /// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
 /// the remainder after them. By two bits in a round, because two more are what fits; no branch in
 /// it, for the verifier.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
     let mut quotient = 0u64;
     let mut bit = 0;
@@ -123,7 +123,7 @@ fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
 }
 
 /// The product in two words, the high one first. BPF has no wider one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn multiply(a: u64, b: u64) -> (u64, u64) {
     let (a1, a0, b1, b0) = (a >> BITS, a & LOW, b >> BITS, b & LOW);
     let low = a0.wrapping_mul(b0);

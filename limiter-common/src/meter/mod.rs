@@ -98,7 +98,7 @@ pub struct Undo {
 }
 
 /// Looks at a limit without charging the packet. Changes nothing.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek<W: Words>(spec: &LimitSpec, words: &W, scale: bool, arrival: &Arrival) -> Peek {
     if arrival.units == 0 {
         return Peek::Conforming;
@@ -111,7 +111,7 @@ struct PeekVisitor;
 impl Visitor for PeekVisitor {
     type Outcome = Peek;
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn visit(self, packet: &impl Decide) -> Peek {
         let mut ahead = None;
         let mut rounds = Rounds::new();
@@ -144,7 +144,7 @@ pub fn charge<W: Words>(
 }
 
 /// Repeats [`attempt`] while another CPU is faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn repeat(mut attempt: impl FnMut() -> Charged) -> Charged {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {
@@ -157,7 +157,7 @@ pub(crate) fn repeat(mut attempt: impl FnMut() -> Charged) -> Charged {
 }
 
 /// Tries once to charge a packet: [`Charged::Contended`] when another CPU was faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt<W: Words>(
     spec: &LimitSpec,
     words: &W,
@@ -180,7 +180,7 @@ struct ChargeVisitor<'run, W> {
 impl<W: Words> Visitor for ChargeVisitor<'_, W> {
     type Outcome = Charged;
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn visit(self, packet: &impl Decide) -> Charged {
         let Self { words, undo } = self;
         match packet.decide(None) {
@@ -213,13 +213,13 @@ const NOWHERE: u32 = LAST + 1;
 
 /// Takes a charge back if nobody has charged the word since; otherwise it stays charged, the safe
 /// side. True if the charge was taken back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo<W: Words>(words: &W, undo: &Undo) -> bool {
     undo.index == NOWHERE || store(words, undo.index, undo.new, undo.old)
 }
 
 /// Stores a word, if it still is what it was.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn store<W: Words>(words: &W, index: u32, current: u64, new: u64) -> bool {
     // The caller's words are all of a bucket, so a masked index needs no check.
     match words.cell(index & LAST) {

@@ -23,31 +23,31 @@ pub(super) struct Place<'bucket, W> {
 
 impl<'bucket, W: Words> Place<'bucket, W> {
     /// The place of a limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn new(spec: &LimitSpec, words: &'bucket W, scale: bool) -> Self {
         Self { words, first: u32::from(spec.first), scale: u64::from(scale) }
     }
 
     /// The index in the bucket. Masked, so that it needs no check.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn index(&self, word: u32) -> u32 {
         self.first.wrapping_add(word) & LAST
     }
 
     /// A state as it is stored.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn pack(&self, state: u64) -> u64 {
         state << 1 | self.scale
     }
 
     /// 1 if a word has the other scale bit, else 0.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn moved(&self, raw: u64) -> u64 {
         (raw ^ self.scale) & 1
     }
 
     /// A word as it stands, with its scale bit; one that is not there reads as zero.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn raw(&self, word: u32) -> u64 {
         match self.words.cell(self.index(word)) {
             Some(cell) => cell.load(),
@@ -56,13 +56,13 @@ impl<'bucket, W: Words> Place<'bucket, W> {
     }
 
     /// The state in a word, whatever its scale bit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn state(&self, word: u32) -> u64 {
         self.raw(word) >> 1
     }
 
     /// The states of the first two words, and whether one has the other scale bit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn two(&self) -> ([u64; 2], bool) {
         let here = self.here();
         here.states([here.raw(0), here.raw(1)])
@@ -70,7 +70,7 @@ impl<'bucket, W: Words> Place<'bucket, W> {
 
     /// The words of a limit in slots as a packet in the slot `number` reads them; true if one has
     /// the other scale bit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn slots(&self, limit: &WindowLimit, number: u64) -> (Reading, bool) {
         let mut reading = Reading::new(number);
         let mut moved = 0;
@@ -85,12 +85,12 @@ impl<'bucket, W: Words> Place<'bucket, W> {
 
     /// The place, which the compiler takes for one found anew: otherwise it would keep the
     /// addresses of all words on the stack, of which there is little.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn here(&self) -> Self {
         Self { first: black_box(self.first), ..*self }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn states<const N: usize>(&self, mut words: [u64; N]) -> ([u64; N], bool) {
         let mut moved = 0;
         for word in &mut words {

@@ -9,7 +9,7 @@ use crate::time::Ticks;
 use crate::wire::LimitSpec;
 
 /// [`super::peek`], from the word of the limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) -> Peek {
     let raw = word.load();
     if raw & 1 != u64::from(scale) {
@@ -23,7 +23,7 @@ pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) 
 }
 
 /// [`super::attempt`], at the word of the limit. The index in `undo` stays as it is.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt(
     spec: &LimitSpec,
     word: &impl Cell,

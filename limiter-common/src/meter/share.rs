@@ -15,19 +15,19 @@ impl Share {
     pub const ALL: Self = Self(1 << BITS);
 
     /// Takes 2^-32; more than [`Share::ALL`] becomes that.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         if raw > Self::ALL.0 { Self::ALL } else { Self(raw) }
     }
 
     /// The share in 2^-32.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// `part / whole`, rounded up to the next 2^-32. `whole` is at most 2^62.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn of(part: u64, whole: u64) -> Self {
         if part == 0 {
             return Self::NOTHING;
@@ -54,7 +54,7 @@ impl Share {
 
     /// This share of a length of time below 2^63, rounded up: exactly all of it for all, and 0 for
     /// nothing.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn of_time(self, whole: u64) -> u64 {
         // In two halves: `whole >> 32` is below 2^31 and a share at most 2^32.
         let high = (whole >> BITS).wrapping_mul(self.0);
@@ -68,7 +68,7 @@ impl Share {
     /// than that is not rounded again, or one unit of three would come back as two. It is only
     /// there that a count of 2^32 or more has room for an error, and there everything is rounded
     /// up.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn of_count(self, whole: u64) -> u64 {
         if self.0 == 0 || whole > LOW {
             return self.of_time(whole);

@@ -23,7 +23,7 @@ pub(super) struct End {
 
 /// Walks the extension headers of IPv6, and the authentication header of IPv4, the only one that
 /// IPv4 has.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn walk(frame: &impl Bytes, header: &Header) -> End {
     let mut next = header.next;
     let mut fragment = header.fragment;
@@ -80,7 +80,7 @@ pub struct Extension {
 const ABSENT: u64 = u64::MAX;
 
 impl Register for Option<Extension> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(Extension { following, end, position }) => {
@@ -90,7 +90,7 @@ impl Register for Option<Extension> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         if register == ABSENT {
             return None;
@@ -107,7 +107,7 @@ answer!(Option<Extension>, None);
 
 /// Reads the extension header of a number at an offset, which is at most [`MAX_TRANSPORT_OFFSET`].
 /// No extension header is shorter than eight bytes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn extension(frame: &(impl Bytes + ?Sized), number: u8, offset: usize) -> Option<Extension> {
     let [following, units, high, low] = frame.read::<4>(offset)?;
     let end = low_16(offset + length(number, units));
@@ -115,7 +115,7 @@ pub fn extension(frame: &(impl Bytes + ?Sized), number: u8, offset: usize) -> Op
 }
 
 /// The length of an extension header in bytes, from its length field.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn length(kind: u8, units: u8) -> usize {
     // Lossless; `usize::from` is not const.
     let units = units as usize;
@@ -126,7 +126,7 @@ const fn length(kind: u8, units: u8) -> usize {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn is_extension(version: Version, number: u8) -> bool {
     match version {
         Version::V4 => number == protocol::AUTHENTICATION,

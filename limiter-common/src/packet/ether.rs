@@ -40,7 +40,7 @@ pub(super) struct Link {
 pub(super) const NO_VLAN: u16 = u16::MAX;
 
 /// Reads up to the network header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
     if B::LAYER_3 {
         return without_link(frame);
@@ -64,7 +64,7 @@ pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
 }
 
 /// Reads a frame that begins with its network header: the version says which one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn without_link(frame: &impl Bytes) -> Result<Link, Reason> {
     // Two bytes: of a comparison that asks for one more than none, the verifier learns nothing.
     let network = match frame.read_at::<0, 2>() {
@@ -77,7 +77,7 @@ fn without_link(frame: &impl Bytes) -> Result<Link, Reason> {
 }
 
 /// The `N` bytes at the start of the network header: read in place if it is where it mostly is.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]> {
     if B::LAYER_3 {
         frame.read_at::<0, N>()
@@ -89,7 +89,7 @@ pub(super) fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Opti
 }
 
 /// The VLAN id, and the type of what follows the tag.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn tag(bytes: Option<[u8; TAG]>) -> Result<(u16, u16), Reason> {
     match bytes {
         Some([control, id, high, low]) => {
@@ -99,12 +99,12 @@ const fn tag(bytes: Option<[u8; TAG]>) -> Result<(u16, u16), Reason> {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, VLAN | SERVICE_VLAN | OLD_QINQ)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn network(ether_type: u16, offset: usize, vlan: u16) -> Result<Link, Reason> {
     match ip(ether_type) {
         Some(network) => Ok(Link { network, offset, vlan }),
@@ -113,7 +113,7 @@ const fn network(ether_type: u16, offset: usize, vlan: u16) -> Result<Link, Reas
 }
 
 /// The version of IP that a type announces.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn ip(ether_type: u16) -> Option<Network> {
     match ether_type {
         IPV4 => Some(Network::V4),

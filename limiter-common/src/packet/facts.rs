@@ -82,7 +82,7 @@ impl Facts {
 
     /// Forgets everything. Word by word, of a zero that the compiler does not see: it would call
     /// memset, whose loop over a map value the verifier grants only with `CAP_PERFMON`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn clear(&mut self) {
         let zero = black_box(0);
         let [w0, w1, w2, w3, w4, w5, w6, w7, w8, w9]: &mut [u64; 10] = bytemuck::cast_mut(self);
@@ -91,7 +91,7 @@ impl Facts {
         (*w8, *w9) = (zero, zero);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_link(&mut self, vlan: u16, network_offset: usize) {
         if vlan != NO_VLAN {
             self.vlan = vlan;
@@ -100,66 +100,66 @@ impl Facts {
         self.network_offset = low_16(network_offset);
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_network(&mut self, version: Version, traffic_class: u8) {
         self.version = version as u8;
         self.traffic_class = traffic_class;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_size(&mut self, packet_length: u16, ttl: u8) {
         self.packet_length = packet_length;
         self.ttl = ttl;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_addresses(&mut self, source: [u64; 2], destination: [u64; 2]) {
         self.source = source;
         self.destination = destination;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_inner(&mut self, version: Version, source: [u64; 2]) {
         self.inner_version = version as u8;
         self.inner = source;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_fragment(&mut self, fragment: Fragment) {
         self.fragment = fragment as u8;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_protocol(&mut self, protocol: u8) {
         self.protocol = protocol;
         self.known |= PROTOCOL;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_reach(&mut self, reach: Reach) {
         self.reach = reach as u8;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_transport_offset(&mut self, offset: usize) {
         self.transport_offset = low_16(offset);
         self.known |= TRANSPORT;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_ports(&mut self, ports: Ports) {
         self.source_port = ports.source;
         self.destination_port = ports.destination;
         self.known |= PORTS;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_tcp_flags(&mut self, flags: u8) {
         self.tcp_flags = flags;
         self.known |= TCP_FLAGS;
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_icmp(&mut self, icmp: Icmp) {
         self.icmp_kind = icmp.kind;
         self.icmp_code = icmp.code;
@@ -167,25 +167,25 @@ impl Facts {
     }
 
     /// Says which interface the frame came in by: no byte of it does.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn set_interface(&mut self, index: u32) {
         self.interface = index;
     }
 
     /// The interface that the frame came in by, 0 where nobody said so.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn interface(&self) -> u32 {
         self.interface
     }
 
     /// The IP version.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn version(&self) -> Version {
         if self.version == Version::V4 as u8 { Version::V4 } else { Version::V6 }
     }
 
     /// The source that is charged: the same as [`super::parse`] finds.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn source(&self) -> Source {
         let [high, low] = self.source;
         match (self.version(), low.to_ne_bytes()) {
@@ -198,14 +198,14 @@ impl Facts {
     ///
     /// An IPv6 packet may claim an IPv4-mapped source, so where IPv4 and IPv6 must not meet,
     /// [`Facts::version`] belongs to the key.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn source_address(&self) -> [u8; 16] {
         bytemuck::cast(self.source)
     }
 
     /// The version of the packet inside a tunnel, once [`super::inner`] has looked for one and
     /// found it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn inner_version(&self) -> Option<Version> {
         match self.inner_version {
             4 => Some(Version::V4),
@@ -216,69 +216,69 @@ impl Facts {
 
     /// The whole source address of the packet inside a tunnel; form and warning as for
     /// [`Facts::source_address`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn inner_address(&self) -> [u8; 16] {
         bytemuck::cast(self.inner)
     }
 
     /// [`Facts::inner_address`] in words, as they stand in memory.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn inner_words(&self) -> [u64; 2] {
         self.inner
     }
 
     /// [`Facts::source_address`] in words, as they stand in memory.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn source_words(&self) -> [u64; 2] {
         self.source
     }
 
     /// [`Facts::destination_address`] in words, as they stand in memory.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn destination_words(&self) -> [u64; 2] {
         self.destination
     }
 
     /// The whole destination address; form and warning as for [`Facts::source_address`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn destination_address(&self) -> [u8; 16] {
         bytemuck::cast(self.destination)
     }
 
     /// The id of the outer VLAN tag, 0 to 4095; 0 is a tag with a priority only. A tag that the
     /// network card has taken off is not there.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn vlan(&self) -> Option<u16> {
         if self.knows(VLAN) { Some(self.vlan) } else { None }
     }
 
     /// The differentiated services code point (RFC 2474), 0 to 63.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn dscp(&self) -> u8 {
         self.traffic_class >> 2
     }
 
     /// Explicit congestion notification (RFC 3168), 0 to 3.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn ecn(&self) -> u8 {
         self.traffic_class & 3
     }
 
     /// The length of the IP packet in bytes, as its header says, 65,535 for anything longer. The
     /// network stack drops a packet that is shorter than that, and cuts one that is longer.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn packet_length(&self) -> u16 {
         self.packet_length
     }
 
     /// The time to live of IPv4, the hop limit of IPv6.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn ttl(&self) -> u8 {
         self.ttl
     }
 
     /// The kind of fragment that the packet is.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn fragment(&self) -> Fragment {
         match self.fragment {
             0 => Fragment::Whole,
@@ -288,7 +288,7 @@ impl Facts {
     }
 
     /// The reach of the facts.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn reach(&self) -> Reach {
         match self.reach {
             0 => Reach::Transport,
@@ -303,14 +303,14 @@ impl Facts {
     ///
     /// In a later fragment it is the first fragment's, unless that has more extension headers
     /// behind its fragment header: then `None`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn protocol(&self) -> Option<u8> {
         if self.knows(PROTOCOL) { Some(self.protocol) } else { None }
     }
 
     /// The offset of the network header, in bytes from the frame's start: 14, 18 or 22, or 0 in a
     /// frame without an Ethernet header.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn network_offset(&self) -> u16 {
         self.network_offset
     }
@@ -318,13 +318,13 @@ impl Facts {
     /// The offset of the header of [`Facts::protocol`], in bytes from the frame's start, at most
     /// [`super::MAX_TRANSPORT_OFFSET`] and never behind the frame's end. `None` for a later
     /// fragment and when the chain could not be walked to its end.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn transport_offset(&self) -> Option<u16> {
         if self.knows(TRANSPORT) { Some(self.transport_offset) } else { None }
     }
 
     /// The ports; `None` for protocols without, and where they could not be reached.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn ports(&self) -> Option<Ports> {
         if self.knows(PORTS) {
             Some(Ports { source: self.source_port, destination: self.destination_port })
@@ -334,13 +334,13 @@ impl Facts {
     }
 
     /// The flag byte of TCP: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn tcp_flags(&self) -> Option<u8> {
         if self.knows(TCP_FLAGS) { Some(self.tcp_flags) } else { None }
     }
 
     /// Type and code of ICMP.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn icmp(&self) -> Option<Icmp> {
         if self.knows(ICMP) {
             Some(Icmp { kind: self.icmp_kind, code: self.icmp_code })
@@ -355,7 +355,7 @@ impl Facts {
     /// `None` when that cannot be known: TCP without readable flags, or an unknown protocol. A
     /// limit of connection attempts has to charge those as attempts, or tiny fragments and long
     /// chains are a way around it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn opens_connection(&self) -> Option<bool> {
         if self.knows(TCP_FLAGS) {
             return Some(self.tcp_flags & (SYN | ACK) == SYN);
@@ -370,7 +370,7 @@ impl Facts {
 
     /// The facts that not every packet has and this one does, but for the flags of TCP: bits of
     /// [`field`]. Moved from bit to bit, because a branch for each took longer.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn known_fields(&self) -> u32 {
         let known = self.known as u32;
         moved(known, VLAN, field::VLAN)
@@ -380,20 +380,20 @@ impl Facts {
             | moved(known, ICMP, field::ICMP_TYPE)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn knows(&self, bit: u8) -> bool {
         self.known & bit != 0
     }
 }
 
 /// The bit `to` if the bit `from` is set.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn moved(known: u32, from: u8, to: u32) -> u32 {
     (known >> from.trailing_zeros() & 1) << to.trailing_zeros()
 }
 
 /// Every offset is at most `MAX_TRANSPORT_OFFSET`, and a header more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^16")]
 pub(super) const fn low_16(offset: usize) -> u16 {
     offset as u16

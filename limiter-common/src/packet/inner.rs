@@ -36,7 +36,7 @@ const MAX_TAGS: u64 = 2;
 /// Looks for the packet inside the tunnel that `facts` are of, and leaves its source there. Without
 /// a tunnel, and where it does not hold what it says, `facts` do not change. A tunnel inside the
 /// tunnel is not looked into, and neither is a packet of which only a later fragment is here.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn inner(frame: &impl Bytes, facts: &mut Facts) {
     let Some(start) = facts.transport_offset() else { return };
     let start = usize::from(start);
@@ -54,7 +54,7 @@ pub fn inner(frame: &impl Bytes, facts: &mut Facts) {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn gre(frame: &impl Bytes, offset: usize) -> Option<(Network, usize)> {
     let [flags, version, high, low] = frame.read::<4>(offset)?;
     if flags & GRE_OBSOLETE != 0 || version & GRE_VERSION != 0 {
@@ -68,7 +68,7 @@ fn gre(frame: &impl Bytes, offset: usize) -> Option<(Network, usize)> {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn vxlan(frame: &impl Bytes, facts: &Facts, offset: usize) -> Option<(Network, usize)> {
     if facts.ports()?.destination != VXLAN_PORT {
         return None;
@@ -78,7 +78,7 @@ fn vxlan(frame: &impl Bytes, facts: &Facts, offset: usize) -> Option<(Network, u
 }
 
 /// Through the header of a tunnelled Ethernet frame.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn ethernet(frame: &impl Bytes, offset: usize) -> Option<(Network, usize)> {
     let mut next = offset + ether::ETHER_TYPE_OFFSET;
     let mut kind = u16::from_be_bytes(frame.read::<2>(next)?);
@@ -94,7 +94,7 @@ fn ethernet(frame: &impl Bytes, offset: usize) -> Option<(Network, usize)> {
 }
 
 /// The addresses count once the whole fixed header is there, as those of the outer packet do.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) {
     if let Some([start, ..]) = frame.read::<1>(offset)
         && start >> 4 == 4
@@ -104,7 +104,7 @@ fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) {
     if let Some([start, ..]) = frame.read::<1>(offset)
         && start >> 4 == 6

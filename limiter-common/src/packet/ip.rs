@@ -41,14 +41,14 @@ pub(super) struct Header {
 
 /// The source of an IPv4 packet. It is charged even when the header length or the total length is
 /// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
     Ok(Source::V4([a, b, c, d]))
 }
 
 /// The source of an IPv6 packet.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = v6_bytes(frame, offset)?;
@@ -56,7 +56,7 @@ pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Rea
 }
 
 /// The whole of an IPv4 header, options left out.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
     let header = v4_bytes(frame, offset)?;
@@ -81,7 +81,7 @@ pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
 }
 
 /// The whole of an IPv6 header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
     let [high, low, _, _, more, less, next, hops, ..] = v6_bytes(frame, offset)?;
     // Read here and not with the rest: so they go through one register, and not through forty.
@@ -104,18 +104,18 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
 
 /// The length of an IPv6 packet: the field is without the fixed header, and 0 in a jumbogram (RFC
 /// 2675).
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn fixed_length(field: [u8; 2]) -> u16 {
     u16::from_be_bytes(field).saturating_add(FIXED_V6)
 }
 
 /// An IPv4 address as IPv4-mapped IPv6.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn mapped([a, b, c, d]: [u8; 4]) -> [u64; 2] {
     [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])]
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason> {
     let Some(header) = ether::header::<V4_HEADER, _>(frame, offset) else {
         return Err(Reason::Truncated);
@@ -127,7 +127,7 @@ fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason
     Ok(header)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v6_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V6_HEADER], Reason> {
     let Some(header) = ether::header::<V6_HEADER, _>(frame, offset) else {
         return Err(Reason::Truncated);

@@ -65,21 +65,21 @@ pub trait Bytes {
 
     /// The `N` bytes at an offset that is known at compile time. The XDP program reads these in
     /// place; without `CAP_PERFMON` it may do so at no other offset.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         self.read(OFFSET)
     }
 
     /// The `N` bytes at an offset that is known at compile time, if they can be read in place.
     /// `None` says nothing of the frame: the XDP program sees only the linear part of it so.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         self.read_at::<OFFSET, N>()
     }
 
     /// The extension header of a number at an offset, at most [`MAX_TRANSPORT_OFFSET`]. In the XDP
     /// program, this is a step.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
         extension(self, number, offset)
     }
@@ -113,7 +113,7 @@ pub enum Packet {
 }
 
 /// Finds the source of a frame, and nothing more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn parse(frame: &impl Bytes) -> Packet {
     match simple::source(frame) {
         Some(source) => Packet::From(source),
@@ -122,7 +122,7 @@ pub fn parse(frame: &impl Bytes) -> Packet {
 }
 
 /// [`parse`] of any frame, from header to header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn walk_to_source(frame: &impl Bytes) -> Packet {
     let source = match ether::link(frame) {
         Ok(ether::Link { network: ether::Network::V4, offset, .. }) => ip::v4_source(frame, offset),
@@ -144,7 +144,7 @@ pub fn walk_to_source(frame: &impl Bytes) -> Packet {
 ///
 /// The reason why the frame passes without being charged, the same as [`parse`] gives. `facts` is
 /// unchanged then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     if read_simple(frame, facts) {
         return Ok(());
@@ -157,7 +157,7 @@ pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
 /// # Errors
 ///
 /// Errors of [`facts`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     let link = ether::link(frame)?;
     let header = match link.network {

@@ -15,7 +15,7 @@ const V4_WITHOUT_OPTIONS: u8 = 0x45;
 
 /// The source of a packet whose fixed header can be read in place, without a tag before it; none of
 /// others, and of those that may be exempt.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn source<B: Bytes>(frame: &B) -> Option<Source> {
     if B::LAYER_3 {
         return match frame.in_place::<0, 2>()? {
@@ -30,13 +30,13 @@ pub(super) fn source<B: Bytes>(frame: &B) -> Option<Source> {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
     let [start, .., a, b, c, d, _, _, _, _] = frame.in_place::<NETWORK, V4_HEADER>()?;
     if start >> 4 == 4 { Some(Source::V4([a, b, c, d])) } else { None }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v6_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
     let [start, _, _, _, _, _, next, _, rest @ ..] = frame.in_place::<NETWORK, V6_HEADER>()?;
     let [source, ..]: [[u8; 8]; 4] = bytemuck::cast(rest);
@@ -46,7 +46,7 @@ fn v6_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
 
 /// Reads the facts of a simple packet. False for others, and where not all of its headers can be
 /// read in place: `facts` is unchanged then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn read_simple<B: Bytes>(frame: &B, facts: &mut Facts) -> bool {
     if B::LAYER_3 {
         return match frame.in_place::<0, 2>() {
@@ -65,7 +65,7 @@ pub fn read_simple<B: Bytes>(frame: &B, facts: &mut Facts) -> bool {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     frame: &B,
     facts: &mut Facts,
@@ -89,7 +89,7 @@ fn v4<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     true
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn v6<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     frame: &B,
     facts: &mut Facts,
@@ -121,7 +121,7 @@ struct Carried {
 }
 
 /// Reads the header of TCP or UDP; none of another protocol.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn carried<const TRANSPORT: usize, B: Bytes>(frame: &B, next: u8) -> Option<Carried> {
     let (bytes, flags) = if next == protocol::TCP {
         let [a, b, c, d, .., flags] = frame.in_place::<TRANSPORT, { TCP_FLAGS + 1 }>()?;
@@ -138,7 +138,7 @@ fn carried<const TRANSPORT: usize, B: Bytes>(frame: &B, next: u8) -> Option<Carr
 
 /// Sets what is alike in both families. Nothing says that there is no tag, no fragment, and that
 /// the transport header was reached.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn set(network: usize, transport: usize, next: u8, carried: &Carried, facts: &mut Facts) {
     facts.set_link(ether::NO_VLAN, network);
     facts.set_protocol(next);

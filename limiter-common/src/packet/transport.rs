@@ -13,7 +13,7 @@ pub(super) const BEHIND_V6: usize = ether::HEADER + V6_HEADER;
 pub(super) const TCP_FLAGS: usize = 13;
 
 /// Reads the transport header at `offset` into the facts.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn read(
     frame: &impl Bytes,
     version: Version,
@@ -44,7 +44,7 @@ pub(super) fn read(
 
 /// Reads all that is asked of a transport header, at once; false where the frame ends before, or
 /// nothing is asked of it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn read_whole(
     frame: &impl Bytes,
     version: Version,
@@ -66,7 +66,7 @@ fn read_whole(
 
 /// The `N` bytes at the start of a transport header: read in place if it is where it mostly is,
 /// right behind an IP header without options.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]> {
     match (B::LAYER_3, offset) {
         (false, BEHIND_V4) => frame.read_at::<BEHIND_V4, N>(),
@@ -78,7 +78,7 @@ fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]>
 }
 
 /// Reads ports and flags.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn tcp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     let Some([a, b, c, d, .., flags]) = header::<{ TCP_FLAGS + 1 }, _>(frame, offset) else {
         return false;
@@ -89,7 +89,7 @@ fn tcp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
 }
 
 /// Reads the ports: in all of these protocols they are the first four bytes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn ports(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     let Some(bytes) = header::<4, _>(frame, offset) else {
         return false;
@@ -98,13 +98,13 @@ fn ports(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     true
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn set_ports([a, b, c, d]: [u8; 4], facts: &mut Facts) {
     let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     facts.set_ports(Ports { source, destination });
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn icmp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     let Some([kind, code]) = header::<2, _>(frame, offset) else {
         return false;

@@ -76,7 +76,7 @@ impl Icmp {
     /// The type as keys have it: one number for what means the same in both families (RFC 792,
     /// 4443, 4861), that of ICMP. Other types stay as they are, so a number that only one family
     /// has assigned is that family's message in both.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn message(self, version: Version) -> u8 {
         match (version, self.kind) {
             // Destination unreachable.

@@ -4,7 +4,7 @@
 //! take a register of its own in BPF, of which there are ten.
 
 /// The `N` bytes from `AT` on.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn part<const AT: usize, const N: usize, const OF: usize>(bytes: &[u8; OF]) -> [u8; N] {
     const { assert!(AT + N <= OF, "a part is inside") };
     match bytes.get(AT..).and_then(|rest| rest.first_chunk()) {
@@ -15,7 +15,7 @@ pub(super) fn part<const AT: usize, const N: usize, const OF: usize>(bytes: &[u8
 }
 
 /// One array behind the other.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn join<const A: usize, const B: usize, const N: usize>(
     first: &[u8; A],
     second: &[u8; B],

@@ -38,7 +38,7 @@ const GROUP: u8 = 1;
 ///
 /// Broadcast addresses of a subnet and anycast addresses look like those of a host. Of the former
 /// the link address tells, on the link that they belong to.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
     let [to, _, _, _, _, _, from, ..] = *link;
     if (to | from) & GROUP != 0 || facts.network_offset() == 0 {
@@ -67,7 +67,7 @@ pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
 }
 
 /// The kind of answer, by the protocol of the packet.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn answer(facts: &Facts) -> Option<ReplyKind> {
     let (unreachable, reset, echo_request) = match facts.version() {
         Version::V4 => (ReplyKind::UnreachableV4, ReplyKind::ResetV4, ECHO_REQUEST_V4),
@@ -83,7 +83,7 @@ fn answer(facts: &Facts) -> Option<ReplyKind> {
 }
 
 /// An address as two numbers, high half first: compared like this, it costs no call in BPF.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 const fn halves(address: [u8; 16]) -> (u64, u64) {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = address;
@@ -93,7 +93,7 @@ const fn halves(address: [u8; 16]) -> (u64, u64) {
 /// True for addresses that a host can have: not "this network" (0/8), loopback (127/8), multicast
 /// (224/4), reserved (240/4) or the limited broadcast within that. The address is IPv4-mapped, as
 /// in [`Facts::source_address`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn is_v4_host((_, mapped): (u64, u64)) -> bool {
     let first = mapped >> 24 & 0xff;
     first != 0 && first != 127 && first < 224
@@ -102,7 +102,7 @@ const fn is_v4_host((_, mapped): (u64, u64)) -> bool {
 /// True for addresses that a host can have: not unspecified (`::`), loopback (`::1`), multicast
 /// (`ff00::/8`) or IPv4-mapped (`::ffff:0:0/96`), which stands for IPv4 inside of a host (RFC 4291,
 /// 2.5.5.2).
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn is_v6_host((high, low): (u64, u64)) -> bool {
     let special = high == 0 && (low <= 1 || low >> 32 == 0xffff);
     !special && high >> 56 != 0xff

@@ -33,13 +33,13 @@ const _: () = assert!(V6_PAYLOAD as u32 + 40 == ReplyKind::UnreachableV6.length(
 
 /// The whole answer to a packet whose IPv4 header without options and first eight bytes behind it
 /// are `original`: IP header, ICMP header and quote.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v4(original: &[u8; 28]) -> [u8; 56] {
     join(&unreachable_v4_head(original), original)
 }
 
 /// The first 28 bytes of [`unreachable_v4`]; `original` follows them.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v4_head(original: &[u8; 28]) -> [u8; 28] {
     // The answer goes the other way.
     let (destination, source) = ip::v4_addresses(original);
@@ -51,13 +51,13 @@ pub fn unreachable_v4_head(original: &[u8; 28]) -> [u8; 28] {
 
 /// The whole answer to a packet whose IPv6 header and first eight bytes behind it are `original`:
 /// IP header, `ICMPv6` header and quote.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v6(original: &[u8; 48]) -> [u8; 96] {
     join(&unreachable_v6_head(original), original)
 }
 
 /// The first 48 bytes of [`unreachable_v6`]; `original` follows them.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unreachable_v6_head(original: &[u8; 48]) -> [u8; 48] {
     // The answer goes the other way.
     let (destination, source) = ip::v6_addresses(original);

@@ -23,7 +23,7 @@ const V6_START: u8 = 0x60;
 /// True if the checksum of an IPv4 header without options is right. A wrong one forbids any answer
 /// (RFC 1122, 3.2.1.2; RFC 1812, 4.3.2.7 and 5.2.2). The other tests of 5.2.2 are made by
 /// [`super::eligible`] and [`super::ReplyKind::length_within`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_intact_v4(header: &[u8; V4_HEADER]) -> bool {
     Sum::ZERO.bytes(header).checksum() == [0, 0]
 }
@@ -32,7 +32,7 @@ pub fn is_intact_v4(header: &[u8; V4_HEADER]) -> bool {
 ///
 /// The class is zero (RFC 1122, 3.2.2): answers to a flood get no priority. The id is zero because
 /// a packet that is never fragmented needs none (RFC 6864, 4.1).
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4(
     length: u16,
     protocol: u8,
@@ -49,7 +49,7 @@ pub(super) fn v4(
 
 /// An IPv6 header. `payload` is the length of what follows it, in bytes. Class and flow label are
 /// zero: no priority, as for [`v4`], and no flow (RFC 6437, 2).
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v6(
     payload: u16,
     next: u8,
@@ -62,13 +62,13 @@ pub(super) fn v6(
 }
 
 /// Source and destination of a packet, from its IPv4 header on.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_addresses<const N: usize>(packet: &[u8; N]) -> ([u8; 4], [u8; 4]) {
     (part::<12, _, _>(packet), part::<16, _, _>(packet))
 }
 
 /// Source and destination of a packet, from its IPv6 header on.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v6_addresses<const N: usize>(packet: &[u8; N]) -> ([u8; 16], [u8; 16]) {
     (part::<8, _, _>(packet), part::<24, _, _>(packet))
 }
@@ -76,7 +76,7 @@ pub(super) fn v6_addresses<const N: usize>(packet: &[u8; N]) -> ([u8; 16], [u8; 
 /// The sum of a pseudo-header: for IPv4 that of RFC 9293, 3.1, with addresses of four bytes, and
 /// for IPv6 that of RFC 8200, 8.1, with sixteen. Its sum is the same whichever address comes first.
 /// `length` is that of the transport header and what it carries, in bytes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn pseudo<const N: usize>(
     length: u16,
     protocol: u8,

@@ -55,7 +55,7 @@ pub enum ReplyKind {
 answer!(Option<ReplyKind>, None);
 
 impl Register for Option<ReplyKind> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             None => 0,
@@ -66,7 +66,7 @@ impl Register for Option<ReplyKind> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         match register {
             1 => Some(ReplyKind::UnreachableV4),
@@ -80,7 +80,7 @@ impl Register for Option<ReplyKind> {
 
 impl ReplyKind {
     /// The length of the answer in bytes, from the network header on.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn length(self) -> u32 {
         match self {
             Self::UnreachableV4 => 56,
@@ -101,7 +101,7 @@ impl ReplyKind {
     /// of IPv6. `received` is the length of the frame from the network header on, padding included.
     /// Both are in bytes. A packet that offloads left without a length, or with 0 for a
     /// jumbogram, has none here and is not answered.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn length_within(self, packet: u32, received: u32) -> Option<u32> {
         let length = self.length();
         if length > packet || packet > received { None } else { Some(length) }
@@ -110,7 +110,7 @@ impl ReplyKind {
 
 /// The link addresses of the answer, from those of its cause: the first twelve bytes of Ethernet,
 /// destination and source, swapped.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn link(addresses: &[u8; 12]) -> [u8; 12] {
     join(&part::<6, 6, _>(addresses), &part::<0, 6, _>(addresses))
 }

@@ -31,7 +31,7 @@ const V4_BYTES: u16 = 20;
 
 /// The answer to a segment over IPv4. `original` is its IP header, without options, and the fixed
 /// part of its TCP header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reset_v4(original: &[u8; 40]) -> [u8; 40] {
     let [_, _, l0, l1, ..] = *original;
     let carried = u16::from_be_bytes([l0, l1]).saturating_sub(V4_BYTES);
@@ -46,7 +46,7 @@ pub fn reset_v4(original: &[u8; 40]) -> [u8; 40] {
 
 /// The answer to a segment over IPv6. `original` is its IP header and the fixed part of its TCP
 /// header, nothing between them.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reset_v6(original: &[u8; 60]) -> [u8; 60] {
     let [_, _, _, _, l0, l1, ..] = *original;
     let carried = u16::from_be_bytes([l0, l1]);
@@ -61,7 +61,7 @@ pub fn reset_v6(original: &[u8; 60]) -> [u8; 60] {
 
 /// The TCP header of the answer. `carried` is what IP carries in bytes: the segment with its
 /// header. `pseudo` is the sum of the answer's pseudo-header.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn reset(segment: &[u8; 20], carried: u16, pseudo: Sum) -> [u8; 20] {
     let source: [u8; 2] = part::<0, _, _>(segment);
     let destination: [u8; 2] = part::<2, _, _>(segment);
@@ -87,7 +87,7 @@ fn reset(segment: &[u8; 20], carried: u16, pseudo: Sum) -> [u8; 20] {
 }
 
 /// The length of a TCP header in bytes, from the byte with its data offset.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn header_length(offset: u8) -> u16 {
     u16::from(offset >> 4) * 4
 }

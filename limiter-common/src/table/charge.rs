@@ -27,7 +27,7 @@ use crate::world::{Keyed as _, World};
 /// Looks once more at a packet of which another CPU has used up the limit since the look: not every
 /// rule drops what is over its limit. If the packet loses the race after that look too, it is over
 /// the limit, whatever its rule does.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -76,7 +76,7 @@ pub fn charge<W: World>(
 }
 
 /// Charges the second one of two limits, the first one of which is charged.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_rest<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -96,7 +96,7 @@ pub fn charge_rest<W: World>(
 }
 
 /// Does what is planned for a key with a bucket.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_planned<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -107,12 +107,12 @@ pub fn charge_planned<W: World>(
 }
 
 /// Does what is planned for a key without a bucket, and for a table without keys.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_shared<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
     charge_by_plan(maps, scratch, None, index)
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_by_plan<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -138,7 +138,7 @@ fn charge_by_plan<W: World>(
 }
 
 /// Ends a charge: counts the packet, or takes back what was charged.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn end<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -169,7 +169,7 @@ pub enum ChargePlan {
 variants!(ChargePlan: Done Charge, else Contended; lost Contended);
 
 /// The first half of [`charge`]: leaves in the account which limits to charge.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn plan_charge<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -205,7 +205,7 @@ pub fn plan_charge<W: World>(
 
 /// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
 /// a soft one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn note_passed<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -241,7 +241,7 @@ pub fn note_passed<W: World>(
 }
 
 /// Charges every limit of a record; true if a soft one was over.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_limits<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -273,7 +273,7 @@ pub enum RecordCharge {
 variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
 
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_record<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -305,7 +305,7 @@ pub fn charge_record<W: World>(
 }
 
 /// Counts a packet that a table lets pass.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
@@ -319,7 +319,7 @@ fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch,
 /// Counts a packet that passes under the rule of account `index`; takes it back when `add` is
 /// false. The class of the source table is left out: its rule is that of the outcome, which is
 /// counted at the end.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
     if index == SOURCE_CLASS {
         return;
@@ -329,7 +329,7 @@ fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, a
 }
 
 /// Takes back the charges of the account.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
     let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
@@ -339,7 +339,7 @@ pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed
 }
 
 /// Takes back a whole account: its charges and its counts.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;

@@ -35,7 +35,7 @@ number! {
 }
 
 /// Checks the limits that a packet is charged to, in a step.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_target<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -45,7 +45,7 @@ pub(super) fn check_target<W: World>(
 }
 
 /// Checks the limits of the record in a slot, whose state is in `bucket`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn check_limits<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -75,7 +75,7 @@ pub fn check_limits<W: World>(
     if soft { Check::SOFT } else { Check::WITHIN }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn role(record: &Record, place: u32) -> Role {
     // All of them in one word, and not that of one: see [`Scratch::unknown`].
     let [a, b, c, d] = &record.limits;

@@ -24,7 +24,7 @@ use crate::wire::EntryKind;
 use crate::world::{Keyed as _, World};
 
 /// Makes the bucket of the key of a table, only if there is none and there is room.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn insert<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -43,7 +43,7 @@ pub(super) fn insert<W: World>(
 
 /// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
 /// state was `before`; frees the slot if there is no bucket then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn make_keyed<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -65,14 +65,14 @@ pub fn make_keyed<W: World>(
 }
 
 /// A number for a key: two have the same one by chance alone, and nobody outside knows which.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn name<W: World>(maps: &W, key: &KeyCell) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
     key.get().hash(seed).max(BUSY + 1)
 }
 
 /// Takes a ring slot for one more key, if their table has room.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
     let mut rounds = Rounds::new();
@@ -87,7 +87,7 @@ fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
 }
 
 /// One look for a ring slot for a key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn probe_keyed<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -108,7 +108,7 @@ pub fn probe_keyed<W: World>(
 
 /// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
 /// entry now. Exactly one CPU gets `true` for each entry.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn evict_keyed<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -144,7 +144,7 @@ pub fn evict_keyed<W: World>(
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn retire<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -178,7 +178,7 @@ fn retire<W: World>(
 
 /// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
 /// more: then it was not used for as many rule changes as there are slots.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_drained<W: World>(
     maps: &W,
     scratch: &Scratch,

@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<FlowKey>() == 40);
 
 impl FlowKey {
     /// The flow of a packet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of(facts: &Facts) -> Self {
         let ports = facts.ports();
         Self {
@@ -50,7 +50,7 @@ impl FlowKey {
 }
 
 /// True if a packet is the first of its flow.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {
         return false;
@@ -62,7 +62,7 @@ pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
 }
 
 /// Remembers the flow of a packet that passes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn seen<W: World>(maps: &W, facts: &Facts, now: Ticks) {
     if !matches!(facts.fragment(), Fragment::Later) {
         maps.set_flow(&FlowKey::of(facts), now);

@@ -12,7 +12,7 @@ use crate::wire::{FRAGMENT_SHIFT, FlagClass, KeyName, Table, TableKey, field};
 /// A packet that cannot be told from an attempt to open a connection counts as one: TCP whose flags
 /// were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and
 /// long chains were a way around the limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn flag_class(facts: &Facts) -> u8 {
     match facts.tcp_flags() {
         Some(flags) => class_of(flags),
@@ -23,7 +23,7 @@ fn flag_class(facts: &Facts) -> u8 {
 
 /// The number of the class of TCP flags: four bits of it for each combination of those that count,
 /// so that there is no branch for each.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn class_of(flags: u8) -> u8 {
     let row = (flags & (FIN | SYN | RST) | (flags & ACK) >> 1) as u32;
     (CLASSES >> ((row * 4) & 63) & 15) as u8
@@ -53,7 +53,7 @@ const CLASSES: u64 = {
 ///
 /// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise
 /// long chains were a way around a budget of fragments.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn fragment_class(facts: &Facts) -> Fragment {
     if matches!(facts.reach(), Reach::TooDeep) { Fragment::Later } else { facts.fragment() }
 }
@@ -93,20 +93,20 @@ impl KeyFacts {
     pub const EMPTY: Self = Self { words: [0; 3], inner_word: 0, has: 0 };
 
     /// The facts that the packet has: bits of [`field`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn has(&self) -> u64 {
         self.has
     }
 
     /// The third word of the key with all facts in it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn third(&self) -> u64 {
         let [_, _, third] = self.words;
         third
     }
 
     /// The facts of a packet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of(facts: &Facts) -> Self {
         let family = if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
         let mut has = ALWAYS | family | facts.known_fields();
@@ -150,14 +150,14 @@ impl KeyFacts {
 
 /// True if a packet is in a table: it has all that the table asks for, and is one that its rules
 /// are for.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
     let (lacks, families) = compared(table, key_facts);
     lacks == 0 && families != 0
 }
 
 /// 1 if a packet is in a table ([`is_in`]), else 0; without a branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     let (lacks, families) = compared(table, key_facts);
     (nonzero_bit(lacks) ^ 1) & nonzero_bit(families)
@@ -165,14 +165,14 @@ pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
 
 /// 1 for anything but 0. The compiler does not see that there are only these two, and makes no
 /// branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn nonzero_bit(bits: u64) -> u32 {
     (black_box((bits | bits.wrapping_neg()) >> 63) & 1) as u32
 }
 
 /// Facts and agreed bits that a packet lacks of a table, 0 if it has them all; and the families of
 /// both.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn compared(table: &Table, key_facts: &KeyFacts) -> (u64, u64) {
     let fields = table.fields as u64;
     let families = FAMILIES as u64;
@@ -182,13 +182,13 @@ const fn compared(table: &Table, key_facts: &KeyFacts) -> (u64, u64) {
 }
 
 /// The key of a packet in a table; `None` where it is not in it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     if is_in(table, key_facts) { Some(key_in(table, facts, key_facts)) } else { None }
 }
 
 /// The key of a packet in a table that it is in.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> TableKey {
     let fields = u64::from(table.fields);
     let KeyFacts { words: [first, outer_word, third], inner_word, has } = *key_facts;
@@ -218,7 +218,7 @@ pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Tabl
 }
 
 /// The name of the key of a packet in a table that it is in, if all keys of the table fit into one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn name_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<KeyName> {
     let KeyFacts { words: [_, second, third], has, .. } = *key_facts;
     let [_, second_mask, third_mask] = table.words;
@@ -235,7 +235,7 @@ pub(super) fn name_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Opt
 
 /// Bits of the facts that are others than those on which all rules of the table agree. The second
 /// word is that of the outer packet: [`Table::agreed`] has none of the version inside.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
     let [first, second, third] = key_facts.words;
     let [first_value, second_value, third_value] = table.agreed_values;
@@ -247,19 +247,19 @@ const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
 
 /// All ones if a bit is set, else zero. The compiler does not see that there are only these two,
 /// and makes no branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn mask_of(bits: u64, bit: u32) -> u64 {
     black_box(bits >> bit.trailing_zeros() & 1).wrapping_neg()
 }
 
 /// Mixed and not chosen, which would make a pointer with an offset that depends on the way there:
 /// the verifier grants it only with `CAP_PERFMON`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 const fn mix(mask: u64, ones: u64, zeros: u64) -> u64 {
     ones & mask | zeros & !mask
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: u64) -> [u64; 2] {
     let ([v4_high, v4_low], [v6_high, v6_low]) = (v4, v6);
     [high & mix(is_v4, *v4_high, *v6_high), low & mix(is_v4, *v4_low, *v6_low)]

@@ -22,13 +22,13 @@ impl KeyCell {
     }
 
     /// The key.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn get(&self) -> TableKey {
         self.key.get()
     }
 
     /// Replaces the key, and names it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn set<W: World>(&self, maps: &W, key: TableKey) {
         self.key.set(key);
         self.name.set(maps.key_name(&key));
@@ -36,19 +36,19 @@ impl KeyCell {
 
     /// Replaces the name alone: [`KeyCell::get`] has another key then.
     #[cfg(target_arch = "bpf")]
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_name(&self, name: KeyName) {
         self.name.set(name);
     }
 
     /// The key in place.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn key(&self) -> &Cell<TableKey> {
         &self.key
     }
 
     /// The name in place.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn name(&self) -> &Cell<KeyName> {
         &self.name
     }

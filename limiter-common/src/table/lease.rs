@@ -19,7 +19,7 @@ use crate::world::{Lease, World};
 
 /// The lease of the limit at a place of the record in a slot, if nodes share it and it has one;
 /// `leases` are those of the packet's key.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn lease_of<W: World>(
     maps: &W,
     record: &Record,
@@ -52,7 +52,7 @@ pub(super) enum Wish {
 }
 
 /// Leaves in the scratch the leases of the packet's key in a table.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let found = scratch.key(index).and_then(|key| maps.leased(key));
     let raw = found.map(|word| word.load());
@@ -69,7 +69,7 @@ pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
 /// Notes in the scratch that the packet's key needs leases, if it does: half of its share of a
 /// limit is used, or there is no share. Leases take a while to come, so the rest is for the time
 /// until then.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
     let Some(record) = maps.record(slot) else {
         return;
@@ -96,7 +96,7 @@ pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slo
 }
 
 /// Asks for leases of the packet's key in a table, whose record is in `slot`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn ask<W: World>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
     let Some(key) = scratch.key(index) else {
         return;
@@ -113,7 +113,7 @@ pub fn ask<W: World>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
 }
 
 /// True if the bit of a place is set in a mask of places.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_set(mask: u8, place: u32) -> bool {
     mask as u32 >> (place & 7) & 1 != 0
 }
@@ -128,13 +128,13 @@ pub(super) struct LeaseRef<L> {
 
 impl<L: Lease> LeaseRef<L> {
     /// True if the lease decides: it lives, or nothing else may.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn decides(&self, arrival: &Arrival) -> bool {
         self.closed || arrival.now < self.lease.expires()
     }
 
     /// The total that a packet would raise `used` to; `None` if there is no room for it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
         // The daemon stores `granted` first: who sees the new end sees what is granted until then.
         let lives = arrival.now < self.lease.expires();
@@ -144,7 +144,7 @@ impl<L: Lease> LeaseRef<L> {
     }
 
     /// Looks at the lease without charging the packet. Its refusal is counted.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn peek(&self, arrival: &Arrival) -> Peek {
         match self.room(self.lease.used().load(), arrival) {
             Some(_) => Peek::Conforming,
@@ -153,20 +153,20 @@ impl<L: Lease> LeaseRef<L> {
     }
 
     /// Counts a packet as refused, by the lease or by the share: it is demand for the next lease.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn refuse(&self, arrival: &Arrival) -> Peek {
         self.lease.deny(arrival.units);
         Peek::Over
     }
 
     /// Tries once to charge the packet, and notes in account `index` how to take that back.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn attempt(&self, scratch: &Scratch, arrival: &Arrival, index: u32) -> Charged {
         self.exchange(arrival, |old, new| scratch.note(index, Charge::Lease(self.index), old, new))
     }
 
     /// Tries once to charge the packet, and notes the total before it and after it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn exchange(&self, arrival: &Arrival, note: impl FnOnce(u64, u64)) -> Charged {
         let used = self.lease.used();
         let old = used.load();
@@ -183,14 +183,14 @@ impl<L: Lease> LeaseRef<L> {
 
 /// Takes a charge to a lease back, if nobody has charged it since; otherwise it stays charged, the
 /// safe side.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_lease<W: World>(maps: &W, index: u32, old: u64, new: u64) {
     if let Some(lease) = maps.lease(index) {
         take_back(&lease, old, new);
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn take_back(lease: &impl Lease, old: u64, new: u64) {
     lease.used().compare_exchange(new, old);
 }

@@ -19,7 +19,7 @@ use crate::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WORDS};
 use crate::world::World;
 
 /// The record in a slot, and the limit at a place of it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
     let record = maps.record(slot)?;
     // Masked, so that the verifier sees the bound.
@@ -27,25 +27,25 @@ fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &Lim
 }
 
 /// The limit at a place of the record in a slot.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     limit_at(maps, slot, place).map(|(_, spec)| spec)
 }
 
 /// The offset of the wall clock's windows.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
     WallOffset::from_raw(maps.control(Control::WallOffset))
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek_limit<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -77,7 +77,7 @@ pub fn peek_limit<W: World>(
 }
 
 /// Charges the packet to one limit, and notes in account `index` how to take that back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_limit<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -92,7 +92,7 @@ pub fn charge_limit<W: World>(
 
 /// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
 /// faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt_limit<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -128,7 +128,7 @@ pub fn attempt_limit<W: World>(
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
 /// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
 /// record `before` is not known. The instant of the change is left in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -155,7 +155,7 @@ pub fn limit_used<W: World>(
 
 /// The used part of the limit at a place at an instant, in its measure. The instant that counts is
 /// left in the scratch: [`meter::used_at`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_fill<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -174,7 +174,7 @@ pub fn limit_fill<W: World>(
 
 /// The used part of the limit at a place of the record `after`, from that of the record `before`:
 /// [`meter::converted`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_converted<W: World>(
     maps: &W,
     before: Slot,
@@ -189,7 +189,7 @@ pub fn limit_converted<W: World>(
 }
 
 /// The instant at which the record `before` was changed into `after`, for the key under way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
@@ -208,19 +208,19 @@ impl Used {
     pub const KEPT: Self = Self(u64::MAX);
 
     /// An amount, below 2^64 - 1.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn amount(amount: u64) -> Self {
         Self(amount)
     }
 }
 
 impl Register for Used {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self(register)
     }
@@ -238,12 +238,12 @@ pub struct NthWord {
 }
 
 impl Register for NthWord {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         u64::from(self.place) << 32 | u64::from(self.index)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self { place: (register >> 32) as u32, index: (register & 0xffff_ffff) as u32 }
     }
@@ -252,7 +252,7 @@ impl Register for NthWord {
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
 /// the same place of `before` if that is kept, otherwise one that means the used part `used` since
 /// the instant in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_word<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -277,7 +277,7 @@ pub fn limit_word<W: World>(
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
     scratch.fresh.get(index as usize & (WORDS - 1))
 }
@@ -285,7 +285,7 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
 /// Gives back everything that account `index` has charged to a bucket and to leases.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;

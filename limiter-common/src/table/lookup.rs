@@ -9,7 +9,7 @@ use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 use crate::world::World;
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn most_specific<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
     let Some(table) = maps.table(generation, index) else {
@@ -31,7 +31,7 @@ pub fn most_specific<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Slot 
 }
 
 /// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`, 0 when there is none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
     let generation = scratch.generation();
     let (Some(shape), Some(key)) = (maps.shape(generation, index, number), scratch.key(index))
@@ -44,7 +44,7 @@ pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) 
 }
 
 /// The key of the rule trie for keys of a shape.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
     let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
         bytemuck::cast(*key);

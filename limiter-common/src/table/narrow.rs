@@ -45,19 +45,19 @@ pub const fn narrow_number(id: u32) -> u64 {
 }
 
 /// True if the key of a packet that is in a table is narrow.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_narrow(table: &Table, key_facts: &KeyFacts) -> bool {
     table.narrow != 0 && key_facts.has() & field::V4 as u64 != 0
 }
 
 /// 1 if the key of a packet that is in a table is narrow ([`is_narrow`]), else 0; without a branch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn narrow_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     nonzero_bit(table.narrow) & nonzero_bit(key_facts.has() & u64::from(field::V4))
 }
 
 /// The narrow key of a packet in a table.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn narrow_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Owner {
     let [_, _, third_mask] = table.words;
     let [[_, mask], _] = table.source_masks;

@@ -27,7 +27,7 @@ use crate::wire::{MAX_TABLES, RULE_NONE};
 use crate::world::World;
 
 /// Looks at the limits of all narrow keys of a packet; the outcome if it is over one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     let narrow = scratch.narrow.get();
     let mut length = 0;
@@ -51,7 +51,7 @@ pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
 
 /// Charges the narrow keys of a packet from a place of the row on, after the look. If one drops it,
 /// the outcome: what was charged before is taken back, in the source table as well.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
     let length = scratch.narrow_keys.get();
     let mut rounds = Rounds::new();
@@ -91,13 +91,13 @@ pub fn judge_narrow_alone<W: World>(maps: &W, scratch: &Scratch, index: u32) -> 
 }
 
 /// The narrow key at a place of the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn owner(scratch: &Scratch, place: u32) -> Owner {
     Owner::narrow(scratch.narrow_key(place).map_or(0, cell::Cell::get))
 }
 
 /// The charge at a place of the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(scratch: &Scratch, place: u32) -> NarrowCharge {
     scratch.narrow_charge(place).map_or_else(NarrowCharge::none, cell::Cell::get)
 }
@@ -105,7 +105,7 @@ fn charge(scratch: &Scratch, place: u32) -> NarrowCharge {
 /// Leaves the key of a packet in a narrow table at a place of the row. Looks at the limit, and
 /// leaves the exchange that charges it; none where it is not known. True if the packet is over the
 /// limit: then it is counted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
     let (Some(table), Some(word), Some(charge)) = (
         maps.table(scratch.generation(), index),
@@ -144,7 +144,7 @@ pub(super) struct Look {
 }
 
 /// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn look<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -173,7 +173,7 @@ pub(super) fn look<W: World>(
 
 /// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
 /// there is none, or another CPU was faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let owner = owner(scratch, place);
     let NarrowCharge { change: Change { old, new }, seat, rule, .. } = charge(scratch, place);
@@ -196,7 +196,7 @@ pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) 
 
 /// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
 /// it conforms; false where there is none, or another CPU was faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let is_charged = charge_quickly(maps, scratch, place);
     if is_charged {
@@ -208,7 +208,7 @@ pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bo
 /// Ends a charge that was judged without an exchange. A packet that passes is counted under the
 /// rule; of the reasons there and before, the more telling one is that of the packet. Where it is
 /// dropped, what was charged before is taken back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn settle_narrow<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -240,7 +240,7 @@ pub fn settle_narrow<W: World>(
 }
 
 /// Takes back the charges of narrow keys before a place of the row, and the counts.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_narrow<W: World>(maps: &W, scratch: &Scratch, end: u32) {
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
@@ -252,7 +252,7 @@ pub fn undo_narrow<W: World>(maps: &W, scratch: &Scratch, end: u32) {
 }
 
 /// Takes back the charge of the narrow key at a place of the row, and the counts.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) {
     let NarrowCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
     undo_owner(maps, &owner(scratch, place), old, new);

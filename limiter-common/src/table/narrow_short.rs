@@ -22,7 +22,7 @@ use crate::world::World;
 /// Judges a packet that [`super::judge_shortly`] found in tables where its key is narrow, and in no
 /// other ones, and by the source table; none where it has to go another way, with nothing charged
 /// and nothing counted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     let narrow = scratch.narrow.get();
     if narrow == 0 || scratch.wide.get() != 0 {
@@ -39,7 +39,7 @@ pub fn judge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
 
 /// [`judge_narrow`] of a packet with one key, which has a bucket that is up to date: that is kept
 /// from the look to the charge, and the look leaves nothing in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_narrow_key<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     let owner = only_key(maps, scratch)?;
     let bucket = find(maps, &owner)?;
@@ -62,7 +62,7 @@ pub fn judge_narrow_key<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed>
 }
 
 /// [`judge_narrow`] of a packet with any keys.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_narrow_keys<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     let outcome = look_narrow(maps, scratch);
     if outcome.is_some() {
@@ -88,7 +88,7 @@ pub fn judge_narrow_keys<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed
 }
 
 /// Charges the keys from a place of the row on.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_rest<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
     let outcome = step!(charge_narrow(maps, scratch; first));
     if outcome.is_some() {
@@ -98,7 +98,7 @@ fn charge_rest<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Pack
 }
 
 /// The only narrow key of a packet.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn only_key<W: World>(maps: &W, scratch: &Scratch) -> Option<Owner> {
     let table = maps.table(scratch.generation(), scratch.last.get())?;
     Some(narrow_in(table, &scratch.facts, &scratch.key_facts.get()))

@@ -22,7 +22,7 @@ pub(super) struct Over {
 }
 
 /// Reads the action; for a class, checks whether its budget has room.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         plan: Plan::Nothing,
@@ -55,7 +55,7 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
 
 /// Applies the action of a source table's limit to a packet that is over it; a class is charged at
 /// the account [`SOURCE_CLASS`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
@@ -87,7 +87,7 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
 
 /// Counts a packet under the budget of the class that account `index` sends it to, if it does;
 /// takes it back when `add` is false.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     if let Some(account) = scratch.account(index)
         && matches!(Plan::from_raw(account.plan.get()), Plan::Class)

@@ -14,7 +14,7 @@ use crate::wire::RULE_NONE;
 use crate::world::{Keyed as _, World};
 
 /// Looks at the packet in one table and plans what to do there.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek<W: World>(
     maps: &W,
     scratch: &Scratch,

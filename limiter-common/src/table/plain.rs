@@ -10,7 +10,7 @@ use crate::wire::{LimitSpec, Record};
 use crate::world::{Keyed as _, World};
 
 /// The arrival of a packet at a plain limit, which asks no wall clock.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = spec.plain_units(scratch.length());
     Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
@@ -18,7 +18,7 @@ fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
 
 /// Checks the limits that a packet is charged to: the common case, [`Record::plain`],
 /// without a step.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_at_once<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -36,7 +36,7 @@ pub(super) fn check_at_once<W: World>(
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: bool) -> Check {
     let Check(check) = match peek_plain(scratch, word, spec, scale) {
         Peek::Conforming => Check::WITHIN,
@@ -68,7 +68,7 @@ pub(super) const SECOND: u32 = 1;
 
 /// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key as the
 /// look has found it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_at_once<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -94,7 +94,7 @@ pub(super) fn charge_at_once<W: World>(
     AtOnce::NONE
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_plain(
     scratch: &Scratch,
     word: &impl Cell,
@@ -112,7 +112,7 @@ fn charge_plain(
 }
 
 /// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn peek_plain(
     scratch: &Scratch,
     word: &impl Cell,
@@ -124,7 +124,7 @@ pub(super) fn peek_plain(
 
 /// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
 /// [`super::limit::attempt_limit`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn attempt_plain(
     scratch: &Scratch,
     word: &impl Cell,

@@ -37,7 +37,7 @@ const UNKNOWN: Slot = NO_RECORD;
 
 /// Refreshes what the account names: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
@@ -69,7 +69,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
 }
 
 /// Brings the budget of a record, or the overflow bucket of its rule, up to that record.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
     let slot = stale.slot();
     if let Some(record) = maps.record(slot)
@@ -81,7 +81,7 @@ pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale
 
 /// Points a bucket at the record in `target`, and converts its words when that is another one than
 /// before. `shared` says that it is a budget.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn update<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -140,7 +140,7 @@ pub fn update<W: World>(
 }
 
 /// Lets the packet that converts the bucket finish.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn wait(bucket: &impl Keyed) {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_WAITS) {
@@ -151,7 +151,7 @@ fn wait(bucket: &impl Keyed) {
 }
 
 /// Clears the words in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn clear_fresh(scratch: &Scratch) {
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(WORD_COUNT) {
@@ -163,7 +163,7 @@ pub fn clear_fresh(scratch: &Scratch) {
 }
 
 /// Stores the words in the scratch, with a scale bit. Nobody else writes them at this time.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(WORD_COUNT) {
@@ -177,7 +177,7 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 }
 
 /// Sets the scale bit of every word, so that nobody charges it under the rule before.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(WORD_COUNT) {
@@ -197,7 +197,7 @@ pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 /// Leaves in `scratch.fresh` the words that mean under `after` what those of the bucket mean under
 /// `before`. A bucket that owed anything under a rule that is not known any more counts as used up:
 /// anything else could grant what neither rule would have.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn convert<W: World>(
     maps: &W,
     bucket: &W::Keyed,
@@ -234,7 +234,7 @@ fn convert<W: World>(
 }
 
 /// Leaves the words of the limit at a place in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_words<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -262,7 +262,7 @@ pub fn limit_words<W: World>(
 }
 
 /// True if any word holds anything.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_used(scratch: &Scratch, bucket: &impl Keyed) -> bool {
     let mut any = 0;
     let mut rounds = Rounds::new();

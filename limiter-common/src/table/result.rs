@@ -62,19 +62,19 @@ impl Stale {
     pub(super) const KEY: Self = Self(u32::MAX);
 
     /// The budget that the record in a slot is charged to.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn budget_of(slot: Slot) -> Self {
         Self(slot.index())
     }
 
     /// True for [`Stale::KEY`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_key(self) -> bool {
         self.0 == Self::KEY.0
     }
 
     /// The slot of [`Stale::budget_of`]; [`Slot::NONE`] of [`Stale::KEY`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn slot(self) -> Slot {
         Slot::new(self.0)
     }
@@ -97,26 +97,26 @@ impl BudgetRef {
 
     /// The shared budget of a record; without one, the bucket that keys without a bucket share, the
     /// overflow bucket of its rule.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn of(record: &Record) -> Self {
         let overflow = (MAX_BUDGETS + 1).wrapping_add(record.rule);
         Self(if record.budget == 0 { overflow } else { record.budget })
     }
 
     /// True for [`BudgetRef::OWN`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_own(self) -> bool {
         self.0 == 0
     }
 
     /// True for the overflow bucket of a rule.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_overflow(self) -> bool {
         self.0 > MAX_BUDGETS
     }
 
     /// The index into `BUDGETS`; none of [`BudgetRef::OWN`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn index(self) -> u32 {
         self.0.wrapping_sub(1)
     }

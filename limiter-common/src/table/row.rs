@@ -29,7 +29,7 @@ use crate::world::{Keyed, World};
 
 /// Judges a packet that [`super::judge_shortly`] found in several tables; none where it has to go
 /// the long way, with nothing charged and nothing counted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_row<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     if scratch.wide.get() == 0 {
         return None;
@@ -88,7 +88,7 @@ pub fn judge_row<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
 }
 
 /// The rule of the packet at a place of the row, after the look.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn rule(scratch: &Scratch, place: u32) -> u32 {
     scratch.account(place).map_or(RULE_NONE, |account| account.rule.get())
 }
@@ -98,7 +98,7 @@ const LONG: u32 = u32::MAX;
 
 /// Leaves the keys of the packet in the scratch, one after the other, but for the narrow ones; the
 /// number of them. `LONG` where a table has to be asked the long way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn line_up<W: World>(maps: &W, scratch: &Scratch) -> u32 {
     let wide = scratch.wide.get();
     let mut length = 0;
@@ -122,7 +122,7 @@ pub fn line_up<W: World>(maps: &W, scratch: &Scratch) -> u32 {
 
 /// Leaves the key of the packet in a table at a place of the row. In the program, the name alone
 /// where that is no hash.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn set_key<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
     if let Some(table) = maps.table(scratch.generation(), index)
         && let Some(key) = scratch.key(scratch.unknown(place))
@@ -137,14 +137,14 @@ pub fn set_key<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
 }
 
 /// The bucket of the key at a place of the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn find<W: World>(maps: &W, scratch: &Scratch, place: u32) -> Option<W::Keyed> {
     maps.keyed(scratch.key(place)?)
 }
 
 /// Looks at the limit of a bucket, and leaves the exchange that charges it in the account;
 /// [`Peek::Moved`] where the packet has to go the long way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_in_row<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let resolved = Resolved::from_raw(bucket.resolved().load());
     if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
@@ -178,7 +178,7 @@ pub fn look_in_row<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
 }
 
 /// Charges a limit by the exchange that the look has left; false where another CPU was faster.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn exchange(scratch: &Scratch, bucket: &impl Keyed, place: u32) -> bool {
     let Some(account) = scratch.account(place) else {
         return false;
@@ -189,7 +189,7 @@ fn exchange(scratch: &Scratch, bucket: &impl Keyed, place: u32) -> bool {
 }
 
 /// Charges a limit that another CPU has charged since the look.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_in_row<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -206,7 +206,7 @@ pub fn charge_in_row<W: World>(
 
 /// Drops a packet that lost the race at a place of the row: takes back what was charged and counted
 /// before it.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn fail_in_row<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -233,7 +233,7 @@ pub fn fail_in_row<W: World>(
 }
 
 /// Takes back the charge and the counts at a place of the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_in_row<W: World>(maps: &W, scratch: &Scratch, place: u32) {
     maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), false);
     if let Some(bucket) = find(maps, scratch, scratch.unknown(place)) {

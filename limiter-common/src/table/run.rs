@@ -52,7 +52,7 @@ pub(super) use each;
 ///
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
@@ -109,13 +109,13 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
 }
 
 /// Remembers the flow of a packet that passes.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn remember_flow<W: World>(maps: &W, scratch: &Scratch) {
     super::flow::seen(maps, &scratch.facts, scratch.now());
 }
 
 /// Begins the look at a table: its key is left in `scratch`, if it has one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
     let generation = scratch.generation();
     let mut fixed = NO_RECORD.index();
@@ -152,7 +152,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
 
 /// Puts the class of a range into the key in `scratch`, if that has a value of it; false where the
 /// table has no more ranges.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn class_range<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> bool {
     if let Some(table) = maps.table(scratch.generation(), index)
         && let Some(range) = table.ranges.get(number as usize & (MAX_RANGES - 1))
@@ -172,7 +172,7 @@ const _: () = assert!(MAX_RANGES.is_power_of_two());
 const MAX_REFRESHES: u64 = 3;
 
 /// Refreshes a bucket that a look found stale, and looks again.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
     let mut result = StepResult::STALE;
     let mut rounds = Rounds::new();
@@ -185,7 +185,7 @@ pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResu
 }
 
 /// Begins a packet whose facts are in the scratch.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn begin_packet<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -213,7 +213,7 @@ pub fn begin_packet<W: World>(
 }
 
 /// Judges the packet by the source table, and charges it there.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     let owner = scratch.facts.source().into();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
@@ -227,7 +227,7 @@ pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
 
 /// [`judge_source`] of a packet on a short way, if the source table may have a rule; an error ends
 /// that way: the outcome of a packet that is dropped there, or none where it has to go another way.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
     if scratch.sources.get() == 0 {
         return Ok(());
@@ -245,7 +245,7 @@ pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(),
 }
 
 /// Takes back what [`judge_source`] has charged and counted.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
     step!(undo_owner(maps; &scratch.facts.source().into(), old, new));
@@ -253,7 +253,7 @@ pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
 
 /// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
 /// source is counted in the bucket of the source, as packets that pass are.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn note_dropped<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -296,7 +296,7 @@ pub fn note_dropped<W: World>(
 
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn finish(scratch: &Scratch, tables: u32) -> Packed {
     let source = Packed::from_raw(scratch.source_outcome.get());
     let mut best = weight_of(source.reason_index());
@@ -317,7 +317,7 @@ fn finish(scratch: &Scratch, tables: u32) -> Packed {
 }
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResult) -> Packed {
     let outcome = step!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));
     let mut rounds = Rounds::new();
@@ -341,7 +341,7 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResul
 }
 
 /// Takes back a whole account: its charges and its counts.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_table<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
     undo(maps, target::bucket(maps, scratch, index).as_ref(), scratch, index);

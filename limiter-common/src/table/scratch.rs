@@ -67,7 +67,7 @@ pub struct Account {
 
 impl Account {
     /// Sets what is to be charged, with nothing charged yet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_target<K>(&self, target: &ChargeTarget<'_, K>) {
         self.charges.set(0);
         self.budget.set(target.budget);
@@ -75,7 +75,7 @@ impl Account {
     }
 
     /// The slot that [`Account::set_target`] has left, and the scale bit of the words.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn target(&self) -> (Slot, bool) {
         let slot = self.slot.get();
         (Slot::new(slot >> 1), slot & 1 != 0)
@@ -93,7 +93,7 @@ pub(super) struct UndoCells {
 
 impl UndoCells {
     /// The charge, with the word before and after it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn get(&self) -> (Charge, u64, u64) {
         (Charge::of_register(self.charge.get()), self.old.get(), self.new.get())
     }
@@ -115,7 +115,7 @@ pub(super) struct NarrowCharge {
 impl NarrowCharge {
     /// No charge. Plain zeros would be made a call of memset by the compiler, as in
     /// `Facts::clear`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn none() -> Self {
         let none = black_box(0);
         let change = Change { old: none, new: none };
@@ -133,7 +133,7 @@ pub(super) enum Charge {
 }
 
 impl Register for Charge {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Self::Word(index) => u64::from(index),
@@ -141,7 +141,7 @@ impl Register for Charge {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         let index = (register & 0xffff_ffff) as u32;
         if register >> 32 == 0 { Self::Word(index) } else { Self::Lease(index) }
@@ -163,7 +163,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn from_raw(raw: u32) -> Self {
         match raw {
             1 => Self::Charge,
@@ -283,7 +283,7 @@ impl Scratch {
     }
 
     /// Sets the memory of a packet whose facts are there already.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
         self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
@@ -295,26 +295,26 @@ impl Scratch {
     }
 
     /// True if the daemon is lost and some rule asks for that: such rules only count.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn daemon_lost(&self) -> bool {
         self.daemon_lost.get() != 0
     }
 
     /// Time of arrival.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn now(&self) -> Ticks {
         Ticks::new_within(self.now.get())
     }
 
     /// Sets the exact time of arrival.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_now(&self, now: Ticks) {
         self.now.set(now.get());
         self.is_exact.set(1);
     }
 
     /// The exact time of arrival. The clock is read if that is not known yet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn read_clock<W: World>(&self, maps: &W) -> Ticks {
         if self.is_exact.get() == 0 {
             self.set_now(maps.now(self.now()));
@@ -323,7 +323,7 @@ impl Scratch {
     }
 
     /// Says that the time of arrival may be up to [`crate::clock::SLACK`] before.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn is_recent(&self) {
         self.is_exact.set(0);
     }
@@ -337,13 +337,13 @@ impl Scratch {
     }
 
     /// Length in bytes, of the whole frame.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn length(&self) -> u64 {
         self.length.get()
     }
 
     /// The rule set that it is judged by.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn generation(&self) -> Generation {
         Generation::new(self.generation.get())
     }
@@ -351,7 +351,7 @@ impl Scratch {
     /// The index, in a form of which the verifier knows no value. Without `CAP_PERFMON` it grants
     /// an index that has one value on one way there and another on the next only if it knows
     /// neither.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn unknown(&self, index: u32) -> u32 {
         self.cursor.set(index);
         // Of nothing: a pointer would be left on the stack, where the verifier grants no smaller
@@ -361,14 +361,14 @@ impl Scratch {
     }
 
     /// The last change of a word in the tables of sources.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn change(&self) -> Change {
         let [old, new] = &self.change;
         Change { old: old.get(), new: new.get() }
     }
 
     /// Sets the last change of a word in the tables of sources.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_change(&self, change: Change) {
         let [old, new] = &self.change;
         old.set(change.old);
@@ -377,14 +377,14 @@ impl Scratch {
     }
 
     /// Leaves that the packet conforms in a table, if nothing more telling was left before.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn conforms(&self) {
         let outcome = passed(Packed::from_raw(self.source_outcome.get()));
         self.source_outcome.set(outcome.raw());
     }
 
     /// Begins a row of one narrow key, without a look.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn begin_row(&self, owner: Owner) {
         self.narrow_keys.set(1);
         let ([word, ..], [charge, ..]) = (&self.narrow_words, &self.narrow_charges);
@@ -393,19 +393,19 @@ impl Scratch {
     }
 
     /// The word of the packet's narrow key at a place of its row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn narrow_key(&self, place: u32) -> Option<&Cell<u64>> {
         self.narrow_words.get(place as usize & (MAX_TABLES as usize - 1))
     }
 
     /// The charge of the packet in a table where its key is narrow.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn narrow_charge(&self, index: u32) -> Option<&Cell<NarrowCharge>> {
         self.narrow_charges.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
     /// Sets that the key under way has no leases, and wants none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn forget_leases(&self) {
         self.leases.set(KeyLeases::ASKED);
         self.wish.set(Wish::Settled);
@@ -418,7 +418,7 @@ impl Scratch {
     }
 
     /// The units of the packet for a limit that counts `count`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn units(&self, count: Count) -> u64 {
         match count {
             Count::Packets => 1,
@@ -444,13 +444,13 @@ impl Scratch {
     }
 
     /// The account of the packet in a table, or of a class or budget.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn account(&self, index: u32) -> Option<&Account> {
         self.accounts.get(index as usize & (ACCOUNTS - 1))
     }
 
     /// Notes in account `index` how to take a charge back.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn note(&self, index: u32, charge: Charge, old: u64, new: u64) {
         if let Some(account) = self.account(index)
             && let Some(undo) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
@@ -469,13 +469,13 @@ impl Scratch {
     }
 
     /// The key of the packet in a table.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn key(&self, index: u32) -> Option<&KeyCell> {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
     /// The slot of an account whose record is known without a bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn fixed(&self, index: u32) -> Option<Slot> {
         let account = self.account(index)?;
         let fixed = account.fixed.get();

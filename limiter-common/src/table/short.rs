@@ -33,7 +33,7 @@ use crate::world::{Keyed, World};
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table; none
 /// where it has to go another way. The packet may have come up to [`SLACK`] after the time in the
 /// scratch, which is exact for the other ways but [`super::judge_narrow`].
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_shortly<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Packed> {
     let recent = scratch.now();
     scratch.narrow.set(0);
@@ -78,7 +78,7 @@ struct Within {
 
 /// Finds the tables that a packet is in; none if its flow counts, or a table is not there. Without
 /// a branch for what a packet is in, after which the verifier would walk on for each choice.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn tables_of<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Within> {
     if scratch.flows.get() != 0 {
         return None;
@@ -101,7 +101,7 @@ fn tables_of<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Option<Withi
 }
 
 /// Judges a packet that is in no table. The source table reads the clock itself, if it has to.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn judge_by_source<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     if scratch.sources.get() == 0 {
         return Some(Outcome::without_rule(Reason::NoRule).pack());
@@ -112,7 +112,7 @@ fn judge_by_source<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
 }
 
 /// Judges a packet by the only table that it is in, and by the source table.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) -> Option<Packed> {
     let generation = scratch.generation();
     let table = maps.table(generation, index)?;
@@ -188,7 +188,7 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
 
 /// The outcome of a packet that conforms in its tables, after `source` of the source table: the
 /// more telling one of both.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn passed(source: Packed) -> Packed {
     if CONFORMING > weight_of(source.reason_index()) {
         source.passed_as(Reason::Conforming.index(), 0)
@@ -199,7 +199,7 @@ pub(super) fn passed(source: Packed) -> Packed {
 
 /// The bucket of the packet's key in a table, if it has one and its name is no hash.
 #[cfg(target_arch = "bpf")]
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> Option<W::Keyed> {
     key.set_name(name_in(table, &scratch.facts, &scratch.key_facts.get())?);
     maps.keyed_by_name(key)
@@ -217,19 +217,19 @@ fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> 
 }
 
 /// True if nothing but a drop follows for a packet that is over a limit of a record.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn drops(record: &Record) -> bool {
     !record.is_shadow(true) && record.action == 0
 }
 
 /// The outcome of a packet that is over a limit of a record; none where more than a drop follows.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn dropped(record: &Record, bucket: &impl Keyed) -> Option<Packed> {
     if drops(record) { Some(drop_as(Reason::OverLimit, record, bucket)) } else { None }
 }
 
 /// Counts a packet that is dropped.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn drop_as(reason: Reason, record: &Record, bucket: &impl Keyed) -> Packed {
     bucket.count(false, true);
     Outcome::new(reason, record.rule).pack()
@@ -251,7 +251,7 @@ pub struct ChargePlace {
 
 impl ChargePlace {
     /// One limit, which is not charged yet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn only(slot: Slot, scale: bool, account: u32) -> Self {
         Self { slot, scale, has_second: false, first_charged: false, account }
     }
@@ -265,7 +265,7 @@ const _: () = assert!(MAX_SLOTS.is_power_of_two() && ACCOUNTS.is_power_of_two())
 
 /// `account:4 | slot:19 | scale:1 | has_second:1 | first_charged:1`.
 impl Register for ChargePlace {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         let Self { slot, scale, has_second, first_charged, account } = self;
         u64::from(account) << 22
@@ -275,7 +275,7 @@ impl Register for ChargePlace {
             | u64::from(first_charged)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self {
             slot: Slot::new((register >> 3 & SLOT) as u32),
@@ -288,7 +288,7 @@ impl Register for ChargePlace {
 }
 
 /// Charges the limits, all or none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -310,7 +310,7 @@ fn charge<W: World>(
 }
 
 /// Looks at the second limit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek_second<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -327,7 +327,7 @@ pub fn peek_second<W: World>(
 
 /// Charges the limits that are not charged yet: the second one, and the first one where another CPU
 /// was faster. All or none.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_others<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -351,7 +351,7 @@ pub fn charge_others<W: World>(
 }
 
 /// Tries once to charge a limit, and notes in the account how to take that back.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt_one<W: World>(
     maps: &W,
     scratch: &Scratch,
@@ -386,7 +386,7 @@ struct Exchange {
 
 impl<'m> Look<'m> {
     /// Reads the word; none where it is of another limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn new(
         spec: &'m LimitSpec,
         word: &impl Cell,
@@ -403,13 +403,13 @@ impl<'m> Look<'m> {
     }
 
     /// True if the packet is over the limit at any time until the latest.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_over(&self) -> bool {
         self.charge.is_over_until_now(Ticks::new_within(self.old >> 1))
     }
 
     /// The charge at a time; none where the packet is over the limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn charged(&self, now: Ticks) -> Option<Exchange> {
         let tat = Ticks::new_within(self.old >> 1);
         let charge = self.charge.at(&self.spec.rate(), now);

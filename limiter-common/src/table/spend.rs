@@ -18,7 +18,7 @@ const MAX_LOOKS: u64 = 2;
 
 /// Charges the packet to a budget of the limiter itself, at account `index`. False when there is
 /// none, or it has no room.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
     let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {
         return false;
@@ -34,7 +34,7 @@ pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u3
 }
 
 /// `Err` with the slot whose budget is to be brought up to date first.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
     let target = match target_of(maps, scratch, slot, None) {
         TargetLookup::Target(target) => target,

@@ -25,7 +25,7 @@ pub(super) struct ChargeTarget<'m, K> {
 
 impl<K> ChargeTarget<'_, K> {
     /// The reason that a packet within the limits is counted under.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn within(&self) -> Reason {
         if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
     }
@@ -44,13 +44,13 @@ pub(super) enum TargetLookup<'m, K> {
 }
 
 /// The bucket of a shared budget, or the overflow bucket of a rule.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn budget_bucket<W: World>(maps: &W, budget: BudgetRef) -> Option<W::Keyed> {
     maps.budget(budget.index())
 }
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn target_of<'m, W: World>(
     maps: &'m W,
     scratch: &Scratch,
@@ -111,7 +111,7 @@ pub(super) fn target_of<'m, W: World>(
 }
 
 /// Finds the limits that a key is charged to.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn find_target<'m, W: World>(
     maps: &'m W,
     bucket: Option<&W::Keyed>,
@@ -132,7 +132,7 @@ pub(super) fn find_target<'m, W: World>(
 }
 
 /// The bucket of the packet in a table, if it has one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
     if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
@@ -142,7 +142,7 @@ pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Ke
 }
 
 /// The bucket of the key of the packet in a table, if there is one.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn of_key<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
     maps.keyed(scratch.key(index)?)
 }

@@ -3,7 +3,7 @@
 use crate::verdict::Reason;
 
 /// The weight of a reason that a packet passes with: the larger one tells more.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight(reason: Reason) -> u32 {
     match reason {
         Reason::NoRule => 0,
@@ -19,7 +19,7 @@ pub(super) const fn weight(reason: Reason) -> u32 {
 
 /// [`weight`] of the reason with a number, without a branch for each: four bits of it for each
 /// reason.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight_of(index: u32) -> u32 {
     let (low, high) = WEIGHTS;
     let half = if index < 16 { low } else { high };

@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<Action>() == 32);
 
 impl Action {
     /// The kind of the action.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn kind(&self) -> ActionKind {
         match self.kind {
             1 => ActionKind::Reject,

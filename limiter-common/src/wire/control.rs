@@ -75,7 +75,7 @@ variants!(OwnBudget: Replies, else Bans; lost Bans);
 
 impl OwnBudget {
     /// The word that has the slot of the budget, in a generation.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn word(self, generation: Generation) -> Control {
         match (self, generation.buffer()) {
             (Self::Replies, 0) => Control::EvenReplies,
@@ -86,7 +86,7 @@ impl OwnBudget {
     }
 
     /// The slot of the budget's record: the word has one more; 0 is for none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn slot(word: u64) -> Option<Slot> {
         match word.checked_sub(1) {
             Some(slot) => Some(Slot::new((slot & 0xffff_ffff) as u32)),
@@ -100,12 +100,12 @@ impl OwnBudget {
 pub struct RuleSetHeader(u64);
 
 impl Register for RuleSetHeader {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         Self(register)
     }
@@ -165,62 +165,62 @@ impl RuleSetHeader {
     }
 
     /// True if the source table has a rule, or may have one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_sources(self) -> bool {
         self.0 & Self::NO_SOURCES == 0
     }
 
     /// True if any rule asks for [`Control::DaemonLost`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn asks_for_daemon(self) -> bool {
         self.0 & Self::ON_LOSS != 0
     }
 
     /// True if the set is in force until [`Control::TrialEnd`] only.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_on_trial(self) -> bool {
         self.0 & Self::ON_TRIAL != 0
     }
 
     /// True if there is nothing but the source table, which drops what is over its limits.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_plain(self) -> bool {
         self.0 & !(Self::MARTIANS | Self::ON_TRIAL) == 0
     }
 
     /// True if some table asks for the source of a packet inside a tunnel.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn inner(self) -> bool {
         self.0 & Self::INNER != 0
     }
 
     /// True if packets are dropped whose source no host can have:
     /// [`crate::source::Source::is_martian`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn drops_martians(self) -> bool {
         self.0 & Self::MARTIANS != 0
     }
 
     /// Takes the word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// Number of tables beside the source table.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn tables(self) -> u32 {
         (self.0 & 0xff) as u32
     }
 
     /// True if any limit counts new flows.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn flows(self) -> bool {
         self.0 & Self::FLOWS != 0
     }
@@ -233,7 +233,7 @@ pub const LISTS_EXACT: u64 = 1;
 pub const LISTS_PREFIXES: u64 = 2;
 
 /// True if [`Control::DaemonLost`] says at `now` that the daemon is lost.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
     word != 0 && now.get() >= word
 }
@@ -243,7 +243,7 @@ impl Control {
     pub const COUNT: u32 = 17;
 
     /// The array index.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
         self as u32
     }

@@ -19,20 +19,20 @@ pub struct Tally {
 
 impl Tally {
     /// Adds one frame of `length` bytes. Wraps after 2^64.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn add(&mut self, length: u64) {
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(length);
     }
 
     /// Adds one frame of `length` bytes if `condition` is 1, nothing if it is 0.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn add_if(&mut self, condition: u64, length: u64) {
         self.packets = self.packets.wrapping_add(condition);
         self.bytes = self.bytes.wrapping_add(length & condition.wrapping_neg());
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn subtract(&mut self, other: Self) {
         self.packets = self.packets.wrapping_sub(other.packets);
         self.bytes = self.bytes.wrapping_sub(other.bytes);
@@ -64,7 +64,7 @@ impl RuleCounters {
     ///
     /// All four change, by one frame or by none: choosing the one to change makes a pointer with an
     /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn add(&mut self, reason: Reason, length: u64) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
         self.passed.add_if(passed, length);
@@ -75,7 +75,7 @@ impl RuleCounters {
     }
 
     /// Takes back what [`RuleCounters::add`] has added.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn take_back(&mut self, reason: Reason, length: u64) {
         let mut frame = Self::default();
         frame.add(reason, length);
@@ -110,14 +110,14 @@ impl InterfaceCounters {
     pub const PLACES: u32 = 1024;
 
     /// Place of the counters of an interface, by its index.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn place(index: u32) -> u32 {
         index & (Self::PLACES - 1)
     }
 
     /// Adds one frame of `length` bytes that left with `reason`. Both change, as in
     /// [`RuleCounters::add`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn add(&mut self, reason: Reason, length: u64) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
         self.passed.add_if(passed, length);
@@ -159,7 +159,7 @@ impl Uncounted {
 
     /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
     /// source than the last one's: then [`Uncounted::begin`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn again(place: &Cell<Self>, owner: &Owner) -> Option<u64> {
         let (word, kind) = (owner.word(), owner.kind().index());
         let held = place.get();
@@ -180,14 +180,14 @@ impl Uncounted {
     }
 
     /// A row of drops that begins with one that is counted in the bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn begin(owner: &Owner) -> Self {
         let (word, kind) = (owner.word(), owner.kind().index());
         Self { owner: word, kind, run: 1, dropped: 0 }
     }
 
     /// The source whose drops are held, and their number; nothing to add up if there are none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn held(&self) -> (Owner, u64) {
         (Owner::of_word(self.owner, self.kind), self.dropped)
     }

@@ -32,7 +32,7 @@ impl EntryKind {
 
     /// The kind with a number: its lowest two bits. All four numbers are a kind's, so there is no
     /// branch for each.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_number(number: u32) -> Self {
         match number & 3 {
             0 => Self::V4,
@@ -43,7 +43,7 @@ impl EntryKind {
     }
 
     /// The index of the settings of this kind.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
         self as u32
     }
@@ -65,7 +65,7 @@ pub enum Full {
 
 impl Full {
     /// Takes the number as it stands in a map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Pass,

@@ -63,7 +63,7 @@ const VERSION: u64 = 0xff << 24;
 impl KeyName {
     /// The name of a key that fits: of the id of its table, the address, and the second and third
     /// word of the key.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn of_words(table: u32, address: u64, second: u64, third: u64) -> Self {
         // Four and six are two and three.
         let family = second >> 25 & 3;
@@ -75,7 +75,7 @@ impl KeyName {
     }
 
     /// True if all keys of a table fit whose second word has this version.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn fits(table: &Table, second: u64) -> bool {
         let [_, [_, host]] = table.source_masks;
         let room = if second & VERSION == IPV6 { FITTING } else { FITTING | BESIDE_V4 };
@@ -83,7 +83,7 @@ impl KeyName {
     }
 
     /// True if it is a hash: another key may have the same one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_hashed(self) -> bool {
         let Self([_, second]) = self;
         second & IS_HASHED != 0
@@ -92,7 +92,7 @@ impl KeyName {
 
 impl TableKey {
     /// The name of the key. `seed` is asked for the secret of the hash, if there is one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn name(&self, seed: impl FnOnce() -> u64) -> KeyName {
         let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
             bytemuck::cast(*self);
@@ -118,7 +118,7 @@ impl TableKey {
 
     /// A number for the key: two have the same one by chance alone, and nobody who does not know
     /// the seed can tell which.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(*self);
         let hash = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);

@@ -45,7 +45,7 @@ pub struct Lease {
 const _: () = assert!(size_of::<Lease>() == 64);
 
 /// The index of the lease of the limit at `place`, in the budget with the index `budget`.
-#[inline(always)]
+#[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn lease_of_budget(budget: u32, place: u32) -> u32 {
     budget * LEASES_OF_BUDGET + place
 }
@@ -73,20 +73,20 @@ impl KeyLeases {
     }
 
     /// Takes what [`KeyLeases::raw`] gave.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// The index of the lease of the limit at `place` of the record in `slot`; none if the leases
     /// are of another record, or there are none yet.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn lease(self, slot: Slot, place: u32) -> Option<u32> {
         let first = (self.0 & 0xffff_ffff) as u32;
         if first < BUDGET_LEASES || (self.0 >> 32) as u32 != slot.index() {

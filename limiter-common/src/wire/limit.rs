@@ -30,7 +30,7 @@ pub enum Count {
 impl Count {
     /// The largest count that one frame can have: 1, or 2^17 - 1 bytes. The kernel's largest
     /// multi-buffer frame is under 2^17 bytes (`MAX_SKB_FRAGS` pages and the linear part).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn max_units(self) -> u64 {
         match self {
             Self::Packets | Self::Syns | Self::Flows => 1,
@@ -49,7 +49,7 @@ impl Count {
     }
 
     /// Takes the number as it stands in a map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Bytes,
@@ -107,37 +107,37 @@ const _: () = assert!(size_of::<Limit>() == 32);
 
 impl Limit {
     /// The unit that the limit counts.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn counts(&self) -> Count {
         Count::from_raw(self.count)
     }
 
     /// True if the limit lets everything pass.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
     }
 
     /// The reason of a packet over this limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn over(&self) -> Reason {
         if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
     }
 
     /// The policy for packets of sources that get no bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn when_full(&self) -> super::Full {
         super::Full::from_raw(self.full)
     }
 
     /// The units of a frame of `length` bytes. The source table counts packets and bytes alone.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn units(&self, length: u64) -> u64 {
         if self.count == Count::Bytes as u8 { length } else { 1 }
     }
 
     /// The largest count that is charged in full; see [`Count::max_units`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn max_units(&self) -> u64 {
         self.counts().max_units()
     }

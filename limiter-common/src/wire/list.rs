@@ -20,7 +20,7 @@ pub enum Listed {
 answer!(Option<Listed>, None);
 
 impl Register for Option<Listed> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
             Some(listed) => listed as u64,
@@ -28,7 +28,7 @@ impl Register for Option<Listed> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
         match register {
             1 => Some(Listed::Allow),
@@ -62,7 +62,7 @@ impl ListEntry {
     }
 
     /// The verdict at `now`; none once the entry has expired.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn at(&self, now: Ticks) -> Option<Listed> {
         if self.expires != 0 && self.expires <= now.get() {
             return None;
@@ -71,7 +71,7 @@ impl ListEntry {
     }
 
     /// The verdict until the entry expires.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn verdict(&self) -> Option<Listed> {
         if self.verdict == Listed::Allow as u64 {
             Some(Listed::Allow)

@@ -34,25 +34,25 @@ impl Moment {
     }
 
     /// Takes the word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The word as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// The place of a generation, by the low bits of its number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(generation: u32) -> u32 {
         generation & (CHANGES - 1)
     }
 
     /// The time, if it is that of this generation, by at least the low 16 bits of its number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of(self, generation: u32) -> Option<Ticks> {
         let time = self.0 & ((1 << TIME_BITS) - 1);
         if time == 0 || self.0 >> TIME_BITS != (generation & 0xffff) as u64 {

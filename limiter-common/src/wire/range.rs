@@ -30,7 +30,7 @@ impl Range {
     }
 
     /// True if it changes a value.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
@@ -49,7 +49,7 @@ impl Range {
     }
 
     /// The key with its value replaced by the class, if it is in the range.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub fn classed(self, key: TableKey) -> TableKey {
         let [first, second, third, rest @ ..]: [u64; 7] = bytemuck::cast(key);

@@ -53,7 +53,7 @@ pub enum Role {
 
 impl Role {
     /// The role with a number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Soft,
@@ -145,7 +145,7 @@ impl LimitSpec {
     }
 
     /// True if it is a hard token bucket of packets or bytes, in the word at an index.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_plain(&self, index: u8) -> bool {
         // One comparison: the numbers of these are zero but for that of bytes, which is one.
         let count = self.count & !(Count::Bytes as u8);
@@ -155,14 +155,14 @@ impl LimitSpec {
 
     /// The units of a frame of `length` bytes for a plain limit. Without a
     /// branch, which the verifier would walk both sides of.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn plain_units(&self, length: u64) -> u64 {
         let bytes = (self.count as u64).wrapping_neg();
         length & bytes | 1 & !bytes
     }
 
     /// The rate of a token or leaky bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn rate(&self) -> Limit {
         Limit {
             increment: self.a,
@@ -179,7 +179,7 @@ impl LimitSpec {
     }
 
     /// The windows of a limit that counts in them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn window(&self) -> WindowLimit {
         WindowLimit {
             width: self.a,
@@ -193,13 +193,13 @@ impl LimitSpec {
     }
 
     /// The log of a limit that keeps one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn log(&self) -> LogLimit {
         LogLimit { window: self.a, size: self.e, reserved: [0; 7] }
     }
 
     /// The algorithm of the limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn algorithm(&self) -> Algorithm {
         match self.algorithm {
             1 => Algorithm::LeakyBucket,
@@ -212,19 +212,19 @@ impl LimitSpec {
     }
 
     /// The unit that the limit counts.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn counts(&self) -> Count {
         Count::from_raw(self.count)
     }
 
     /// The consequence of being over the limit.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn role(&self) -> Role {
         Role::from_raw(self.role)
     }
 
     /// True if `other` is the same limit, wherever its words are: then its state is kept as it is.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn same_meter(&self, other: &Self) -> bool {
         self.a == other.a
             && self.b == other.b
@@ -304,27 +304,27 @@ impl Record {
     pub const KEYLESS: u32 = 4;
 
     /// True if nothing of a key without leases passes the limit at `place`, 0 to 3.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn needs_leases(&self, place: u32) -> bool {
         (self.closed as u32 >> Self::KEYLESS) >> (place & (Self::KEYLESS - 1)) & 1 != 0
     }
 
     /// True if the rule lets everything pass.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
     }
 
     /// True if the rule drops everything: it has no limits, and keys without a bucket are dropped.
     /// None of its keys gets one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_block(&self) -> bool {
         self.count == 0 && self.full == super::Full::Drop as u8 && !self.is_unlimited()
     }
 
     /// The only limit, or the only two, if they are plain ([`LimitSpec::is_plain`]) and not shared:
     /// what most rules have.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn plain(&self) -> Option<(&LimitSpec, Option<&LimitSpec>)> {
         let [first, second, ..] = &self.limits;
         if self.leased != 0 || !first.is_plain(0) {
@@ -355,13 +355,13 @@ impl Record {
     }
 
     /// The policy for packets of keys that get no bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn when_full(&self) -> super::Full {
         super::Full::from_raw(self.full)
     }
 
     /// True if the rule only counts, with a daemon or without one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_shadow(&self, daemon_lost: bool) -> bool {
         self.kind == Kind::Shadow as u8 || daemon_lost && self.on_loss == OnLoss::Shadow as u8
     }

@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<Table>() == 288);
 impl Table {
     /// True if its keys are the sources of the source table: it has the rules by source that are
     /// more than one plain token bucket.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_of_sources(&self) -> bool {
         let [[a, b], [c, d]] = self.source_masks;
         self.fields == field::SOURCE | field::V4 | field::V6 && a & b & c & !d == u64::MAX
@@ -82,19 +82,19 @@ impl TrieValue {
     }
 
     /// The larger one has the higher rank; zero is none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
     /// Takes the value as it stands in the map.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
     /// The slot.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn slot(self) -> u32 {
         (self.0 & 0xffff_ffff) as u32
     }
