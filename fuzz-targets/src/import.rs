@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
-use limiter_userspace::import::{Format, Options, Outcome, import};
-use limiter_userspace::rules::plain::is_plain;
-use limiter_userspace::rules::{Installed, RuleFile};
+use limiter_import::{Format, Options, Outcome, import};
+use limiter_text::plain::is_plain;
+use limiter_rules::{Installed, RuleFile};
 
 use crate::rules::plan;
 

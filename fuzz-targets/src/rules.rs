@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use limiter_common::time::Ticks;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::file::render;
-use limiter_userspace::rules::{Environment, HeldTables, Installed, Plan, RuleFile, RuleSet};
+use limiter_model::Model;
+use limiter_rules::file::render;
+use limiter_rules::{Environment, HeldTables, Installed, Plan, RuleFile, RuleSet};
 
 /// The largest frame that byte bursts are checked against.
 const MAX_FRAME: u64 = 1522;

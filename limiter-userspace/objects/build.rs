@@ -14,7 +14,7 @@ const SHIPPED: Objects<'_> = Objects {
 };
 
 fn main() -> Result<()> {
-    limiter_ebpf_build::build("..", &[SHIPPED])?;
+    limiter_ebpf_build::build("../..", &[SHIPPED])?;
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     println!("cargo::metadata=OBJECT={}", out.join("limiter").display());
     println!("cargo::metadata=LINES_OBJECT={}", out.join("limiter-lines").display());

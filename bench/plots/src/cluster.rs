@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
-use limiter_userspace::cluster::{Settings, SharedLimit};
+use limiter_sharing::{Settings, SharedLimit};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

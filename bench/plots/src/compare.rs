@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use limiter_userspace::explain::Settings;
-use limiter_userspace::replay::load;
-use limiter_userspace::replay::simulate::{Simulation, figure, in_every_algorithm};
-use limiter_userspace::rules::RuleFile;
+use limiter_replay::explain::Settings;
+use limiter_replay::load;
+use limiter_replay::simulate::{Simulation, figure, in_every_algorithm};
+use limiter_rules::RuleFile;
 
 /// The loads of the comparison.
 const LOADS: [&str; 6] = ["steady", "burst", "border", "idle", "stall", "ramp"];

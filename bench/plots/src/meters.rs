@@ -14,8 +14,8 @@ use limiter_common::algorithm::{
 };
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
-use limiter_userspace::rules::{Period, RateLimit, Unit};
+use limiter_rules::compile::{self, Quota, SlotError, Upper};
+use limiter_rules::{Period, RateLimit, Unit};
 
 const FRAME: u64 = 1522;
 const SECOND: u64 = 1_000_000;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::map;
-use limiter_userspace::datapath::SourceTable;
+use limiter_datapath::SourceTable;
 
 use super::{kernel, page, peers};
 use crate::figure::{Bound, Figure};

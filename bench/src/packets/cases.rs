@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::CaptureFilter;
-use limiter_userspace::datapath::SourceTable;
+use limiter_datapath::SourceTable;
 
 use super::rig::{Baseline, Tables};
 use limiter_tests::packet::{Frame, Transport};

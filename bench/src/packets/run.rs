@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
-use limiter_userspace::datapath::SourceTable;
+use limiter_datapath::SourceTable;
 
 use super::cases::{self, Case, FIRST, NEW, PORT, SMALL, Sources};
 use super::page;

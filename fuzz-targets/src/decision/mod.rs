@@ -7,9 +7,9 @@ mod story;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::ListEntry;
-use limiter_userspace::datapath::Way;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::{Installed, RuleFile, Selector};
+use limiter_datapath::Way;
+use limiter_model::Model;
+use limiter_rules::{Installed, RuleFile, Selector};
 
 use crate::input::Input;
 use crate::rules;

@@ -16,9 +16,9 @@ use super::hangup::nobody_reads;
 use super::observe::Blocks;
 use super::progress::Ticker;
 use super::{living, observe};
-use crate::control::{Client, ClientError};
-use crate::daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
-use crate::render;
+use limiter_daemon::control::{Client, ClientError};
+use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
+use limiter_daemon::render;
 
 /// Path of the requests.
 const CAPTURE: &str = "/v1/capture";

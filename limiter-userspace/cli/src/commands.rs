@@ -12,24 +12,24 @@ use super::{
     Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
     lists, observe, pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
 };
-use crate::control::Client;
-use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
-use crate::daemon::api::cluster::Cluster;
-use crate::daemon::api::events::Events;
-use crate::daemon::api::explain::ExplainedNow;
-use crate::daemon::api::limits::Limits;
-use crate::daemon::api::lists::{ListName, Lists};
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::daemon::{self, RunOptions, StartError, from_maps, ssh};
-use crate::datapath::Backend;
-use crate::render::{self, Render};
-use crate::replay::load::load_schema;
-use crate::rules::file::schema;
-use crate::rules::source_text;
-use crate::stderr::Log;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
+use limiter_daemon::api::cluster::Cluster;
+use limiter_daemon::api::events::Events;
+use limiter_daemon::api::explain::ExplainedNow;
+use limiter_daemon::api::limits::Limits;
+use limiter_daemon::api::lists::{ListName, Lists};
+use limiter_daemon::api::rules::Changed;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::stats::Stats;
+use limiter_daemon::api::status::Status;
+use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
+use limiter_datapath::Backend;
+use limiter_daemon::render::{self, Render};
+use limiter_replay::load::load_schema;
+use limiter_rules::file::schema;
+use limiter_rules::source_text;
+use limiter_text::stderr::Log;
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -145,7 +145,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
 
 /// Runs the daemon. An error about the machine names the command that says more.
 fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<(), Failure> {
-    daemon::run(options, backend).map_err(|error| {
+    limiter_daemon::run(options, backend).map_err(|error| {
         let is_of_machine = matches!(error, StartError::Datapath(_));
         let RunOptions { socket, interfaces, datapath, .. } = options;
         let more = is_of_machine.then(|| doctor::command(socket, interfaces, &datapath.pin_dir));

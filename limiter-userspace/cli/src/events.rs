@@ -11,9 +11,9 @@ use super::args::{Output, interval};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::shown;
-use crate::control::Client;
-use crate::daemon::api::events::{Line, text};
-use crate::daemon::{EventOptions, HookOptions, HookUrl};
+use limiter_daemon::control::Client;
+use limiter_daemon::api::events::{Line, text};
+use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]

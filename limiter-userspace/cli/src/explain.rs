@@ -12,15 +12,13 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::progress::{INTERRUPTED, Progress};
 use super::reading::Late;
-use crate::daemon::api::Counts;
-use crate::daemon::api::stats::outcomes;
-use crate::daemon::api::stats::{ReasonCounts, RuleCounts};
-use crate::daemon::rule_files;
-use crate::explain::{
-    BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings,
-};
-use crate::render::{number, push, table};
-use crate::rules::plain::clean;
+use limiter_daemon::api::Counts;
+use limiter_daemon::api::stats::outcomes;
+use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
+use limiter_daemon::rule_files;
+use limiter_replay::explain::{BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
+use limiter_daemon::render::{number, push, table};
+use limiter_text::plain::clean;
 
 /// A line about a packet, for programs.
 #[derive(Debug, Serialize)]

@@ -5,10 +5,10 @@ use limiter_common::wire::Tally;
 use serde::Serialize;
 
 use super::explain::verdict;
-use crate::daemon::api::Counts;
-use crate::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
-use crate::render::{line, number, push, table, titled};
-use crate::rules::model::TriePrefix;
+use limiter_daemon::api::Counts;
+use limiter_replay::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
+use limiter_daemon::render::{line, number, push, table, titled};
+use limiter_rules::model::TriePrefix;
 
 /// Sums by source, the sources that lost most first.
 #[derive(Debug, Serialize)]

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::failure::Failure;
-use crate::control::Client;
-use crate::daemon::api::rules::Exported;
-use crate::render::Render;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::rules::Exported;
+use limiter_daemon::render::Render;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::control::{ClientError, Refusal};
-use crate::daemon::StartError;
-use crate::datapath::DatapathError;
-use crate::explain::{CaptureError, ExplainError};
-use crate::replay::load::LoadError;
-use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError, TargetError};
+use limiter_daemon::control::{ClientError, Refusal};
+use limiter_daemon::StartError;
+use limiter_datapath::DatapathError;
+use limiter_replay::explain::{CaptureError, ExplainError};
+use limiter_replay::load::LoadError;
+use limiter_rules::{PlanError, RateTextError, RuleFileError, SourceTextError, TargetError};
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ pub enum Failure {
     #[error("the daemon ended, or cut the capture off: see its log")]
     CutOff,
     /// A capture that ended early, of which there is something.
-    #[error("{failure}; {what} is kept in {}", crate::rules::plain::clean(&file.display().to_string()))]
+    #[error("{failure}; {what} is kept in {}", limiter_text::plain::clean(&file.display().to_string()))]
     Kept {
         /// The reason why it ended.
         failure: Box<Self>,

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::daemon::api::rules::Session;
-use crate::daemon::ssh;
+use limiter_daemon::api::rules::Session;
+use limiter_daemon::ssh;
 
 /// More of the query of a change: the SSH session in which it is typed, and whether it is forced.
 pub(super) fn query(force: bool) -> String {

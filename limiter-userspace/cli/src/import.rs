@@ -9,8 +9,8 @@ use super::args::Output;
 use super::demo;
 use super::export;
 use super::failure::Failure;
-use crate::import::{self, Format, Imported, MAX_BYTES, Options, Outcome};
-use crate::rules::plain::clean;
+use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
+use limiter_text::plain::clean;
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
@@ -65,7 +65,7 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     let text = read(&file)
         .map_err(|error| failed(format!("cannot be read: {error}: name a text file, or -")))?;
     let options = Options { format, shadow: ask.shadow, set: ask.set.clone() };
-    let imported = import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
+    let imported = limiter_import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
     let refused = imported.count(Outcome::NotTranslated);
     let errors = summary(&imported, refused);
     let text = match (&ask.to, output.document(&imported)?) {

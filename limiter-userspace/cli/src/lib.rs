@@ -40,8 +40,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::datapath::Backend;
-use crate::stderr::say;
+use limiter_datapath::Backend;
+use limiter_text::stderr::say;
 
 pub use args::Args;
 pub use failure::Failure;

@@ -8,11 +8,11 @@ use std::{fs, io};
 use super::args::{Listing, Whom};
 use super::failure::Failure;
 use super::hand;
-use crate::control::Client;
-use crate::daemon::api::lists::{ListName, Lists, ListsChanged, SetList};
-use crate::daemon::api::rules::Session;
-use crate::daemon::ssh;
-use crate::rules::{Selector, source_text};
+use limiter_daemon::control::Client;
+use limiter_daemon::api::lists::{ListName, Lists, ListsChanged, SetList};
+use limiter_daemon::api::rules::Session;
+use limiter_daemon::ssh;
+use limiter_rules::{Selector, source_text};
 
 /// Sources in one request: far below the largest body that the daemon takes.
 const BATCH: usize = 500;

@@ -16,13 +16,13 @@ use super::observe::{self, Blocks, Seen, Told};
 use super::pinned::unnamed;
 use super::progress::{INTERRUPTED, Progress, Ticker};
 use super::reading::Read;
-use crate::control::Client;
-use crate::daemon::api::status::Status;
-use crate::datapath::{Backend, Observed, Sweep};
-use crate::render::{duration, number};
-use crate::replay::tune::{Observation, Tuner};
-use crate::rules::Selector;
-use crate::rules::compile::RuleId;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::status::Status;
+use limiter_datapath::{Backend, Observed, Sweep};
+use limiter_daemon::render::{duration, number};
+use limiter_replay::tune::{Observation, Tuner};
+use limiter_rules::Selector;
+use limiter_rules::compile::RuleId;
 
 /// Sources that are read with one call.
 const BATCH: usize = 4096;
@@ -240,7 +240,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::tune::Settings;
+    use limiter_replay::tune::Settings;
 
     #[test]
     fn counters_tell_what_came_since_the_last_reading() {

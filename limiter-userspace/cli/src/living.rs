@@ -10,12 +10,12 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::{CompleteEnv, env};
 
 use super::args::{Args, SOCKET};
-use crate::control::Client;
-use crate::daemon::api::bans::Bans;
-use crate::daemon::api::limits::{Limits, Origin};
-use crate::daemon::api::lists::Lists;
-use crate::daemon::api::sources::SourceList;
-use crate::rules::plain::is_plain;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::bans::Bans;
+use limiter_daemon::api::limits::{Limits, Origin};
+use limiter_daemon::api::lists::Lists;
+use limiter_daemon::api::sources::SourceList;
+use limiter_text::plain::is_plain;
 
 /// Variable by which the script of a shell asks for values.
 const VARIABLE: &str = "LIMITER_COMPLETE";

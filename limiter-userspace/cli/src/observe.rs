@@ -20,11 +20,11 @@ use super::args::interval;
 use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
 use super::progress::Ticker;
-use crate::control::Client;
-use crate::daemon::api::capture::AskCapture;
-use crate::daemon::source_of;
-use crate::render::{Render, line, number};
-use crate::rules::source_text;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::capture::AskCapture;
+use limiter_daemon::source_of;
+use limiter_daemon::render::{Render, line, number};
+use limiter_rules::source_text;
 
 pub(super) use seen::Seen;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::args::Output;
 use super::failure::Failure;
-use crate::rules::plain::is_plain;
+use limiter_text::plain::is_plain;
 
 impl Output {
     /// An answer in this form; none in the form for people.

@@ -14,10 +14,10 @@ use clap::Parser as _;
 use super::args::{Args, Command, PIN_DIR, SOCKET};
 use super::explain_now::escaped;
 use super::failure::Failure;
-use crate::control::Client;
-use crate::daemon::api::brake::{Brake, Detached};
-use crate::daemon::api::status::Status;
-use crate::datapath::Backend;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::brake::{Brake, Detached};
+use limiter_daemon::api::status::Status;
+use limiter_datapath::Backend;
 
 /// Time that the daemon has to answer before the maps are changed without it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -196,7 +196,7 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datapath::fake::Fake;
+    use limiter_fake::Fake;
 
     /// Of a socket whose maps are known, and only while nothing lets all packets pass.
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::SIGINT;
 
-use crate::render::number;
+use limiter_daemon::render::number;
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_millis(200);

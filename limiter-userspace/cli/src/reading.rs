@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use super::progress::{INTERRUPTED, Progress};
-use crate::explain::{CaptureError, Captured};
-use crate::render::{duration, number};
-use crate::replay::load::parse;
-use crate::rules::plain::clean;
+use limiter_replay::explain::{CaptureError, Captured};
+use limiter_daemon::render::{duration, number};
+use limiter_replay::load::parse;
+use limiter_text::plain::clean;
 
 use merge::Merged;
 

@@ -9,12 +9,12 @@ use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::reading::{self, Read};
 use super::{Answer, export};
-use crate::daemon::rule_files;
-use crate::explain::{Captured, Incoming, Settings};
-use crate::render::{self, Render, duration, line, number, push, table};
-use crate::replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
-use crate::rules::RuleSet;
-use crate::rules::plain::clean;
+use limiter_daemon::rule_files;
+use limiter_replay::explain::{Captured, Incoming, Settings};
+use limiter_daemon::render::{self, Render, duration, line, number, push, table};
+use limiter_replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
+use limiter_rules::RuleSet;
+use limiter_text::plain::clean;
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::failure::Failure;
 use super::top::rate;
-use crate::control::Client;
-use crate::daemon::api::sources::{By, Dropped, MOST_SOURCES, SOURCES, SourceList, drops};
-use crate::daemon::api::top::Top;
-use crate::rules::source_text;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::sources::{By, Dropped, MOST_SOURCES, SOURCES, SourceList, drops};
+use limiter_daemon::api::top::Top;
+use limiter_rules::source_text;
 
 /// Arguments of `sources`.
 #[derive(Debug, clap::Args)]

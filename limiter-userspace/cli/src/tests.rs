@@ -14,12 +14,12 @@ use clap::CommandFactory as _;
 use super::args::{Args, Command};
 use super::commands::execute;
 use super::{ExitCode, Failure};
-use crate::daemon::api::Counts;
-use crate::daemon::api::brake::Brake;
-use crate::daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
-use crate::daemon::api::source::SourceView;
-use crate::datapath::fake::Fake;
-use crate::render;
+use limiter_daemon::api::Counts;
+use limiter_daemon::api::brake::Brake;
+use limiter_daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
+use limiter_daemon::api::source::SourceView;
+use limiter_fake::Fake;
+use limiter_daemon::render;
 use clap::Parser as _;
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
@@ -297,7 +297,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
 /// Sources without drops are no sign that nothing is dropped.
 #[test]
 fn drops_that_sources_do_not_have_are_told() {
-    use crate::daemon::api::sources::{DroppedBy, SourceList};
+    use limiter_daemon::api::sources::{DroppedBy, SourceList};
     let by = |sources, others, lists| {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })

@@ -18,15 +18,15 @@ use super::failure::Failure;
 use super::observe::share as share_of;
 use super::reading::Read;
 use super::{Answer, export, live, reading};
-use crate::control::Client;
-use crate::daemon::api::nearness::Nearness;
-use crate::datapath::Backend;
-use crate::explain::Captured;
-use crate::render::{self, number};
-use crate::replay::tune::{Observation, Report, Settings, Tuner, rule_file};
-use crate::rules::model::{SOURCE_MASKS, SourceMasks};
-use crate::rules::plain::clean;
-use crate::rules::{Selector, source_text};
+use limiter_daemon::control::Client;
+use limiter_daemon::api::nearness::Nearness;
+use limiter_datapath::Backend;
+use limiter_replay::explain::Captured;
+use limiter_daemon::render::{self, number};
+use limiter_replay::tune::{Observation, Report, Settings, Tuner, rule_file};
+use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
+use limiter_text::plain::clean;
+use limiter_rules::{Selector, source_text};
 
 use text::cautions;
 

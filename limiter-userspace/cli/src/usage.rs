@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::rules::RateText;
-use crate::stderr::say;
+use limiter_rules::RateText;
+use limiter_text::stderr::say;
 
 /// Commands that people try, and what to type instead.
 const TRIED: [(&str, &str); 17] = [
@@ -158,7 +158,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::args::Args;
+    use crate::args::Args;
 
     /// Our words for a command line, if it is refused with such.
     fn told(line: &str) -> Option<String> {

@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
 use super::pinned::{Notes, Way, unnamed, way};
-use crate::control::{Client, Refusal};
-use crate::daemon::from_maps;
-use crate::datapath::{Backend, DatapathError, LinkState, Observed};
+use limiter_daemon::control::{Client, Refusal};
+use limiter_daemon::from_maps;
+use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
 
 /// Whom to ask.
 pub(super) struct Asked<'a> {

@@ -175,7 +175,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::redis::{Address, Servers};
+    use crate::redis::{Address, Servers};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("c.yaml"), text).map_err(|error| error.to_string())

@@ -154,7 +154,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::meeting::{Entry, Meeting, Place, Presence};
+    use crate::meeting::{Entry, Meeting, Place, Presence};
 
     const NOW: u64 = 1_795_000_000_000_000;
 
@@ -228,7 +228,7 @@ mod tests {
     fn of_two_changes_of_one_object_the_later_one_holds_on_both() {
         let mut two = Two::new();
         let deny = |last: u8| Change::List {
-            list: crate::cluster::change::List::Deny,
+            list: crate::change::List::Deny,
             sources: std::net::IpAddr::from([192, 0, 2, last]).into(),
             left: None,
         };
@@ -267,7 +267,7 @@ mod tests {
         two.feeds[0].publish(0, unlist(0));
         two.meet(0, 0, 9);
         assert_eq!(two.meet(1, 0, 9).missed, None, "a node that begins has missed nothing");
-        for _ in 0..=crate::cluster::meeting::KEPT.div_ceil(100) {
+        for _ in 0..=crate::meeting::KEPT.div_ceil(100) {
             (0..100).for_each(|last| two.feeds[0].publish(0, unlist(last)));
             two.meet(0, 0, 9);
         }

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use super::account::{Answer, Central};
-use super::key::{Key, Seen, Words};
-use super::leases::{Counts, Leases};
-use super::quota::Quota;
+use limiter_sharing::account::{Answer, Central};
+use limiter_sharing::key::{Key, Seen, Words};
+use limiter_sharing::leases::{Counts, Leases};
+use limiter_sharing::quota::Quota;
 use super::random;
-use super::shared::{Shared, SharedId, SharedTerms};
+use limiter_sharing::{Shared, SharedId, SharedTerms};
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
-use super::window::WindowKind;
-use crate::fnv::Fnv;
+use limiter_sharing::window::WindowKind;
+use limiter_sharing::fnv::Fnv;
 
 /// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs
 /// to the safe side.
@@ -230,7 +230,7 @@ impl Held {
             }
     }
 
-    /// Ends the lease. [`Held::farewell`] is to be called later than [`super::key::GRACE`] after.
+    /// Ends the lease. [`Held::farewell`] is to be called later than [`limiter_sharing::key::GRACE`] after.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
         let now = leases.now();
         self.call = None;
@@ -303,8 +303,8 @@ fn store_key(shared: &Shared) -> Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::shared::SharedId;
-    use crate::cluster::window::Window;
+    use limiter_sharing::SharedId;
+    use limiter_sharing::window::Window;
 
     fn window(name: &str, kind: WindowKind) -> Shared {
         let window = Window {

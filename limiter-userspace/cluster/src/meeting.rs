@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::change::Change;
-use super::rate::EXACT;
+use limiter_sharing::rate::EXACT;
 use super::store::StoreError;
 
 /// A node that was not heard of for this long is gone, in microseconds.

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use super::change::Change;
-use super::leases::Leases;
+use limiter_sharing::leases::Leases;
 use super::run::{Ends, Loop};
-use super::shared::SharedSet;
+use limiter_sharing::SharedSet;
 use super::status::{Notice, Status};
 use super::store::Store;
 

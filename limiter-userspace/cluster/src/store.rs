@@ -3,11 +3,11 @@
 
 use std::future::Future;
 
-use super::account::{Answer, Central, Demand};
+use limiter_sharing::account::{Answer, Central, Demand};
 use super::meeting::{Meeting, Met};
-use super::rate::EXACT;
+use limiter_sharing::rate::EXACT;
 use super::status::ServerStatus;
-use super::window::{Window, WindowDemand};
+use limiter_sharing::window::{Window, WindowDemand};
 
 /// Most keys in one call: beyond it a key costs no less, and others wait for the store.
 pub const KEYS_MAX: usize = 100;

@@ -2,24 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use limiter_rules::compile::{RuleError, compile, effective_of_spec};
+use limiter_rules::file::Problem;
+use limiter_rules::model::{LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text, rule_sentence};
+use limiter_rules::{Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, compile_set};
+use limiter_text::plain::clean;
 use serde::Serialize;
 
+use crate::api::rules::Document;
+use crate::render::{Render, line, push, rate, table, warnings};
 use super::layers::Layers;
 use super::rule_files;
-use crate::daemon::api::rules::Document;
-use crate::rules::compile::{RuleError, compile, effective_of_spec};
-use crate::rules::file::Problem;
-use crate::rules::model::{
-    LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
-    rule_sentence,
-};
-use crate::rules::{
-    Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
-    compile_set,
-};
 
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;
@@ -29,14 +26,14 @@ const MOST_SENTENCES: usize = 100;
 
 /// Meaning of rule files, and mistakes in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Checked {
+pub struct Checked {
     /// True if a daemon would take them.
-    pub(crate) ok: bool,
+    pub ok: bool,
     /// The files that were read.
     pub(crate) files: Vec<String>,
     /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
     /// cannot be held.
-    pub(crate) errors: Vec<Mistake>,
+    pub errors: Vec<Mistake>,
     /// Number of rules.
     pub(crate) rules: usize,
     /// A sentence for each rule and budget, up to [`MOST_SENTENCES`].
@@ -57,7 +54,7 @@ pub(crate) struct Checked {
 
 /// A mistake in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// The file, or all of them.
     pub(crate) file: String,
     /// The line, from 1.
@@ -65,7 +62,7 @@ pub(crate) struct Mistake {
     /// The column, from 1.
     pub(crate) column: Option<u64>,
     /// Text of the mistake in one line.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// A table.
@@ -102,7 +99,7 @@ impl From<&RuleFileError> for Mistake {
 }
 
 /// Checks the files of `paths`. `max_frame` and `max_rules` as the daemon would have them.
-pub(crate) fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
+pub fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
     let mut checked = Checked::default();
     let mut files = Vec::new();
     for document in rule_files::read_each(paths) {
@@ -282,4 +279,58 @@ fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<
 #[expect(clippy::cast_precision_loss, reason = "compared to one part in a thousand")]
 fn per_second(quota: Quota) -> f64 {
     quota.requests_per_unit as f64 / quota.period.seconds() as f64
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+impl Render for Checked {
+    fn render(&self, text: &mut String) {
+        // A string takes everything.
+        let _: std::fmt::Result = writeln!(
+            text,
+            "ok: {} with {} in {}, {}",
+            counted(self.files.len(), "file"),
+            counted(self.rules, "rule"),
+            counted(self.tables.len(), "table"),
+            counted(self.budgets.len(), "budget"),
+        );
+        if !self.tables.is_empty() {
+            let mut tables = table(&["TABLE", ">RULES"]);
+            for table in &self.tables {
+                tables.add_row([table.keys.clone(), table.rules.to_string()]);
+            }
+            text.push('\n');
+            push(text, &tables);
+        }
+        if !self.sentences.is_empty() {
+            text.push('\n');
+        }
+        for sentence in &self.sentences {
+            line(text, format_args!("{}", clean(sentence)));
+        }
+        let more = (self.rules + self.budgets.len()).saturating_sub(self.sentences.len());
+        if more > 0 {
+            line(text, format_args!("and {more} more"));
+        }
+        if !self.rates.is_empty() {
+            let mut rates = table(&["RATE NOT HELD TO 0.1 %", "LIMIT", ">WRITTEN", ">EFFECTIVE"]);
+            for off in &self.rates {
+                rates.add_row([
+                    off.rule.clone(),
+                    off.limit.clone(),
+                    rate(Some(off.configured_per_second)),
+                    rate(Some(off.effective_per_second)),
+                ]);
+            }
+            text.push('\n');
+            push(text, &rates);
+        }
+        if !self.interfaces.is_empty() {
+            let names = self.interfaces.join(", ");
+            line(text, format_args!("not looked for on this machine: the interfaces {names}"));
+        }
+        warnings(text, &self.warnings);
+    }
 }

@@ -1,13 +1,12 @@
 //! Errors of the daemon: what it refuses, and why.
 
-use super::state_dir::StateError;
-use crate::cluster::ConfigError;
+use limiter_cluster::ConfigError;
+use limiter_datapath::DatapathError;
+use limiter_rules::{Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError};
+
 use crate::control::BindError;
 use crate::control::Refusal;
-use crate::datapath::DatapathError;
-use crate::rules::{
-    Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
-};
+use super::state_dir::StateError;
 
 /// Reason why a request to the daemon has no effect.
 #[derive(Debug, thiserror::Error)]

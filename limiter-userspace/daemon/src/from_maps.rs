@@ -9,8 +9,12 @@ use std::time::Duration;
 use limiter_common::bucket::Generation;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, Listed, Table, is_daemon_lost};
+use limiter_datapath::Observed;
+use limiter_rules::Selector;
+use limiter_rules::read_back::{Beside, read_back};
 use serde::de::DeserializeOwned;
 
+use crate::control::{Refusal, Step};
 use super::api::limits::Limits;
 use super::api::source::{self, SourceView};
 use super::api::stats::Stats;
@@ -18,10 +22,6 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::sources::ByRule;
 use super::views::{LimitsText, StatsText, Told};
-use crate::control::{Refusal, Step};
-use crate::datapath::Observed;
-use crate::rules::Selector;
-use crate::rules::read_back::{Beside, read_back};
 
 /// Facts that no answer from the maps has.
 const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \
@@ -32,23 +32,23 @@ const NOT_HELD: &str = "names, labels and origins of rules, until when they are 
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
 
 /// `limiter list`.
-pub(crate) fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
+pub fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
     let limits: Limits = told::<LimitsText, _>(maps)?;
     Ok(Limits { unknown: unknown(), ..limits })
 }
 
 /// Facts that the maps do not hold.
-pub(crate) fn unknown() -> Vec<String> {
+pub fn unknown() -> Vec<String> {
     vec![NOT_HELD.to_owned(), NO_NAMES.to_owned()]
 }
 
 /// `limiter stats`.
-pub(crate) fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
+pub fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
     Ok(told::<StatsText, _>(maps)?)
 }
 
 /// `limiter show`.
-pub(crate) fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
+pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
     let effective = effective(maps)?;
     let mut read = ByRule::of_address(address);
     while !read.step(maps)? {}
@@ -57,7 +57,7 @@ pub(crate) fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView,
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.
-pub(crate) fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusal> {
+pub fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusal> {
     if !maps.header().map_err(ServiceError::from)?.is_on_trial() {
         return Ok(None);
     }
@@ -67,7 +67,7 @@ pub(crate) fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusa
 
 /// True if rules in force only count by now, because no daemon has given a sign of life for too
 /// long.
-pub(crate) fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
+pub fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
     if !maps.header().map_err(ServiceError::from)?.asks_for_daemon() {
         return Ok(false);
     }

@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 
 use limiter_common::time::Ticks;
+use limiter_rules::compile::{RuleId, TableForm};
+use limiter_rules::model::key::Overlap;
+use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 
+use crate::api::rules::Session;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::{Book, Changes, Standing};
-use crate::daemon::api::rules::Session;
-use crate::rules::compile::{RuleId, TableForm};
-use crate::rules::model::key::Overlap;
-use crate::rules::{Path, RateLimit, Rule, Selector, Terms};
 
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,17 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cluster::SharedSet;
-use crate::daemon::api::limits::Origin;
-use crate::rules::compile::{BANS, REPLIES};
-use crate::rules::file::{FilePlace, Problem};
-use crate::rules::model::Martians;
-use crate::rules::place::budget_tag;
-use crate::rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
-use crate::rules::{
-    Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject,
-    Terms,
-};
+use limiter_rules::compile::{BANS, REPLIES};
+use limiter_rules::file::{FilePlace, Problem};
+use limiter_rules::model::Martians;
+use limiter_rules::place::budget_tag;
+use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
+use limiter_rules::{Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject, Terms};
+use limiter_sharing::SharedSet;
+
+use crate::api::limits::Origin;
 
 /// Layers of rules, by where they come from.
 #[derive(Clone, Debug, Default)]

@@ -1,15 +1,16 @@
 //! The daemon: owns the rules and the data path, and serves the control socket.
 //!
 //! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
-//! [`Datapath`](crate::datapath::Datapath) is all that it needs of the kernel.
+//! [`Datapath`](limiter_datapath::Datapath) is all that it needs of the kernel.
 
 mod alarm;
 pub mod api;
 mod capture;
-pub(crate) mod check;
+pub mod check;
+pub mod control;
 mod error;
 mod events;
-pub(crate) mod from_maps;
+pub mod from_maps;
 mod guard;
 mod layers;
 mod limit_ends;
@@ -22,11 +23,12 @@ mod not_ip;
 mod notify;
 mod page;
 mod readable;
-pub(crate) mod rule_files;
+pub mod render;
+pub mod rule_files;
 mod run;
 mod service;
 mod sources;
-pub(crate) mod ssh;
+pub mod ssh;
 mod state_dir;
 mod views;
 mod warnings;
@@ -37,7 +39,7 @@ pub use error::StartError;
 pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
-pub(crate) use views::key as source_of;
+pub use views::key as source_of;
 
 #[cfg(test)]
 mod tests;

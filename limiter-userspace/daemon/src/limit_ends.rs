@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use limiter_rules::model::terms_text;
+use limiter_rules::{Path, Rule};
 use serde::{Deserialize, Serialize};
 
 use super::layers::Layers;
 use super::state_dir::{StateDir, StateError};
-use crate::rules::model::terms_text;
-use crate::rules::{Path, Rule};
 
 /// Name of the file.
 pub(super) const ENDS: &str = "ends.json";

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
+use limiter_datapath::Datapath;
+use limiter_rules::{Selector, source_text};
+use limiter_text::plain::clean;
 
-use super::error::ServiceError;
-use super::state_dir::{StateDir, StateError};
-use crate::daemon::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
-use crate::datapath::Datapath;
-use crate::rules::plain::clean;
-use crate::rules::{Selector, source_text};
+use crate::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
 use saved::Reasons;
 use store::Store;
+use super::error::ServiceError;
+use super::state_dir::{StateDir, StateError};
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
 const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Tally;
+use limiter_datapath::Datapath;
 
 use super::alarm::{Alarms, Notice};
-use crate::datapath::Datapath;
 
 /// Looks, a second apart, over which packets are counted.
 const LOOKS: usize = 10;
@@ -107,8 +107,9 @@ fn text(recent: Seen, interfaces: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use limiter_fake::Fake;
+
     use super::*;
-    use crate::datapath::fake::Fake;
 
     /// Looks after so many more packets, by reason.
     fn look(not_ip: &mut NotIp, sum: &mut [Tally; Reason::COUNT], more: &[(Reason, u64)]) -> bool {

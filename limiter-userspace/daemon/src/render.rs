@@ -3,18 +3,17 @@
 
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
-
-use crate::rules::Unit;
-use crate::rules::plain::clean;
+use limiter_rules::Unit;
+use limiter_text::plain::clean;
 
 /// An answer with a form for people.
-pub(crate) trait Render {
+pub trait Render {
     /// Appends it to `text`.
     fn render(&self, text: &mut String);
 }
 
 /// The whole form, ending with a line break.
-pub(crate) fn text(answer: &impl Render) -> String {
+pub fn text(answer: &impl Render) -> String {
     let mut text = String::new();
     answer.render(&mut text);
     if !text.is_empty() && !text.ends_with('\n') {
@@ -24,7 +23,7 @@ pub(crate) fn text(answer: &impl Render) -> String {
 }
 
 /// 1234567 as 1,234,567.
-pub(crate) fn number(number: u64) -> String {
+pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 2);
     for (index, digit) in digits.chars().enumerate() {
@@ -38,7 +37,7 @@ pub(crate) fn number(number: u64) -> String {
 
 /// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
-pub(crate) fn rate(per_second: Option<f64>) -> String {
+pub fn rate(per_second: Option<f64>) -> String {
     let Some(rate) = per_second else {
         return "-".to_owned();
     };
@@ -52,7 +51,7 @@ pub(crate) fn rate(per_second: Option<f64>) -> String {
 }
 
 /// A length of time in its natural unit.
-pub(crate) fn duration(nanos: u64) -> String {
+pub fn duration(nanos: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000_000, "d"),
         (3_600_000_000_000, "h"),
@@ -72,17 +71,17 @@ pub(crate) fn duration(nanos: u64) -> String {
 }
 
 /// A table of clean cells.
-pub(crate) struct Table(comfy_table::Table);
+pub struct Table(comfy_table::Table);
 
 impl Table {
     /// Adds a row, of which cells may be missing at its end.
-    pub(crate) fn add_row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub fn add_row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.0.add_row(cells.into_iter().map(|cell| clean(cell.as_ref())));
     }
 }
 
 /// A table without lines; columns named with a leading `>` stand right.
-pub(crate) fn table(columns: &[&str]) -> Table {
+pub fn table(columns: &[&str]) -> Table {
     let mut table = comfy_table::Table::new();
     table.load_style(NOTHING);
     table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
@@ -97,7 +96,8 @@ pub(crate) fn table(columns: &[&str]) -> Table {
     Table(table)
 }
 
-pub(crate) fn push(text: &mut String, table: &Table) {
+/// Appends a table.
+pub fn push(text: &mut String, table: &Table) {
     for line in table.0.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
@@ -105,18 +105,19 @@ pub(crate) fn push(text: &mut String, table: &Table) {
 }
 
 /// Appends one line, whatever is in it.
-pub(crate) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+pub fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     text.push_str(&clean(&line.to_string()));
     text.push('\n');
 }
 
-pub(crate) fn warnings(text: &mut String, warnings: &[String]) {
+/// Appends a line for each warning.
+pub fn warnings(text: &mut String, warnings: &[String]) {
     for warning in warnings {
         line(text, format_args!("warning: {warning}"));
     }
 }
 
 /// A rule in a column: the name that its author gave it, else what it is for.
-pub(crate) fn titled(rule: Option<&str>, name: Option<&str>) -> String {
+pub fn titled(rule: Option<&str>, name: Option<&str>) -> String {
     name.or(rule).unwrap_or("-").to_owned()
 }

@@ -5,15 +5,15 @@ use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use limiter_rules::file::{MAX_BYTES, Place, Problem};
+use limiter_rules::{RuleFile, RuleFileError, RuleFiles};
+use limiter_sharing::fnv::Fnv;
 use rustix::fs::OFlags;
 
-use crate::daemon::api::rules::Document;
-use crate::fnv::Fnv;
-use crate::rules::file::{MAX_BYTES, Place, Problem};
-use crate::rules::{RuleFile, RuleFileError, RuleFiles};
+use crate::api::rules::Document;
 
 /// Reads the files of `paths`, of which each is a file or a directory.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
     read_each(paths).into_iter().collect()
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn read_each(paths: &[PathBuf]) -> Vec<Result<Document, RuleFileError
 }
 
 /// The rules of documents together. `max_frame` as in [`RuleFile::parse`].
-pub(crate) fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
+pub fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
     let mut files = Vec::with_capacity(documents.len());
     for Document { name, text } in documents {
         files.push((name.clone(), RuleFile::parse(name, text.as_bytes(), max_frame)?));
@@ -47,7 +47,7 @@ pub(crate) fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles,
 }
 
 /// Reads and unites: [`read()`] and [`parse`].
-pub(crate) fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
+pub fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
     parse(&read(paths)?, max_frame)
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Display for Digest {
 }
 
 /// The paths in one line.
-pub(crate) fn names(paths: &[PathBuf]) -> String {
+pub fn names(paths: &[PathBuf]) -> String {
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     names.join(", ")
 }

@@ -8,10 +8,16 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use limiter_cluster::{Config, Notices};
+use limiter_datapath::{Backend, Datapath};
+use limiter_datapath::{ModeChoice, Options, SourceTable};
+use limiter_rules::{Environment, Installed, Selector, source_text};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
+use crate::control::server::Bounds;
+use crate::control::{Loopback, Server};
 use super::api;
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
@@ -26,12 +32,6 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
 use super::watch;
-use crate::cluster::{Config, Notices};
-use crate::control::server::Bounds;
-use crate::control::{Loopback, Server};
-use crate::datapath::{Backend, Datapath};
-use crate::datapath::{ModeChoice, Options, SourceTable};
-use crate::rules::{Environment, Installed, Selector, source_text};
 
 /// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -249,7 +249,7 @@ async fn serve(
         None
     });
     // The line that scripts wait for, also when the log is off.
-    crate::stderr::say(format_args!("limiter: ready: {}", service.summary()));
+    limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
     let mut beat = notifier.beat().map(tokio::time::interval);
     service.notify(notifier);

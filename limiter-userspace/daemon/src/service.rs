@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use limiter_datapath::Datapath;
 use tokio::sync::Notify;
 
 use super::alarm::Alarms;
@@ -25,7 +26,6 @@ use super::rule_files::Digest;
 use super::sources::Views;
 use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
-use crate::datapath::Datapath;
 
 mod capture;
 mod cluster;
@@ -40,13 +40,13 @@ mod trial;
 
 use cluster::Node;
 pub(super) use cluster::told_prefix;
+use limiter_rules::Selector;
+use limiter_rules::file::render;
+
+use crate::api::rules::{Changed, TrialEnd};
+use crate::api::status::{Reload, Reloads, Watching};
 use housekeeping::Troubles;
 use trial::Trying;
-
-use crate::daemon::api::rules::{Changed, TrialEnd};
-use crate::daemon::api::status::{Reload, Reloads, Watching};
-use crate::rules::Selector;
-use crate::rules::file::render;
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";

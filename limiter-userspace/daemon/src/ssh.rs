@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use crate::daemon::api::rules::Session;
+use crate::api::rules::Session;
 
 /// Ancestors to look at: more than any shell nests.
 const MAX_ANCESTORS: usize = 64;
 
 /// The SSH session that this process was started from.
-pub(crate) fn own_session() -> Option<Session> {
+pub fn own_session() -> Option<Session> {
     session(Path::new("/proc"), std::process::id())
 }
 

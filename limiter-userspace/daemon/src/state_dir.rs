@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use limiter_rules::{RuleFileError, RuleFiles};
+use limiter_text::beside::BESIDE;
 use serde::{Deserialize, Serialize};
 
+use crate::api::rules::Document;
 use super::rule_files;
-use crate::beside::BESIDE;
-use crate::daemon::api::rules::Document;
-use crate::rules::{RuleFileError, RuleFiles};
 
 /// Reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]

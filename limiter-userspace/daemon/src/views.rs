@@ -19,13 +19,13 @@ use std::sync::Arc;
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, ListEntry, Tally};
+use limiter_datapath::{Mode, Observed};
 
+use crate::control::Step;
 use super::api::lists::ListName;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::lists;
-use crate::control::Step;
-use crate::datapath::{Mode, Observed};
 
 pub(super) use census::Census;
 pub(super) use counted::{dropped_by, marked};
@@ -102,7 +102,7 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
 }
 
 /// The source that packets from an address are charged to.
-pub(crate) fn key(address: IpAddr) -> Source {
+pub fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
         IpAddr::V4(v4) => Source::V4(v4.octets()),
         IpAddr::V6(v6) => {

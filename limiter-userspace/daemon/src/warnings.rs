@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use limiter_common::wire::{Evidence, field};
+use limiter_datapath::{Datapath, keep_tags};
+use limiter_rules::model::{Limits, Martians, Over};
+use limiter_rules::{Path, Subject, Terms};
 
 use super::layers::{Effective, EffectiveSet, Layers};
-use crate::datapath::{Datapath, keep_tags};
-use crate::rules::model::{Limits, Martians, Over};
-use crate::rules::{Path, Subject, Terms};
 
 /// Warnings about a rule set: one line for each kind.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
@@ -75,7 +75,7 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
     warnings
 }
 
-/// Like [`crate::rules::RuleSet::limits_anybody`], of the rules in force.
+/// Like [`limiter_rules::RuleSet::limits_anybody`], of the rules in force.
 fn limits_anybody(set: &EffectiveSet) -> bool {
     set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)

@@ -21,8 +21,8 @@ use super::{
     Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, Reading,
     SourceTable, Sweep, TrialOutcome,
 };
-use crate::cluster::Leases;
-use crate::rules::{Installed, Plan, Selector};
+use limiter_sharing::Leases;
+use limiter_rules::{Installed, Plan, Selector};
 
 /// Keys of tables with their buckets, and the place after them.
 pub type Keys = (Vec<(TableKey, KeyedBucket)>, Option<KeyPlace>);
@@ -32,7 +32,7 @@ pub type KeyPlace = (EntryKind, Option<u32>);
 
 /// Everything that can be read of a data path in force, by the daemon that has it or from the pins
 /// alone.
-pub trait Observed: Reading {
+pub trait Observed: Reading<Error = DatapathError> {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
     /// Largest frame of the attached interfaces in bytes, at least 1,522.

@@ -11,8 +11,8 @@ use limiter_common::wire::{Moment, map};
 
 use super::maps::MapSource;
 use super::{DatapathError, Kernel, Observed as _};
-use crate::rules::Installed;
-use crate::rules::place::Slots;
+use limiter_rules::Installed;
+use limiter_rules::place::Slots;
 
 /// The map of moments.
 pub(super) struct ChangeMap(Array<MapData, u64>);

@@ -81,7 +81,7 @@ impl EntryMaps {
 }
 
 /// Random number: a seed that nobody outside knows.
-pub(crate) fn random() -> Result<u64, DatapathError> {
+pub fn random() -> Result<u64, DatapathError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|source| DatapathError::Random(source.into()))?;

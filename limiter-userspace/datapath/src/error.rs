@@ -9,10 +9,10 @@ use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
 
-use super::programs::Framing;
+use limiter_model::Framing;
 use super::remedy::Told;
 use super::{LeftBehind, OtherPins};
-use crate::beside::BESIDE;
+use limiter_text::beside::BESIDE;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]

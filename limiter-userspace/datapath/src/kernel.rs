@@ -21,19 +21,14 @@ use super::maps::{PinnedControl, of_object};
 use super::open_maps::{HasMaps, OpenMaps};
 use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
-use super::programs::{self, Framing};
+use super::programs;
+use limiter_model::Framing;
 use super::source_store::{Objects, SourceStore};
 use super::succession::Predecessor;
 use super::trial::{self, Trial};
 use super::{
     Attachment, Datapath as _, DatapathError, ModeChoice, Options, PinDir, attach, features,
 };
-
-/// The XDP program as the build script left it; empty when there was no BPF toolchain.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
-
-/// Object with the buckets of sources in lines.
-static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter-lines"));
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
@@ -70,12 +65,7 @@ impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
     /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
     /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
-    pub fn open(options: &Options) -> Result<Self, DatapathError> {
-        Self::open_objects(Objects { hash: OBJECT, lines: LINES }, options)
-    }
-
-    /// As [`Kernel::open`], with other object files: the test program.
-    pub fn open_objects(objects: Objects<'_>, options: &Options) -> Result<Self, DatapathError> {
+    pub fn open(objects: Objects<'_>, options: &Options) -> Result<Self, DatapathError> {
         if objects.hash.is_empty() || objects.lines.is_empty() {
             return Err(DatapathError::NoObject);
         }

@@ -14,9 +14,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::pod::Wire;
 use super::reading::{Read, found};
 use super::{DatapathError, PinDir};
-use crate::cluster::Leases;
-use crate::cluster::key::Words;
-use crate::cluster::leases::{Counts, counts, grant, monotonic};
+use limiter_sharing::Leases;
+use limiter_sharing::key::Words;
+use limiter_sharing::leases::{Counts, counts, grant, monotonic};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.
 pub struct LeaseMemory {
@@ -123,13 +123,16 @@ impl KeyMaps {
     }
 }
 
-impl Leases for Arc<LeaseMemory> {
+/// The leases, as the thread of the cluster holds them.
+pub(super) struct HeldLeases(pub(super) Arc<LeaseMemory>);
+
+impl Leases for HeldLeases {
     fn take_asks(&mut self) -> Vec<Ask> {
-        LeaseMemory::take_asks(self)
+        self.0.take_asks()
     }
 
     fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
-        match (LeaseMemory::set_leased(self, key, leases), leases) {
+        match (self.0.set_leased(key, leases), leases) {
             (Ok(()), _) => {}
             // Without an entry the key has its share, and asks again.
             (Err(error), Some(_)) => tracing::debug!(%error, "a key finds no room for its leases"),
@@ -139,14 +142,14 @@ impl Leases for Arc<LeaseMemory> {
     }
 
     fn forget_keys(&mut self) {
-        let keys: Vec<_> = self.with_keys(|keys| keys.leased.keys().collect());
+        let keys: Vec<_> = self.0.with_keys(|keys| keys.leased.keys().collect());
         for key in keys {
             match key {
                 Ok(key) => Leases::set_leased(self, &key.0, None),
                 Err(error) => tracing::warn!(%error, "leases of keys before may still be there"),
             }
         }
-        LeaseMemory::take_asks(self);
+        self.0.take_asks();
     }
 
     fn now(&self) -> u64 {
@@ -154,11 +157,11 @@ impl Leases for Arc<LeaseMemory> {
     }
 
     fn seen(&self, lease: u32) -> Counts {
-        self.get(lease).map_or_else(Counts::default, counts)
+        self.0.get(lease).map_or_else(Counts::default, counts)
     }
 
     fn write(&mut self, lease: u32, words: Words) {
-        if let Some(lease) = self.get(lease) {
+        if let Some(lease) = self.0.get(lease) {
             grant(lease, words);
         }
     }

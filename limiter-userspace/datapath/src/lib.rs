@@ -11,8 +11,6 @@ mod changes;
 mod entries;
 mod error;
 mod events;
-#[cfg(test)]
-pub(crate) mod fake;
 mod features;
 mod generic;
 mod interface;
@@ -26,7 +24,6 @@ mod log;
 pub mod machine;
 mod mapped;
 mod maps;
-pub mod model;
 mod netlink;
 mod offloads;
 mod open_maps;
@@ -50,51 +47,26 @@ mod xdp;
 use std::path::PathBuf;
 
 use bpffs::PinDir;
-use limiter_common::verdict::Verdict;
 
 pub use backend::{Backend, Datapath, KeyPlace, Keys, Observed};
-pub use batch::{Sweep, of_key, of_narrow};
+pub use batch::{Sweep, of_key};
 pub use capture::CapturedPacket;
-pub(crate) use entries::random;
+pub use entries::random;
 pub use error::DatapathError;
 pub use events::capture_rate;
 pub use interface::Interface;
 pub use kernel::Kernel;
+pub use limiter_model::{Framing, Reading, Way};
 pub use leases::LeaseMemory;
 pub use links::LinkChange;
 pub use log::KernelLog;
 pub use offloads::{Offloads, STRIPS_TAGS, keep_tags, offloads, strips_tags};
 pub use other_pins::OtherPins;
 pub use own_links::LeftBehind;
-pub use programs::Framing;
-pub use reading::Reading;
 pub use source_store::{Objects, SourceTable};
 pub use succession::BANNED_BEFORE;
 pub use trial::TrialOutcome;
 pub use xdp::Xdp;
-
-/// Way of a frame out of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// To the network stack.
-    Pass,
-    /// To nobody: the frame is dropped.
-    Drop,
-    /// Back where it came from, with the answer in it.
-    Back,
-    /// To another interface or CPU.
-    Redirect,
-}
-
-impl Way {
-    /// The verdict on the frame that came in: an answer in its place means that it was dropped.
-    pub const fn verdict(self) -> Verdict {
-        match self {
-            Self::Pass | Self::Redirect => Verdict::Pass,
-            Self::Drop | Self::Back => Verdict::Drop,
-        }
-    }
-}
 
 /// Mode in which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

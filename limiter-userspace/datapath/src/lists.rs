@@ -8,8 +8,9 @@ use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
-use super::reading::{SOURCE_BITS, found, longest};
-use crate::rules::model::{Selector, TriePrefix};
+use super::reading::{found, longest};
+use limiter_model::SOURCE_BITS;
+use limiter_rules::model::{Selector, TriePrefix};
 
 /// Both list maps, and how many entries they have.
 pub(super) struct Lists {

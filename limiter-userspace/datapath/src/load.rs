@@ -6,7 +6,7 @@ use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 use super::programs::refused_or;
 use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
-use crate::rules::place::slots_for;
+use limiter_rules::place::slots_for;
 
 /// Loads the object with maps of the sizes asked for, or with those that are pinned.
 pub(super) fn load(

@@ -15,7 +15,7 @@ use limiter_common::wire::{
 use super::pod::Wire;
 use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
-use crate::rules::model::TriePrefix;
+use limiter_rules::model::TriePrefix;
 
 /// Counters that are zeroed by one call: 64 bytes each, on every CPU.
 const CLEARED_AT_ONCE: usize = 4096;

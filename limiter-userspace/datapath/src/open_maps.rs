@@ -26,10 +26,11 @@ use super::sources::Sources;
 use super::tables::TableMaps;
 use super::{
     Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
-    attach, of_narrow,
+    attach,
 };
-use crate::rules::place::Slots;
-use crate::rules::{Installed, Selector};
+use limiter_model::{Reading, of_narrow};
+use limiter_rules::place::Slots;
+use limiter_rules::{Installed, Selector};
 
 /// Handles on all maps but those of events, and what is known of them.
 pub(super) struct OpenMaps {
@@ -124,7 +125,7 @@ fn add_uncounted(held: &OpenMaps, owners: &mut [(Owner, Bucket)]) -> Result<(), 
     Ok(())
 }
 
-impl<T: HasMaps> Observed for T {
+impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     fn attachments(&self) -> &[Attachment] {
         &self.held().attachments
     }

@@ -4,29 +4,7 @@ use aya::Ebpf;
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 
 use super::DatapathError;
-
-/// Header that the frames of an interface begin with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Framing {
-    /// An Ethernet header.
-    #[default]
-    Ethernet,
-    /// Their IP header: tun and `WireGuard` interfaces.
-    Layer3,
-}
-
-impl Framing {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Ethernet, Self::Layer3];
-
-    /// The name of the program in the object and in the kernel.
-    pub const fn program(self) -> &'static str {
-        match self {
-            Self::Ethernet => "limiter",
-            Self::Layer3 => "limiter_l3",
-        }
-    }
-}
+use limiter_model::Framing;
 
 /// The program for such frames, loaded if it was not yet.
 pub(super) fn loaded(ebpf: &mut Ebpf, framing: Framing) -> Result<&mut Xdp, DatapathError> {

@@ -14,7 +14,7 @@ use super::maps::MapSource;
 use super::pod::Wire;
 use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
-use crate::rules::TablesPlan;
+use limiter_rules::TablesPlan;
 
 /// Packets that may wait for a CPU that they were redirected to.
 const CPU_QUEUE: u32 = 2048;

@@ -10,7 +10,7 @@ use limiter_common::wire::{Control, RuleSetHeader};
 
 use super::kernel::header_of;
 use super::{DatapathError, Kernel, Observed as _};
-use crate::rules::{Installed, Plan};
+use limiter_rules::{Installed, Plan};
 
 /// A rule set on trial.
 #[derive(Debug)]

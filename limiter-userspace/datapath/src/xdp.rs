@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{
-    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Observed, Options,
+    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Objects, Observed, Options,
     capabilities, pinned, privileges,
 };
-use crate::rules::rate_text::MIN_FULL_FRAME;
+use limiter_rules::rate_text::MIN_FULL_FRAME;
 
 /// How often the program's own log is read.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
@@ -35,9 +35,18 @@ pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathE
     }
 }
 
-/// The running kernel.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Xdp;
+/// The running kernel, and the program for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Xdp {
+    objects: Objects<'static>,
+}
+
+impl Xdp {
+    /// The kernel, where these objects are to be loaded.
+    pub const fn new(objects: Objects<'static>) -> Self {
+        Self { objects }
+    }
+}
 
 impl Backend for Xdp {
     fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError> {
@@ -67,7 +76,7 @@ impl Backend for Xdp {
         interfaces: &[String],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
-        let mut kernel = Kernel::open(options)?;
+        let mut kernel = Kernel::open(self.objects, options)?;
         let attached = if kernel.is_successor() {
             kernel.prepare_succession(interfaces, mode)
         } else {

@@ -1,11 +1,11 @@
 //! Leases of the model, for the thread that keeps them.
 
 use limiter_common::wire::{Ask, KeyLeases, TableKey};
+use limiter_sharing::Leases;
+use limiter_sharing::key::Words;
+use limiter_sharing::leases::{Counts, counts, grant};
 
 use super::Fake;
-use crate::cluster::Leases;
-use crate::cluster::key::Words;
-use crate::cluster::leases::{Counts, counts, grant};
 
 impl Leases for Fake {
     fn now(&self) -> u64 {

@@ -19,18 +19,17 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, CaptureBudget, CaptureFilter, Control, EntryKind, EntryTable, Event,
     EventBudget, InterfaceCounters, ListEntry, RuleCounters, Tally, map,
 };
-
-use super::model::Model;
-use super::{
+use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, KeyPlace, Keys,
     LinkChange, LinkState, Mode, ModeChoice, Observed, Options, Reading as _, SourceTable, Sweep,
     TrialOutcome, of_key,
 };
-use crate::cluster::Leases;
-use crate::rules::{Installed, Plan, Selector};
+use limiter_model::Model;
+use limiter_rules::{Installed, Plan, Selector};
+use limiter_sharing::Leases;
 
 /// Sources that the model has room for, per family: so many that 60,000 at once get entries.
-pub(crate) const SOURCES: u32 = 1 << 18;
+pub const SOURCES: u32 = 1 << 18;
 
 /// Keys of tables that the model has room for.
 const KEYS: u32 = 1 << 10;
@@ -41,67 +40,75 @@ const INTERFACE: u32 = 7;
 /// The model, and what a test decides or wants to know.
 #[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) model: Model,
-    pub(crate) commits: usize,
+pub struct State {
+    /// The maps.
+    pub model: Model,
+    /// Rule sets that were put in force.
+    pub commits: usize,
     /// Makes the next commits fail.
-    pub(crate) refuse_commits: bool,
+    pub refuse_commits: bool,
     /// True if interfaces take VLAN tags off; `None` for a kernel that does not say.
-    pub(crate) strips_tags: Option<bool>,
+    pub strips_tags: Option<bool>,
     /// Time that the last sign of life lasts.
-    pub(crate) sign_of_life: Option<Duration>,
-    pub(crate) detached: bool,
+    pub sign_of_life: Option<Duration>,
+    /// True once the program was taken off.
+    pub detached: bool,
     /// True if an opened data path was let go and not detached.
-    pub(crate) left: bool,
-    pub(crate) opened: usize,
+    pub left: bool,
+    /// How often it was opened.
+    pub opened: usize,
     /// Finding of the next look at the interfaces.
-    pub(crate) link_changes: Vec<LinkChange>,
+    pub link_changes: Vec<LinkChange>,
     /// True if somebody removed the pins.
-    pub(crate) unpinned: bool,
-    pub(crate) adopted: bool,
-    pub(crate) max_frame: u64,
-    pub(crate) capacity: u32,
-    pub(crate) now: Ticks,
+    pub unpinned: bool,
+    /// True if maps were there at the start.
+    pub adopted: bool,
+    /// Largest frame of the interface in bytes.
+    pub max_frame: u64,
+    /// Slots for limits.
+    pub capacity: u32,
+    /// The clock.
+    pub now: Ticks,
     /// The wall clock, if it is not this machine's.
-    pub(crate) wall: Option<Duration>,
+    pub wall: Option<Duration>,
     /// Sources that have sent something.
     sources: BTreeSet<Source>,
     /// Places in the map of sources for each source that is there: more than one as in lines.
-    pub(crate) places: usize,
+    pub places: usize,
     /// Counts of new entries, beside the model's.
-    pub(crate) admission: HashMap<EntryKind, Admission>,
+    pub admission: HashMap<EntryKind, Admission>,
     /// Counts of rules, beside the model's.
-    pub(crate) rules: HashMap<u32, RuleCounters>,
+    pub rules: HashMap<u32, RuleCounters>,
     /// Counts of reasons, beside the model's.
-    pub(crate) reasons: [Tally; Reason::COUNT],
+    pub reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
-    pub(crate) lists: BTreeMap<Selector, ListEntry>,
-    pub(crate) clock_refreshed: usize,
+    pub lists: BTreeMap<Selector, ListEntry>,
+    pub clock_refreshed: usize,
     /// Drops that the program has told, and nobody has taken.
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) event_counts: EventBudget,
-    pub(crate) event_rate: Option<NonZero<u32>>,
-    pub(crate) source_table: SourceTable,
+    pub events: VecDeque<Event>,
+    pub event_counts: EventBudget,
+    pub event_rate: Option<NonZero<u32>>,
+    pub source_table: SourceTable,
     /// Packets that the program has told whole, and nobody has taken.
-    pub(crate) captured: VecDeque<CapturedPacket>,
-    pub(crate) capture_filter: CaptureFilter,
-    pub(crate) capture_end: Ticks,
-    pub(crate) capture_counts: CaptureBudget,
+    pub captured: VecDeque<CapturedPacket>,
+    pub capture_filter: CaptureFilter,
+    pub capture_end: Ticks,
+    pub capture_counts: CaptureBudget,
 }
 
 impl State {
     /// The rules in force.
-    pub(crate) fn installed(&self) -> &Installed {
+    pub fn installed(&self) -> &Installed {
         self.model.installed()
     }
 
     /// True if every packet passes.
-    pub(crate) fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         self.model.control(Control::Brake).unwrap() != 0
     }
 
     /// Empties the lists, as a restart of the machine does.
-    pub(crate) fn clear_lists(&mut self) {
+    pub fn clear_lists(&mut self) {
         for selector in std::mem::take(&mut self.lists).into_keys() {
             self.model.unlist(&selector);
         }
@@ -110,7 +117,7 @@ impl State {
 
 /// The data path and, to the test, its inside.
 #[derive(Clone, Debug)]
-pub(crate) struct Fake {
+pub struct Fake {
     state: Arc<Mutex<State>>,
     attachments: Vec<Attachment>,
 }
@@ -188,12 +195,12 @@ fn frame(source: Source, length: u64) -> Vec<u8> {
 }
 
 impl Fake {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
     /// Sends `packets` of `length` bytes, 60 at least.
-    pub(crate) fn send(&self, source: Source, packets: u64, length: u64) {
+    pub fn send(&self, source: Source, packets: u64, length: u64) {
         let mut state = self.state();
         state.sources.insert(source);
         let (now, frame) = (state.now, frame(source, length));
@@ -202,7 +209,7 @@ impl Fake {
         }
     }
 
-    pub(crate) fn open_now(&self) -> Box<dyn Datapath> {
+    pub fn open_now(&self) -> Box<dyn Datapath> {
         let installed = self.state().installed().clone();
         let mut fake = self.clone();
         fake.attachments[0].adopted = self.state().adopted;

@@ -1,5 +1,7 @@
 //! Single entries of the model's maps, with what the test added.
 
+use std::convert::Infallible;
+
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
@@ -8,23 +10,25 @@ use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
     Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
 };
+use limiter_datapath::{DatapathError, Reading};
+use limiter_model::Model;
 
 use super::Opened;
-use crate::datapath::model::Model;
-use crate::datapath::{DatapathError, Reading};
 
-type Read<T> = Result<Option<T>, DatapathError>;
+type Read<T> = limiter_model::Read<T, DatapathError>;
 
 impl Opened {
     fn read<T>(
         &self,
-        read: impl FnOnce(&Model) -> Result<T, DatapathError>,
+        read: impl FnOnce(&Model) -> Result<T, Infallible>,
     ) -> Result<T, DatapathError> {
-        read(&self.fake.state().model)
+        read(&self.fake.state().model).map_err(|never| match never {})
     }
 }
 
 impl Reading for Opened {
+    type Error = DatapathError;
+
     fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
         self.read(|model| Reading::moment(model, generation))
     }

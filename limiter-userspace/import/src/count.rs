@@ -5,7 +5,7 @@ use limiter_common::wire::Count;
 
 use super::difference::Difference;
 use super::packets::{Packets, state};
-use crate::rules::model::{Meter, Quota, RateLimit};
+use limiter_rules::model::{Meter, Quota, RateLimit};
 
 /// ICMP and `ICMPv6`.
 const ICMP: [u8; 2] = [1, 58];

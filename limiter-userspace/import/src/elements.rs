@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::lists::listed;
 use super::{Entry, Imported, Outcome};
-use crate::rules::Selector;
-use crate::rules::plain::clean;
+use limiter_rules::Selector;
+use limiter_text::plain::clean;
 
 /// A list of another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

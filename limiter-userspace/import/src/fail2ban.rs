@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, Im
     };
     let Some(wanted) = wanted else { return Ok(jails) };
     let names: Vec<&str> = jails.iter().map(|jail| jail.name.as_str()).collect();
-    let names = crate::rules::plain::clean(&names.join(", "));
+    let names = limiter_text::plain::clean(&names.join(", "));
     let jail = jails.into_iter().find(|jail| jail.name.strip_prefix("jail ") == Some(wanted));
     jail.map(|jail| vec![jail]).ok_or_else(|| ImportError::NoSet(wanted.to_owned(), names))
 }

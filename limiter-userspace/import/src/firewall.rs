@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::difference::Difference;
 use super::packets::Packets;
-use crate::rules::model::Meter;
+use limiter_rules::model::Meter;
 
 /// Place in the kernel where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ fn chosen(
     wanted: Option<&str>,
 ) -> Result<Vec<Elements>, ImportError> {
     let names: Vec<&str> = order.iter().map(String::as_str).collect();
-    let names = crate::rules::plain::clean(&names.join(", "));
+    let names = limiter_text::plain::clean(&names.join(", "));
     if let Some(wanted) = wanted {
         let set = sets.remove(wanted);
         let set = set.ok_or_else(|| ImportError::NoSet(wanted.to_owned(), names))?;

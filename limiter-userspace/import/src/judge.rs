@@ -19,9 +19,9 @@ use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
 use super::walk::{self, Barrier, Gone};
-use crate::rules::model::{Meter, Over, RateLimit, RuleLimit};
-use crate::rules::plain::clean;
-use crate::rules::rate_text::MIN_FULL_FRAME;
+use limiter_rules::model::{Meter, Over, RateLimit, RuleLimit};
+use limiter_text::plain::clean;
+use limiter_rules::rate_text::MIN_FULL_FRAME;
 use beside::Placed;
 use names::{is_interface, place};
 

@@ -34,7 +34,7 @@ pub use error::ImportError;
 use firewall::Firewall;
 use packets::Family;
 
-use crate::rules::Path;
+use limiter_rules::Path;
 
 /// Longest text in bytes.
 pub const MAX_BYTES: usize = 16 << 20;

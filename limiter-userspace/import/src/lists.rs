@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
-use crate::rules::Selector;
+use limiter_rules::Selector;
 
 /// Sources in one command.
 const IN_A_LINE: usize = 8;

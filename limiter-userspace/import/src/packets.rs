@@ -24,15 +24,15 @@ impl Family {
 
 /// Bits of the states of connection tracking.
 pub(super) mod state {
-    pub(in crate::import) const NEW: u8 = 1;
-    pub(in crate::import) const ESTABLISHED: u8 = 2;
-    pub(in crate::import) const RELATED: u8 = 4;
-    pub(in crate::import) const INVALID: u8 = 8;
-    pub(in crate::import) const UNTRACKED: u8 = 16;
-    pub(in crate::import) const ALL: u8 = 31;
+    pub(crate) const NEW: u8 = 1;
+    pub(crate) const ESTABLISHED: u8 = 2;
+    pub(crate) const RELATED: u8 = 4;
+    pub(crate) const INVALID: u8 = 8;
+    pub(crate) const UNTRACKED: u8 = 16;
+    pub(crate) const ALL: u8 = 31;
 
     /// The bit of a name, in letters of either case.
-    pub(in crate::import) fn of(name: &str) -> Option<u8> {
+    pub(crate) fn of(name: &str) -> Option<u8> {
         Some(match name.to_ascii_lowercase().as_str() {
             "new" => NEW,
             "established" => ESTABLISHED,

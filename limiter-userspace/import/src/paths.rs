@@ -5,8 +5,8 @@ use ipnet::IpNet;
 
 use super::firewall::Key;
 use super::packets::{Family, Packets, inner};
-use crate::rules::model::key::has_ports;
-use crate::rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+use limiter_rules::model::key::has_ports;
+use limiter_rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
 /// The most paths of one rule.
 const MOST: usize = 1024;

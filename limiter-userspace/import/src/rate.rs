@@ -2,7 +2,7 @@
 
 use limiter_common::wire::Count;
 
-use crate::rules::model::{Meter, Period, RateLimit, Unit};
+use limiter_rules::model::{Meter, Period, RateLimit, Unit};
 
 /// A token bucket.
 pub(super) fn bucket(count: Count, amount: u64, period: Period, burst: u64) -> Meter {

@@ -6,10 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::firewall::Hook;
-use crate::rules::model::{
-    Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
-    Terms, Unit,
-};
+use limiter_rules::model::{Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet, Terms, Unit};
 
 /// The most limits of one rule.
 const MOST_LIMITS: usize = 4;

@@ -10,8 +10,8 @@ mod spellings_nft;
 mod texts;
 
 use super::{Format, Imported, Options, Outcome, import};
-use crate::rules::model::limits_text;
-use crate::rules::{Rule, RuleFile, Terms};
+use limiter_rules::model::limits_text;
+use limiter_rules::{Rule, RuleFile, Terms};
 
 /// Imports a text of a format.
 fn imported(format: Format, text: &str) -> Imported {

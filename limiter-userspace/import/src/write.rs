@@ -11,12 +11,12 @@ use super::judge::{Fate, Judge};
 use super::lists::commands;
 use super::walk::Walk;
 use super::{Entry, Imported, Outcome};
-use crate::rules::compile::CompileErrors;
-use crate::rules::file::blocks;
-use crate::rules::model::{Part, Path};
-use crate::rules::plain::clean;
-use crate::rules::rate_text::MIN_FULL_FRAME;
-use crate::rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
+use limiter_rules::compile::CompileErrors;
+use limiter_rules::file::blocks;
+use limiter_rules::model::{Part, Path};
+use limiter_text::plain::clean;
+use limiter_rules::rate_text::MIN_FULL_FRAME;
+use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
 
 /// Characters of a rule that are shown.
 const LONGEST: usize = 4000;

@@ -19,7 +19,7 @@ use limiter_common::world::World as _;
 
 use super::Model;
 use super::trail::Trail;
-use crate::datapath::Way;
+use crate::Way;
 
 /// The words of a ban.
 #[derive(Debug, Default)]
@@ -136,18 +136,18 @@ impl Model {
         &self.left.frame
     }
 
-    /// As [`crate::datapath::Observed::bans`].
+    /// As `Observed::bans` of a data path.
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         bans.iter().map(|(source, ban)| (*source, ban.read())).collect()
     }
 
-    /// As [`crate::datapath::Datapath::put_ban`].
+    /// As `Datapath::put_ban` of a data path.
     pub fn put_ban(&mut self, source: &Source, ban: &Ban) {
         self.bans.put(source, ban);
     }
 
-    /// As [`crate::datapath::Datapath::unban`].
+    /// As `Datapath::unban` of a data path.
     pub fn unban(&mut self, source: &Source) -> bool {
         let bans = self.bans.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
         bans.remove(&source.trie_key()).is_some()

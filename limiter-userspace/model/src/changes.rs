@@ -3,10 +3,10 @@
 use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{CHANGES, Moment, RuleCounters};
+use limiter_rules::place::Slots;
+use limiter_rules::{Installed, Plan};
 
 use super::Model;
-use crate::rules::place::Slots;
-use crate::rules::{Installed, Plan};
 
 /// The map of moments.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Moments {
 
 /// Changes of the rules, as those of `Kernel`.
 impl Model {
-    /// As [`crate::datapath::Kernel::commit`], at a time.
+    /// As `Kernel::commit` of a data path, at a time.
     pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {
         self.generation += 1;
         for number in plan.begun {
@@ -50,7 +50,7 @@ impl Model {
         self.generation
     }
 
-    /// As [`crate::datapath::Kernel::commit_on_trial`].
+    /// As `Kernel::commit_on_trial` of a data path.
     pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
         let generation = self.commit(plan, now);
         self.note_trial(end);
@@ -59,13 +59,13 @@ impl Model {
         generation
     }
 
-    /// As [`crate::datapath::Kernel::confirm_by`], in time.
+    /// As `Kernel::confirm_by` of a data path, in time.
     pub fn confirm(&mut self) {
         self.tables.set_trial(self.generation, false);
         self.note_confirmed();
     }
 
-    /// As [`crate::datapath::Kernel::revert_by`], at a time.
+    /// As `Kernel::revert_by` of a data path, at a time.
     pub fn revert(&mut self, now: Ticks) {
         self.generation += 1;
         let tried = std::mem::take(&mut self.installed);

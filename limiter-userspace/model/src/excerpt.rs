@@ -15,14 +15,14 @@ use limiter_common::wire::{
     Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
 use limiter_common::world::World as _;
+use limiter_rules::model::TriePrefix;
 
+use crate::{Framing, Reading, Way};
+use crate::{KEY_BITS, SOURCE_BITS};
 use super::part::{Entry, Part};
 use super::tables::Buffer;
 use super::trail::Trail;
 use super::{Looked, Model};
-use crate::datapath::reading::{KEY_BITS, SOURCE_BITS};
-use crate::datapath::{DatapathError, Framing, Reading, Way};
-use crate::rules::model::TriePrefix;
 
 /// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it
 /// has for one.
@@ -70,21 +70,21 @@ impl Model {
 }
 
 /// Part of the maps that questions about one packet touch.
-pub struct Excerpt<'m> {
-    maps: &'m dyn Reading,
+pub struct Excerpt<'m, E> {
+    maps: &'m dyn Reading<Error = E>,
     /// Bits of [`limiter_common::wire::field`] that are known of the packet.
     known: u32,
     model: Model,
 }
 
-impl<'m> Excerpt<'m> {
+impl<'m, E> Excerpt<'m, E> {
     /// An excerpt for a packet of which the facts `known` are known, bits of
     /// [`limiter_common::wire::field`]. Tables that ask for others are left out.
     ///
     /// # Errors
     ///
     /// When the maps cannot be read.
-    pub fn new(maps: &'m dyn Reading, known: u32) -> Result<Self, DatapathError> {
+    pub fn new(maps: &'m dyn Reading<Error = E>, known: u32) -> Result<Self, E> {
         let mut model = Model::with_room(FRAMES, FRAMES, 0);
         let mut part = Part::default();
         model.generation = maps.control(Control::Generation)?;
@@ -93,7 +93,7 @@ impl<'m> Excerpt<'m> {
         model.daemon_lost = Ticks::new(maps.control(Control::DaemonLost)?);
         model.set_wall_offset(WallOffset::from_raw(maps.control(Control::WallOffset)?));
         let buffer = |header, replies, bans| {
-            Ok::<_, DatapathError>(Buffer {
+            Ok::<_, E>(Buffer {
                 header: RuleSetHeader::from_raw(maps.control(header)?),
                 replies: maps.control(replies)?,
                 bans: maps.control(bans)?,
@@ -120,7 +120,7 @@ impl<'m> Excerpt<'m> {
     /// # Errors
     ///
     /// When the maps cannot be read.
-    pub fn judge(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Judged, DatapathError> {
+    pub fn judge(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Judged, E> {
         self.answer(|model| model.judged(packet, now).0)
     }
 
@@ -133,7 +133,7 @@ impl<'m> Excerpt<'m> {
         &mut self,
         packet: &Packet<'_>,
         now: Ticks,
-    ) -> Result<Option<Ticks>, DatapathError> {
+    ) -> Result<Option<Ticks>, E> {
         self.answer(|model| wait_until(now, |at| model.judged(packet, at).0.passes()))
     }
 
@@ -142,7 +142,7 @@ impl<'m> Excerpt<'m> {
     /// # Errors
     ///
     /// When the maps cannot be read.
-    pub fn look(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Looked, DatapathError> {
+    pub fn look(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Looked, E> {
         self.answer(|model| {
             // The source table, too, may have no place for a new entry.
             let doubtful = model.judged(packet, now).1.doubts();
@@ -152,7 +152,7 @@ impl<'m> Excerpt<'m> {
     }
 
     /// Asks, reads what the answer misses, and asks again, until it misses nothing.
-    fn answer<T>(&mut self, question: impl Fn(&Model) -> T) -> Result<T, DatapathError> {
+    fn answer<T>(&mut self, question: impl Fn(&Model) -> T) -> Result<T, E> {
         loop {
             let answer = question(&self.model);
             let missing = self.model.part.as_ref().map(Part::take_missing).unwrap_or_default();
@@ -166,7 +166,7 @@ impl<'m> Excerpt<'m> {
     }
 
     /// Reads an entry into the model.
-    fn read(&mut self, entry: Entry) -> Result<(), DatapathError> {
+    fn read(&mut self, entry: Entry) -> Result<(), E> {
         let Self { maps, model, .. } = self;
         match entry {
             Entry::Moment(generation) => {
@@ -262,7 +262,7 @@ impl<'m> Excerpt<'m> {
     }
 
     /// Reads a table and its shapes, if all that it asks for is known of the packet.
-    fn read_table(&mut self, generation: Generation, index: u32) -> Result<(), DatapathError> {
+    fn read_table(&mut self, generation: Generation, index: u32) -> Result<(), E> {
         let Some(table) = self.maps.table(generation, index)? else {
             return Ok(());
         };
@@ -274,7 +274,7 @@ impl<'m> Excerpt<'m> {
         }
         let shapes = (0..table.shapes.min(MAX_SHAPES))
             .map(|shape| Ok(self.maps.shape(generation, index, shape)?.unwrap_or_default()))
-            .collect::<Result<_, DatapathError>>()?;
+            .collect::<Result<_, E>>()?;
         self.model.tables.buffer_mut(generation).tables.insert(index, (table, shapes));
         Ok(())
     }
@@ -307,8 +307,9 @@ pub(super) fn wait_until(now: Ticks, holds: impl Fn(Ticks) -> bool) -> Option<Ti
 
 #[cfg(test)]
 mod tests {
+    use limiter_rules::{Environment, RuleFile};
+
     use super::*;
-    use crate::rules::{Environment, RuleFile};
 
     const RULES: &[u8] = b"descriptors:
   - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, burst: 3}}

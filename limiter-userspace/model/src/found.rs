@@ -10,7 +10,7 @@ use limiter_common::wire::{Table, TableKey};
 use limiter_common::world::World as _;
 
 use super::Model;
-use crate::datapath::Framing;
+use crate::Framing;
 
 /// Slots of the rules of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

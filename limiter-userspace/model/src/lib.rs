@@ -14,6 +14,7 @@ mod reading;
 mod source_bucket;
 mod tables;
 mod trail;
+mod way;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,14 +34,13 @@ use limiter_common::wire::{
     Admission, Ask, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyLeases, KeyedBucket,
     Limit, ListEntry, RuleCounters, TableKey, Tally,
 };
+use limiter_rules::model::TriePrefix;
+use limiter_rules::{Installed, Selector};
 
-use self::entries::ModelEntries;
-use crate::datapath::{Framing, of_narrow};
-use crate::rules::model::TriePrefix;
-use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
 use lines::ModelLines;
 use part::{Entry, Part};
+use self::entries::ModelEntries;
 use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
 use trail::Steps;
@@ -50,7 +50,9 @@ pub use found::{Found, FoundKeyed};
 pub use keyed::used_share;
 pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
+pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS, of_narrow};
 pub use trail::{Step, Trail};
+pub use way::{Framing, Way};
 
 /// Entries of a model that nobody said a size for.
 const ENTRIES: u32 = 1 << 16;
@@ -147,7 +149,7 @@ impl Model {
         Self { lag, ..self }
     }
 
-    /// As [`super::Observed::entries`].
+    /// As `Observed::entries` of a data path.
     pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
         (
@@ -156,23 +158,23 @@ impl Model {
         )
     }
 
-    /// As [`super::Kernel::set_daemon_lost`].
+    /// As `Kernel::set_daemon_lost` of a data path.
     pub fn set_daemon_lost(&mut self, from: Ticks) {
         self.daemon_lost = from;
     }
 
-    /// As [`super::Datapath::set_brake`].
+    /// As `Datapath::set_brake` of a data path.
     pub fn set_brake(&mut self, engaged: bool) {
         self.brake = engaged;
     }
 
-    /// As [`super::Datapath::list`].
+    /// As `Datapath::list` of a data path.
     pub fn list(&mut self, selector: &Selector, entry: ListEntry) {
         self.unlist(selector);
         self.lists.extend(selector.trie_prefixes().into_iter().map(|prefix| (prefix, entry)));
     }
 
-    /// As [`super::Datapath::unlist`].
+    /// As `Datapath::unlist` of a data path.
     pub fn unlist(&mut self, selector: &Selector) {
         for prefix in selector.trie_prefixes() {
             self.lists.remove(&prefix);
@@ -185,12 +187,12 @@ impl Model {
         longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source.trie_key())
     }
 
-    /// As [`super::Observed::installed`].
+    /// As `Observed::installed` of a data path.
     pub fn installed(&self) -> &Installed {
         &self.installed
     }
 
-    /// As [`super::Observed::generation`].
+    /// As `Observed::generation` of a data path.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -202,18 +204,18 @@ impl Model {
         sources + self.tables.tracked() + self.bans.tracked()
     }
 
-    /// As [`super::Observed::reasons`].
+    /// As `Observed::reasons` of a data path.
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
     }
 
-    /// As [`super::Observed::interface_counters`].
+    /// As `Observed::interface_counters` of a data path.
     pub fn interface_counters(&self, index: u32) -> InterfaceCounters {
         let place = InterfaceCounters::place(index);
         self.interfaces.get(&place).copied().unwrap_or_default()
     }
 
-    /// As [`super::Observed::rule_counters`].
+    /// As `Observed::rule_counters` of a data path.
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(&number).copied().unwrap_or_default()
@@ -238,7 +240,7 @@ impl Model {
         self.rules.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`super::Reading::keyed`].
+    /// As `Reading::keyed` of a data path.
     pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
         match self.installed.tables.narrow_owner(key) {
             Some(owner) => self.bucket_of(&owner).as_ref().map(of_narrow),
@@ -263,7 +265,7 @@ impl Model {
         all
     }
 
-    /// As [`super::Kernel::budget`].
+    /// As `Kernel::budget` of a data path.
     pub fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.tables.budget(index)
     }
@@ -298,12 +300,12 @@ impl Model {
         self.tables.offset = offset;
     }
 
-    /// As [`super::Reading::bucket`].
+    /// As `Reading::bucket` of a data path.
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
         self.bucket_of(&Owner::from(*source))
     }
 
-    /// As [`super::Reading::bucket_of`].
+    /// As `Reading::bucket_of` of a data path.
     pub fn bucket_of(&self, owner: &Owner) -> Option<Bucket> {
         if let Some(lines) = &self.lines {
             return lines.bucket(owner);

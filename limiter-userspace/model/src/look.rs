@@ -20,12 +20,12 @@ use limiter_common::wire::{
     MAX_BUDGETS, Record, RuleSetHeader, Table, TableKey, lease_of_budget,
 };
 use limiter_common::world::World;
+use limiter_rules::model::TriePrefix;
 
+use crate::Framing;
 use super::excerpt::wait_until;
 use super::keyed::ModelKeyed;
 use super::{FoundKeyed, Model, Packet};
-use crate::datapath::Framing;
-use crate::rules::model::TriePrefix;
 
 /// Everything that is asked about a packet, whether the program comes to it or not.
 #[derive(Clone, Debug)]

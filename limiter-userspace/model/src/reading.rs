@@ -1,4 +1,7 @@
-//! The model as others read the kernel's maps.
+//! Maps as the decision reads them: single entries, and nothing is changed. The model is read like
+//! the kernel's.
+
+use std::convert::Infallible;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as _;
@@ -8,91 +11,162 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
+    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TRIE_FIXED_BITS, TrieValue, WORDS,
 };
 use limiter_common::world::World;
+use limiter_rules::model::TriePrefix;
 
 use super::Model;
-use crate::datapath::{DatapathError, Reading};
-use crate::rules::model::TriePrefix;
 
-type Read<T> = Result<Option<T>, DatapathError>;
+/// Result of a read: `None` without an entry.
+pub type Read<T, E> = Result<Option<T>, E>;
+
+/// All bits of a source in the tries.
+pub const SOURCE_BITS: u32 = 128;
+
+/// All bits of a key in the trie of rules.
+pub const KEY_BITS: u32 = TRIE_FIXED_BITS + 128;
+
+/// Everything that the decision about a packet reads.
+pub trait Reading {
+    /// Why something cannot be read.
+    type Error;
+
+    /// The word of `CHANGES` at the place of a generation.
+    fn moment(&self, generation: u32) -> Result<Moment, Self::Error>;
+    /// A word of `CONTROL`.
+    fn control(&self, word: Control) -> Result<u64, Self::Error>;
+    /// The list entry of a source itself.
+    fn listed(&self, source: &Source) -> Read<ListEntry, Self::Error>;
+    /// The list entry of the longest prefix around a source.
+    fn listed_around(&self, source: &Source) -> Read<ListEntry, Self::Error>;
+    /// Record of the bans of a source.
+    fn ban(&self, source: &Source) -> Read<Ban, Self::Error>;
+    /// The slot of the longest matching prefix.
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot, Self::Error>;
+    /// The limit in a slot.
+    fn limit(&self, slot: Slot) -> Read<Limit, Self::Error>;
+    /// The bucket of an owner.
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket, Self::Error>;
+    /// The bucket of a source.
+    fn bucket(&self, source: &Source) -> Read<Bucket, Self::Error> {
+        self.bucket_of(&Owner::from(*source))
+    }
+    /// A word of `AGGREGATES`.
+    fn aggregate(&self, index: u32) -> Read<u64, Self::Error>;
+    /// A word of `FINGERPRINTS`.
+    fn fingerprints(&self, index: u32) -> Read<u64, Self::Error>;
+    /// The settings of a table of entries.
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, Self::Error>;
+    /// Each CPU's part of it.
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Self::Error>;
+    /// A table of a rule set.
+    fn table(&self, generation: Generation, index: u32) -> Read<Table, Self::Error>;
+    /// A shape of it.
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Self::Error>;
+    /// The rule with the longest source prefix among those that have all the rest of the key.
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Self::Error>;
+    /// The record in a slot.
+    fn record(&self, slot: Slot) -> Read<Record, Self::Error>;
+    /// An action.
+    fn action(&self, index: u32) -> Read<Action, Self::Error>;
+    /// The bucket of a key.
+    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Self::Error>;
+    /// A word of `BUDGETS`: a budget, or what keys without a bucket share.
+    fn budget(&self, index: u32) -> Read<KeyedBucket, Self::Error>;
+    /// A lease, by [`limiter_common::wire::lease_of_budget`] or [`KeyLeases`].
+    fn lease(&self, index: u32) -> Read<Lease, Self::Error>;
+    /// The leases of a key.
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases, Self::Error>;
+    /// When a packet of a flow passed last, in ticks.
+    fn flow(&self, flow: &FlowKey) -> Read<u64, Self::Error>;
+}
+
+/// The state of a narrow key as that of any key. It has no time of the last packet.
+pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
+    let Bucket { word, resolved, passed, dropped } = *bucket;
+    let mut words = [0; WORDS];
+    words[0] = word;
+    KeyedBucket { resolved, passed, dropped, used: 0, words }
+}
 
 impl Reading for Model {
-    fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
+    type Error = Infallible;
+
+    fn moment(&self, generation: u32) -> Result<Moment, Infallible> {
         Ok(World::moment(self, generation))
     }
 
-    fn control(&self, word: Control) -> Result<u64, DatapathError> {
+    fn control(&self, word: Control) -> Result<u64, Infallible> {
         Ok(World::control(self, word))
     }
 
-    fn listed(&self, source: &Source) -> Read<ListEntry> {
+    fn listed(&self, source: &Source) -> Read<ListEntry, Infallible> {
         Ok(self.lists.get(&TriePrefix::of_source(source.trie_key())).copied())
     }
 
-    fn listed_around(&self, source: &Source) -> Read<ListEntry> {
+    fn listed_around(&self, source: &Source) -> Read<ListEntry, Infallible> {
         Ok(self.listed_around(source).copied())
     }
 
-    fn ban(&self, source: &Source) -> Read<Ban> {
+    fn ban(&self, source: &Source) -> Read<Ban, Infallible> {
         Ok(World::ban(self, source).map(|ban| ban.read()))
     }
 
-    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
+    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot, Infallible> {
         Ok(World::source_rule(self, generation, owner))
     }
 
-    fn limit(&self, slot: Slot) -> Read<Limit> {
+    fn limit(&self, slot: Slot) -> Read<Limit, Infallible> {
         Ok(self.limits.get(&slot.index()).copied())
     }
 
-    fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
+    fn bucket_of(&self, owner: &Owner) -> Read<Bucket, Infallible> {
         Ok(Self::bucket_of(self, owner))
     }
 
-    fn aggregate(&self, index: u32) -> Read<u64> {
+    fn aggregate(&self, index: u32) -> Read<u64, Infallible> {
         Ok(Some(self.entries.aggregate(index).load()))
     }
 
-    fn fingerprints(&self, index: u32) -> Read<u64> {
+    fn fingerprints(&self, index: u32) -> Read<u64, Infallible> {
         Ok(Some(self.entries.fingerprints(index).load()))
     }
 
-    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, Infallible> {
         Ok(self.entries.entry_table(kind))
     }
 
-    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Infallible> {
         Ok(vec![self.entries.admission(kind)])
     }
 
-    fn table(&self, generation: Generation, index: u32) -> Read<Table> {
+    fn table(&self, generation: Generation, index: u32) -> Read<Table, Infallible> {
         Ok(World::table(self, generation, index).copied())
     }
 
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape> {
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Infallible> {
         Ok(World::shape(self, generation, table, shape).copied())
     }
 
-    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue> {
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Infallible> {
         let key = std::cell::Cell::new(*key);
         Ok(Some(World::table_rule(self, generation, &key)))
     }
 
-    fn record(&self, slot: Slot) -> Read<Record> {
+    fn record(&self, slot: Slot) -> Read<Record, Infallible> {
         Ok(World::record(self, slot).copied())
     }
 
-    fn action(&self, index: u32) -> Read<Action> {
+    fn action(&self, index: u32) -> Read<Action, Infallible> {
         Ok(World::action(self, index).copied())
     }
 
-    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
+    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Infallible> {
         Ok(Self::keyed(self, key))
     }
 
-    fn budget(&self, index: u32) -> Read<KeyedBucket> {
+    fn budget(&self, index: u32) -> Read<KeyedBucket, Infallible> {
         if index < MAX_BUDGETS {
             return Ok(Self::budget(self, index));
         }
@@ -100,15 +174,15 @@ impl Reading for Model {
         Ok(Some(self.tables.shared(index).unwrap_or(empty)))
     }
 
-    fn lease(&self, index: u32) -> Read<Lease> {
+    fn lease(&self, index: u32) -> Read<Lease, Infallible> {
         Ok(Some(self.tables.lease(index).read()))
     }
 
-    fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
+    fn leased(&self, key: &TableKey) -> Read<KeyLeases, Infallible> {
         Ok(Self::leased(self, key))
     }
 
-    fn flow(&self, flow: &FlowKey) -> Read<u64> {
+    fn flow(&self, flow: &FlowKey) -> Read<u64, Infallible> {
         Ok(World::flow(self, flow).map(Ticks::get))
     }
 }

@@ -13,10 +13,10 @@ use limiter_common::wire::{
     Action, ActionKind, Ask, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record,
     RuleSetHeader, Shape, Table, TableKey, TrieValue,
 };
+use limiter_rules::TablesPlan;
 
 use super::entries::WordRef;
 use super::keyed::ModelKeyed;
-use crate::rules::TablesPlan;
 
 /// One rule set's tables.
 #[derive(Clone, Debug, Default)]

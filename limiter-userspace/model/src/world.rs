@@ -21,6 +21,7 @@ use limiter_common::wire::{
     TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
+use limiter_rules::model::TriePrefix;
 
 use super::actions::ModelBanRef;
 use super::keyed::ModelKeyed;
@@ -30,7 +31,6 @@ use super::source_bucket::ModelSourceBucketRef;
 use super::tables::{bits, same_prefix};
 use super::trail::Step;
 use super::{Model, longest};
-use crate::rules::model::TriePrefix;
 
 /// Of the generation with the lowest bit `buffer`.
 fn of_buffer(buffer: u64) -> Generation {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::{Environment, RuleFile};
+use limiter_model::Model;
+use limiter_rules::{Environment, RuleFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 

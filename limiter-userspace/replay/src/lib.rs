@@ -6,6 +6,7 @@
 //! limit that spares a share of the sources. The last two take what they are given one by one and
 //! hold no file, so that a live observation can feed them as well.
 
+pub mod explain;
 pub mod load;
 pub mod simulate;
 pub mod tune;

@@ -1,16 +1,14 @@
 //! Rules: from text to what the data path holds. Pure, but for reading nothing at all.
 //!
 //! [`mod@file`], [`rate_text`], [`source_text`] and [`target_text`] read what people write,
-//! [`model`] says what a rule is, [`plain`] says what may stand in a name, [`compile`] turns rules
-//! into the program's arithmetic and finds all that cannot be held, and [`place`] decides which
-//! slot and rule number each one gets, so that what did not change keeps its state. [`read_back`]
-//! goes the other way: from the maps to words.
+//! [`model`] says what a rule is, [`compile`] turns rules into the program's arithmetic and finds
+//! all that cannot be held, and [`place`] decides which slot and rule number each one gets, so that
+//! what did not change keeps its state. [`read_back`] goes the other way: from the maps to words.
 
 pub mod compile;
 pub mod file;
 pub mod model;
 pub mod place;
-pub mod plain;
 pub mod rate_text;
 pub mod read_back;
 pub mod source_text;

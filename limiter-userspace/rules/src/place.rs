@@ -30,12 +30,12 @@ pub use tables::TablesPlan;
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{Limit, MAX_RECORDS, MAX_SLOTS, RULE_RETIRED};
+use limiter_sharing::SharedSet;
 
 use self::free::{Flags, Free, Places};
 use self::step::Step;
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
-use crate::cluster::SharedSet;
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

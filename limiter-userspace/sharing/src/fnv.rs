@@ -3,7 +3,7 @@
 
 /// A digest of the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fnv(u64);
+pub struct Fnv(u64);
 
 impl Default for Fnv {
     fn default() -> Self {
@@ -13,13 +13,13 @@ impl Default for Fnv {
 
 impl Fnv {
     /// Digest of nothing.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
     /// Goes on with more bytes of the same piece.
     #[must_use]
-    pub(crate) const fn with(self, bytes: &[u8]) -> Self {
+    pub const fn with(self, bytes: &[u8]) -> Self {
         let (mut hash, mut index) = (self.0, 0);
         while index < bytes.len() {
             hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
@@ -29,13 +29,13 @@ impl Fnv {
     }
 
     /// Adds a whole piece: two pieces one after the other are not what they are together.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         *self = self.with(&length.to_le_bytes()).with(bytes);
     }
 
     /// The digest.
-    pub(crate) const fn finish(self) -> u64 {
+    pub const fn finish(self) -> u64 {
         self.0
     }
 }

@@ -19,7 +19,7 @@ struct Grant {
 /// Giving back takes two steps, because a packet may be under way that has read the line: first the
 /// line's `granted` is lowered, and what was not used nevertheless is reported later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ledger {
+pub struct Ledger {
     /// Oldest first.
     alive: VecDeque<Grant>,
     /// Not in the line's `granted` any more, but perhaps used.
@@ -32,32 +32,32 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The total that the line may reach: what was used, and what is held.
-    pub(super) fn granted(&self) -> u64 {
+    pub fn granted(&self) -> u64 {
         self.settled.saturating_add(self.left())
     }
 
     /// Units that are held.
-    pub(super) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.alive.iter().map(|grant| grant.count).sum()
     }
 
     /// Units that are held and live until `time` or longer.
-    pub(super) fn left_at(&self, time: u64) -> u64 {
+    pub fn left_at(&self, time: u64) -> u64 {
         self.alive.iter().filter(|grant| grant.dies >= time).map(|grant| grant.count).sum()
     }
 
     /// When the first unit dies.
-    pub(super) fn dies(&self) -> Option<u64> {
+    pub fn dies(&self) -> Option<u64> {
         self.alive.front().map(|grant| grant.dies)
     }
 
     /// True if units were lowered, or there is something to report.
-    pub(super) fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         !self.lowered.is_empty() || !self.reports.is_empty()
     }
 
     /// Takes in the line's total of used units, and gives how many are new.
-    pub(super) fn settle(&mut self, used: u64) -> u64 {
+    pub fn settle(&mut self, used: u64) -> u64 {
         let new = used.saturating_sub(self.settled);
         self.settled += new;
         let mut left = new;
@@ -78,14 +78,14 @@ impl Ledger {
     }
 
     /// Adds a grant.
-    pub(super) fn add(&mut self, count: u64, dies: u64, epoch: u64) {
+    pub fn add(&mut self, count: u64, dies: u64, epoch: u64) {
         if count > 0 {
             self.alive.push_back(Grant { dies, epoch, count });
         }
     }
 
     /// Takes units out of the line that would die before `time`.
-    pub(super) fn retire(&mut self, now: u64, time: u64) {
+    pub fn retire(&mut self, now: u64, time: u64) {
         while let Some(grant) = self.alive.pop_front_if(|grant| grant.dies < time) {
             self.lowered.push_back(grant);
             self.lowered_at = now;
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// Takes `count` units out of the line, those first that die first.
-    pub(super) fn lower(&mut self, now: u64, mut count: u64) {
+    pub fn lower(&mut self, now: u64, mut count: u64) {
         while count > 0 {
             let Some(grant) = self.alive.front_mut() else { break };
             let taken = grant.count.min(count);
@@ -110,7 +110,7 @@ impl Ledger {
     /// Reports of the latest two epochs. Reported is never told again: if the call
     /// is lost, the store has the units end by themselves. Units that were lowered at least `grace`
     /// microseconds ago are given back.
-    pub(super) fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {
+    pub fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {
         self.report_lowered(now, grace);
         let latest = self.reports.iter().map(|(epoch, _)| *epoch).max().unwrap_or(0);
         let of = |wanted: Option<u64>| {
@@ -123,7 +123,7 @@ impl Ledger {
     }
 
     /// Units to give back of each epoch, told once as reports are.
-    pub(super) fn take_backs(&mut self, now: u64, grace: u64) -> Vec<Back> {
+    pub fn take_backs(&mut self, now: u64, grace: u64) -> Vec<Back> {
         self.report_lowered(now, grace);
         let backs = self.reports.drain(..).filter(|(_, report)| report.back > 0);
         backs.map(|(epoch, report)| Back { epoch, units: report.back }).collect()
@@ -138,7 +138,7 @@ impl Ledger {
     }
 
     /// Forgets all that is held: nothing is left but what packets have used.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.alive.clear();
         self.lowered.clear();
         self.reports.clear();

@@ -21,6 +21,24 @@ pub enum OnPartition {
     Closed,
 }
 
+impl OnPartition {
+    /// All, with their names in rule files.
+    pub const NAMED: [(&str, Self); 3] = [
+        (Self::Share.name(), Self::Share),
+        (Self::Open.name(), Self::Open),
+        (Self::Closed.name(), Self::Closed),
+    ];
+
+    /// Name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// Settings of a shared limit, as a rule has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {

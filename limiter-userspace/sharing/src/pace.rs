@@ -4,11 +4,11 @@ use super::rate::mul_div;
 
 /// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
 /// a lost one after a second or two.
-pub(super) const HOLD: u64 = 3_000_000;
+pub const HOLD: u64 = 3_000_000;
 
 /// Units that arrive, passed or not.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub struct Pace {
     /// Units that arrived in a sync period, at the last call, and since then.
     of_call: u64,
     arrived: u64,
@@ -20,12 +20,12 @@ pub(super) struct Pace {
 
 impl Pace {
     /// A key that nothing came of until `now`.
-    pub(super) fn new(now: u64) -> Self {
+    pub fn new(now: u64) -> Self {
         Self { of_call: 0, arrived: 0, latest: (0, 1), last_tick: now, last_packet: None }
     }
 
     /// Takes in what arrived since the last tick.
-    pub(super) fn observe(&mut self, now: u64, arrived: u64) {
+    pub fn observe(&mut self, now: u64, arrived: u64) {
         if arrived > 0 {
             self.last_packet = Some(now);
         }
@@ -35,23 +35,23 @@ impl Pace {
     }
 
     /// True if something arrived since the last call.
-    pub(super) fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         self.arrived > 0
     }
 
     /// True if a packet came not long ago.
-    pub(super) fn is_recent(&self, now: u64) -> bool {
+    pub fn is_recent(&self, now: u64) -> bool {
         self.is_within(now, HOLD)
     }
 
     /// True if the last packet came less than `time` microseconds ago.
-    pub(super) fn is_within(&self, now: u64, time: u64) -> bool {
+    pub fn is_within(&self, now: u64, time: u64) -> bool {
         self.last_packet.is_some_and(|last| now.saturating_sub(last) < time)
     }
 
     /// Units that arrive in a sync period: what came since the last call, or half of what would
     /// come if it went on as in the latest tick, where that is more; it falls off slowly.
-    pub(super) fn at(&self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
+    pub fn at(&self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
         let since = last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
         let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
         let instant = mul_div(self.arrived, sync, since).max(begun);
@@ -61,14 +61,14 @@ impl Pace {
     }
 
     /// A call is made at `now`: its pace, which is kept until the next one.
-    pub(super) fn call(&mut self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
+    pub fn call(&mut self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
         self.of_call = self.at(now, sync, last_call);
         self.arrived = 0;
         self.of_call
     }
 
     /// Pace of the last call.
-    pub(super) fn of_call(&self) -> u64 {
+    pub fn of_call(&self) -> u64 {
         self.of_call
     }
 }

@@ -118,12 +118,12 @@ impl Tat {
 }
 
 /// `a * b / c`, rounded down, at most `u64::MAX`; `c` of 0 counts as 1.
-pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+pub fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     u64::try_from(u128::from(a) * u128::from(b) / u128::from(c.max(1))).unwrap_or(u64::MAX)
 }
 
 /// `a * b / c`, rounded up, at most `u64::MAX`; `c` of 0 counts as 1.
-pub(super) fn mul_div_up(a: u64, b: u64, c: u64) -> u64 {
+pub fn mul_div_up(a: u64, b: u64, c: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     u64::try_from(product.div_ceil(u128::from(c.max(1)))).unwrap_or(u64::MAX)
 }

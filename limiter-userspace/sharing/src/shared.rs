@@ -87,12 +87,12 @@ pub struct SharedPlace {
 
 impl SharedRule {
     /// Number of leases that a key of the rule takes.
-    pub(super) fn leases(&self) -> u32 {
+    pub fn leases(&self) -> u32 {
         self.limits.iter().map(|limit| limit.place + 1).max().unwrap_or(0)
     }
 
     /// A limit of a key of the rule, whose first lease is `first`.
-    pub(super) fn of_key(&self, limit: &SharedPlace, key: &TableKey, first: u32) -> Shared {
+    pub fn of_key(&self, limit: &SharedPlace, key: &TableKey, first: u32) -> Shared {
         Shared {
             name: Arc::clone(&self.name),
             id: SharedId::Key { tag: limit.tag, key: TableKey { table: 0, ..*key } },
@@ -103,7 +103,7 @@ impl SharedRule {
 
     /// True if keys of `old` may go on with their leases under this rule: the limits are those, but
     /// for their numbers.
-    pub(super) fn goes_on(&self, old: &Self) -> bool {
+    pub fn goes_on(&self, old: &Self) -> bool {
         let same =
             |(new, old): (&SharedPlace, &SharedPlace)| (new.place, new.tag) == (old.place, old.tag);
         (self.table, self.limits.len()) == (old.table, old.limits.len())
@@ -133,7 +133,7 @@ const TABLE_ID: usize = size_of::<u32>();
 
 impl SharedId {
     /// Bytes of a limit in the store, behind the two that say its kind.
-    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
         match self {
             Self::Named => name.as_bytes().to_vec(),
             Self::Key { tag, key } => {
@@ -144,7 +144,7 @@ impl SharedId {
     }
 
     /// The tag and the key of the store's name of a key.
-    pub(super) fn read(name: &[u8]) -> Option<(u64, TableKey)> {
+    pub fn read(name: &[u8]) -> Option<(u64, TableKey)> {
         let id: &[u8; KEY_ID] = name.get(2..)?.try_into().ok()?;
         let (tag, key) = id.split_first_chunk()?;
         let mut whole = [0; size_of::<TableKey>()];

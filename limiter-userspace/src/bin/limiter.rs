@@ -1,10 +1,12 @@
-//! The `limiter` binary: daemon and command line.
+//! The `limiter` binary: the command line, with the XDP program in it.
 
 use std::process::ExitCode;
 
-use limiter_userspace::cli;
-use limiter_userspace::datapath::Xdp;
+use limiter_datapath::{Objects, Xdp};
+
+const OBJECTS: Objects<'static> =
+    Objects { hash: limiter_objects::HASH, lines: limiter_objects::LINES };
 
 fn main() -> ExitCode {
-    cli::main(&Xdp)
+    limiter_cli::main(&Xdp::new(OBJECTS))
 }

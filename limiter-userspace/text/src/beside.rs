@@ -2,5 +2,5 @@
 //! start that is refused for one of them names all.
 
 /// Remedies where a second daemon uses a place of the first one.
-pub(crate) const BESIDE: &str = "stop it, or give it this interface as well, with --iface once \
+pub const BESIDE: &str = "stop it, or give it this interface as well, with --iface once \
     more, or give this one a --state-dir, a --pin-dir and a --socket of its own";

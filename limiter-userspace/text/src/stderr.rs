@@ -4,10 +4,10 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::rules::plain::{clean, is_plain};
+use crate::plain::{clean, is_plain};
 
 /// Writes a line, if that is possible.
-pub(crate) fn say(line: fmt::Arguments<'_>) {
+pub fn say(line: fmt::Arguments<'_>) {
     // In one call: lines of several processes do not mix.
     let line = clean(&line.to_string()) + "\n";
     if let Err(error) = io::stderr().write_all(line.as_bytes()) {
@@ -17,11 +17,11 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
 
 /// The writer of the log, a line a call.
 #[derive(Debug)]
-pub(crate) struct Log<W> {
+pub struct Log<W> {
     /// Writer of the plain lines.
-    pub(crate) to: W,
+    pub to: W,
     /// True if it is a terminal, for which lines come in colours.
-    pub(crate) coloured: bool,
+    pub coloured: bool,
 }
 
 impl<W: Write> Write for Log<W> {

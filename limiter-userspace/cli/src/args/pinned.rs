@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cli::living;
+use crate::living;
 
 /// Help of commands that read the maps where no daemon answers.
 pub(super) const WITHOUT_DAEMON: &str = "Without a daemon the answer is read from the \
@@ -11,20 +11,20 @@ pub(super) const WITHOUT_DAEMON: &str = "Without a daemon the answer is read fro
 
 /// Arguments of commands that work without a daemon.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Pinned {
+pub(crate) struct Pinned {
     /// The maps that are meant, whatever daemon answers at the socket [default: those of that
     /// daemon; without one, /sys/fs/bpf/limiter]
     #[arg(long, value_name = "DIR")]
-    pub(in crate::cli) pin_dir: Option<PathBuf>,
+    pub(crate) pin_dir: Option<PathBuf>,
 }
 
 /// Arguments of `detach`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Detach {
+pub(crate) struct Detach {
     /// Free only this interface: its packets pass, and everything else stays. A start of the daemon
     /// that names it limits it again
     #[arg(long, value_name = "NAME", add = living::interfaces())]
-    pub(in crate::cli) iface: Option<String>,
+    pub(crate) iface: Option<String>,
     #[command(flatten)]
-    pub(in crate::cli) pinned: Pinned,
+    pub(crate) pinned: Pinned,
 }

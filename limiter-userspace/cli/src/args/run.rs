@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use limiter_common::wire::MAX_SLOTS;
 
 use super::{MAX_RULES, PIN_DIR, at_least, interval};
-use crate::cli::events::Telling;
-use crate::cli::living;
-use crate::control::Loopback;
-use crate::daemon::RunOptions;
-use crate::datapath::{ModeChoice, Options, SourceTable};
+use crate::events::Telling;
+use crate::living;
+use limiter_daemon::control::Loopback;
+use limiter_daemon::RunOptions;
+use limiter_datapath::{ModeChoice, Options, SourceTable};
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Run {
+pub(crate) struct Run {
     /// Interface to limit; may be repeated. All of them share rules and buckets
     #[arg(long, value_name = "IFACE", required = true, add = living::interfaces())]
     iface: Vec<String>,
@@ -141,7 +141,7 @@ impl SourceHome {
 
 impl Run {
     /// The options in the form that the daemon takes.
-    pub(in crate::cli) fn options(&self, socket: PathBuf) -> RunOptions {
+    pub(crate) fn options(&self, socket: PathBuf) -> RunOptions {
         RunOptions {
             interfaces: self.iface.clone(),
             mode: match self.mode {

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use crate::cli::living;
+use crate::living;
 use clap::ValueEnum;
 
 /// Packets of a limit.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Whom {
+pub(crate) struct Whom {
     /// Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, 8000-8080/udp
     /// or icmp
     #[arg(long, value_name = "PORT/PROTOCOL", allow_hyphen_values = true)]
-    pub(in crate::cli) port: Option<String>,
+    pub(crate) port: Option<String>,
     /// One limit for all of them together, instead of one for each source
     #[arg(long)]
-    pub(in crate::cli) shared: bool,
+    pub(crate) shared: bool,
 }
 
 /// Arguments of `set`.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "limiter set [OPTIONS] [ADDRESS|PREFIX] <RATE>")]
-pub(in crate::cli) struct Set {
+pub(crate) struct Set {
     /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24; with --port the rate alone is for every
     /// source
     // Of two words the first is the address, whatever options stand between them.
@@ -30,58 +30,58 @@ pub(in crate::cli) struct Set {
     #[arg(value_name = "RATE")]
     second: Option<String>,
     #[command(flatten)]
-    pub(in crate::cli) whom: Whom,
+    pub(crate) whom: Whom,
     /// Packets or bytes at once, as in 200, 10k or 60kB [default: the amount of RATE]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(in crate::cli) burst: Option<String>,
+    pub(crate) burst: Option<String>,
     /// Unit that is counted [default: packets, or bytes if RATE is in bits or bytes]
     #[arg(long, value_enum)]
-    pub(in crate::cli) count: Option<Unit>,
+    pub(crate) count: Option<Unit>,
     /// End the limit by itself after this time, as in 10m, 2h or 1d [default: never]
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(in crate::cli) time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
     /// A name for the rule, which `limiter list` shows
     #[arg(long, value_name = "NAME")]
-    pub(in crate::cli) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Try it out: count what is over the limit, and let it pass
     #[arg(long)]
-    pub(in crate::cli) shadow: bool,
+    pub(crate) shadow: bool,
     /// Tell the sender of what is dropped, as far as the rule file's `replies` allows
     #[arg(long)]
-    pub(in crate::cli) reject: bool,
+    pub(crate) reject: bool,
     /// Set it even if it limits this SSH session
     #[arg(long)]
-    pub(in crate::cli) force: bool,
+    pub(crate) force: bool,
 }
 
 impl Set {
     /// The address or prefix, if one is given.
-    pub(in crate::cli) fn source(&self) -> Option<&str> {
+    pub(crate) fn source(&self) -> Option<&str> {
         self.second.as_ref().map(|_| self.first.as_str())
     }
 
     /// The rate.
-    pub(in crate::cli) fn rate(&self) -> &str {
+    pub(crate) fn rate(&self) -> &str {
         self.second.as_ref().unwrap_or(&self.first)
     }
 }
 
 /// Arguments of `unset`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Unset {
+pub(crate) struct Unset {
     /// Source whose limit to remove
     #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port", add = living::set())]
-    pub(in crate::cli) source: Option<String>,
+    pub(crate) source: Option<String>,
     #[command(flatten)]
-    pub(in crate::cli) whom: Whom,
+    pub(crate) whom: Whom,
     /// Remove it even if another rule limits this SSH session then
     #[arg(long)]
-    pub(in crate::cli) force: bool,
+    pub(crate) force: bool,
 }
 
 /// Units of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Unit {
+pub(crate) enum Unit {
     /// Frames
     Packets,
     /// Bytes of frames

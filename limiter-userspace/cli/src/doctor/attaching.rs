@@ -1,8 +1,8 @@
 //! Programs on an interface, and whether its driver takes ours.
 
 use super::finding::Finding;
-use crate::datapath::machine::{Link, NativeMode};
-use crate::datapath::{DatapathError, Interface, Mode};
+use limiter_datapath::machine::{Link, NativeMode};
+use limiter_datapath::{DatapathError, Interface, Mode};
 
 /// Largest MTU of which a frame is in one buffer for sure: a page of 4096 bytes without the room
 /// before and behind the frame, less Ethernet with two VLAN tags.

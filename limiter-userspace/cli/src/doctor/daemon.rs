@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::finding::Finding;
 use super::to_daemon;
-use crate::control::ClientError;
-use crate::daemon::api::status::Status;
+use limiter_daemon::control::ClientError;
+use limiter_daemon::api::status::Status;
 
 /// Judges the answer of the daemon.
 pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec<Finding> {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::datapath::DatapathError;
-use crate::render::{Render, line};
+use limiter_datapath::DatapathError;
+use limiter_daemon::render::{Render, line};
 
 /// Weight of a finding. The order is the one of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -1,8 +1,8 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
 use super::finding::Finding;
-use crate::datapath::machine::Queues;
-use crate::datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
+use limiter_datapath::machine::Queues;
+use limiter_datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
 
 /// Name of the kernel for `tx-vlan-offload` of `ethtool`.
 const TAKES_TAGS: &str = "tx-vlan-hw-insert";

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::datapath::machine::Link;
+use limiter_datapath::machine::Link;
 
 /// Sources of time that take a microsecond or more to read, for each packet.
 const SLOW: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];

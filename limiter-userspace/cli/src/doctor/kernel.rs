@@ -1,7 +1,7 @@
 //! The kernel, and the privileges to use it.
 
 use super::finding::Finding;
-use crate::datapath::machine::{Features, Privileges};
+use limiter_datapath::machine::{Features, Privileges};
 
 /// First Linux whose verifier takes the program without `CAP_PERFMON`.
 const WITHOUT_PERFMON: (u32, u32) = (6, 18);
@@ -66,7 +66,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::super::finding::Level;
     use super::*;
-    use crate::datapath::DatapathError;
+    use limiter_datapath::DatapathError;
 
     const ROOT: Privileges = Privileges { bpf: true, net_admin: true, perfmon: true };
 

@@ -1,7 +1,7 @@
 //! `limiter doctor`: looks at the machine, and says what keeps limits from holding, each with its
 //! remedy. Changes nothing, and needs no daemon.
 //!
-//! The facts are from [`crate::datapath::machine`]; each file here judges those of one subject.
+//! The facts are from [`limiter_datapath::machine`]; each file here judges those of one subject.
 
 mod attaching;
 mod daemon;
@@ -20,13 +20,13 @@ use super::Answer;
 use super::args::{Output, PIN_DIR, SOCKET};
 use super::failure::Failure;
 use super::living;
-use crate::control::Client;
-use crate::daemon::api::lists::{ListName, Lists};
-use crate::daemon::api::status::Status;
-use crate::daemon::ssh::own_session;
-use crate::datapath::machine::{self, Link};
-use crate::datapath::{DatapathError, offloads};
-use crate::render;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::lists::{ListName, Lists};
+use limiter_daemon::api::status::Status;
+use limiter_daemon::ssh::own_session;
+use limiter_datapath::machine::{self, Link};
+use limiter_datapath::{DatapathError, offloads};
+use limiter_daemon::render;
 use attaching::Owner;
 use finding::{Finding, Report};
 use frames::Peer;

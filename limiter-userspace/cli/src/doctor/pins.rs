@@ -5,9 +5,9 @@ use std::path::Path;
 use limiter_common::wire::ABI_VERSION;
 
 use super::finding::Finding;
-use crate::cli::args::PIN_DIR;
-use crate::datapath::DatapathError;
-use crate::datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
+use crate::args::PIN_DIR;
+use limiter_datapath::DatapathError;
+use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 
 /// Judges the place.
 pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {

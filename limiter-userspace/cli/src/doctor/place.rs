@@ -1,7 +1,7 @@
 //! The right interface to limit: bridges, bonds, VLANs.
 
 use super::finding::Finding;
-use crate::datapath::machine::Link;
+use limiter_datapath::machine::Link;
 
 /// Judges the place of an interface among the others. Only of one that was asked for a wrong place
 /// is more than a note.

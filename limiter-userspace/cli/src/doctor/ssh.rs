@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::finding::Finding;
 use super::to_daemon;
-use crate::rules::{Selector, source_text};
+use limiter_rules::{Selector, source_text};
 
 /// Judges whether the session is safe. `spared` are the prefixes that are never limited by the
 /// daemon, or on its allow list; none without a daemon.
@@ -52,7 +52,7 @@ pub(super) fn way(peer: IpAddr, by: Result<Option<&str>, String>) -> Finding {
 mod tests {
     use super::super::finding::Level;
     use super::*;
-    use crate::cli::args::SOCKET;
+    use crate::args::SOCKET;
 
     fn judged(spared: Option<&[&str]>) -> Finding {
         let spared = spared.map(|all| all.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());

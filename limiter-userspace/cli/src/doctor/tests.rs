@@ -6,10 +6,10 @@ use super::attaching::{self, Owner};
 use super::finding::{Finding, Level, Report};
 use super::frames::{self, Peer};
 use super::{is_candidate, place};
-use crate::cli::args::{Output, PIN_DIR, SOCKET};
-use crate::datapath::machine::{Below, Link, NativeMode, Queues};
-use crate::datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
-use crate::render;
+use crate::args::{Output, PIN_DIR, SOCKET};
+use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
+use limiter_datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
+use limiter_daemon::render;
 
 /// An interface that is up, of a kind.
 pub(super) fn link(index: u32, name: &str, kind: Option<&str>) -> Link {

@@ -6,12 +6,12 @@ use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
 
 use super::Told;
-use crate::replay::tune::MAX_SOURCES;
+use limiter_replay::tune::MAX_SOURCES;
 
 /// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
 /// out, and half again: those of the lowest levels.
 #[derive(Debug)]
-pub(in crate::cli) struct Seen {
+pub(crate) struct Seen {
     of: HashMap<Source, (u32, u64)>,
     /// Lowest level that is kept.
     lowest: u32,
@@ -29,7 +29,7 @@ impl Default for Seen {
 
 impl Seen {
     /// Notes a packet; false if its source is not kept.
-    pub(in crate::cli) fn note(&mut self, told: &Told) -> bool {
+    pub(crate) fn note(&mut self, told: &Told) -> bool {
         if told.level < self.lowest {
             self.left_out.1 += 1;
             return false;
@@ -50,22 +50,22 @@ impl Seen {
     }
 
     /// Lowest level that is kept.
-    pub(in crate::cli) const fn lowest(&self) -> u32 {
+    pub(crate) const fn lowest(&self) -> u32 {
         self.lowest
     }
 
     /// Sources that are not kept any more, as far as they were told apart, and all packets of such.
-    pub(in crate::cli) const fn left_out(&self) -> (u64, u64) {
+    pub(crate) const fn left_out(&self) -> (u64, u64) {
         self.left_out
     }
 
     /// True of a source that is kept and of this level or a higher one.
-    pub(in crate::cli) fn has(&self, source: &Source, level: u32) -> bool {
+    pub(crate) fn has(&self, source: &Source, level: u32) -> bool {
         self.of.get(source).is_some_and(|(of, _)| *of >= level)
     }
 
     /// Sources of some levels that are kept, and their packets.
-    pub(in crate::cli) fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
+    pub(crate) fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
         let mut sum = (0, 0);
         for (level, packets) in self.of.values() {
             if which(*level) {
@@ -76,7 +76,7 @@ impl Seen {
     }
 
     /// Sources of levels below one, also those that are not kept.
-    pub(in crate::cli) fn below(&self, level: u32) -> u64 {
+    pub(crate) fn below(&self, level: u32) -> u64 {
         self.of(|of| of < level).0 + self.left_out.0
     }
 }

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use std::path::PathBuf;
 
 use super::{Listed, Read};
-use crate::cli::failure::Failure;
-use crate::explain::{Capture, CaptureError, Captured};
-use crate::rules::plain::clean;
+use crate::failure::Failure;
+use limiter_replay::explain::{Capture, CaptureError, Captured};
+use limiter_text::plain::clean;
 
 /// A capture that is being read, with its next packet.
 struct Open {

@@ -1,7 +1,7 @@
 //! `limiter explain` of captures.
 
 use super::*;
-use crate::cli::explain;
+use crate::explain;
 
 /// A capture of one UDP packet from 192.0.2.1, and where it is.
 pub(super) fn capture(directory: &tempfile::TempDir) -> String {

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::explain::{capture, explained};
 use super::{execute, parse};
-use crate::cli::args::{Args, EXIT_CODES, Output};
-use crate::datapath::fake::Fake;
-use crate::rules::plain::is_plain;
+use crate::args::{Args, EXIT_CODES, Output};
+use limiter_fake::Fake;
+use limiter_text::plain::is_plain;
 
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}
@@ -126,7 +126,7 @@ fn every_command_has_a_manual_page() {
 }
 
 fn help_directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/tests/help")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/help")
 }
 
 /// The help is an interface, too: a change of it is seen in a review.

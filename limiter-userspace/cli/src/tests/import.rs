@@ -7,8 +7,8 @@ use std::process::Command as Process;
 use serde_json::Value;
 
 use super::{execute, failure, parse};
-use crate::cli::args::Command;
-use crate::datapath::fake::Fake;
+use crate::args::Command;
+use limiter_fake::Fake;
 
 const RULES: &str = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p icmp -m hashlimit \
                      --hashlimit-above 5/s --hashlimit-mode srcip --hashlimit-name a -j \
@@ -75,7 +75,7 @@ fn refusals_name_the_text_and_the_remedy() {
 
 /// The commands that an action of fail2ban runs, with its words filled in.
 fn commands(key: &str, address: &str, bantime: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/fail2ban/limiter.conf");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/fail2ban/limiter.conf");
     let file = fs::read_to_string(path).unwrap();
     let action = file.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
     let action = action.unwrap().replace("<ip>", address).replace("<bantime>", bantime);

@@ -4,21 +4,21 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cli::rule_sets;
-use crate::daemon::api::bans::Bans;
-use crate::daemon::api::brake::Detached;
-use crate::daemon::api::events::{Events, Line};
-use crate::daemon::api::explain::ExplainedNow;
-use crate::daemon::api::limits::Limits;
-use crate::daemon::api::lists::Lists;
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::rules::RulesDiff;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::SourceList;
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::render::{self, Render};
-use crate::rules::plain::is_plain;
+use crate::rule_sets;
+use limiter_daemon::api::bans::Bans;
+use limiter_daemon::api::brake::Detached;
+use limiter_daemon::api::events::{Events, Line};
+use limiter_daemon::api::explain::ExplainedNow;
+use limiter_daemon::api::limits::Limits;
+use limiter_daemon::api::lists::Lists;
+use limiter_daemon::api::rules::Changed;
+use limiter_daemon::api::rules::RulesDiff;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::sources::SourceList;
+use limiter_daemon::api::stats::Stats;
+use limiter_daemon::api::status::Status;
+use limiter_daemon::render::{self, Render};
+use limiter_text::plain::is_plain;
 
 const STEERING: &str =
     "b\u{1b}[2Jud\nget\"} 1\r\n\u{202e}fake\u{9b}31m\u{2028}x\u{7}\u{0}\u{200b}\u{85}\u{7f}";
@@ -166,7 +166,7 @@ fn names_in_what_is_told_of_packets_do_neither() {
             line[field] = json!(value);
         }
         line["packets"] = json!(5);
-        told::<Line>(&line, crate::daemon::api::events::text);
+        told::<Line>(&line, limiter_daemon::api::events::text);
     }
     let line = json!({"subject": "NAME", "text": "NAME"});
     let diff = json!({

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::explain::capture;
 use super::{execute, failure, parse};
-use crate::cli::Answer;
-use crate::datapath::fake::Fake;
+use crate::Answer;
+use limiter_fake::Fake;
 
 fn answer(line: &str) -> Answer {
     execute(&parse(line).unwrap(), &Fake::default()).unwrap()

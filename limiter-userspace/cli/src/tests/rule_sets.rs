@@ -1,8 +1,8 @@
 //! `limiter diff`, `apply` and `export`, as far as they need no daemon.
 
-use crate::cli::failure::Failure;
-use crate::cli::rule_sets;
-use crate::daemon::api::rules::{ChangedRule, RuleLine, RulesDiff};
+use crate::failure::Failure;
+use crate::rule_sets;
+use limiter_daemon::api::rules::{ChangedRule, RuleLine, RulesDiff};
 
 use super::*;
 

@@ -5,8 +5,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
-use crate::daemon::api::sources::By;
-use crate::rules::{RateText, source_text};
+use limiter_daemon::api::sources::By;
+use limiter_rules::{RateText, source_text};
 
 /// The step after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

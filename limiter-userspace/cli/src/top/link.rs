@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::hand;
-use crate::control::{Client, ClientError};
-use crate::daemon::api::bans::Unbanned;
-use crate::daemon::api::limits::SetLimit;
-use crate::daemon::api::lists::{ListName, ListsChanged, SetList};
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::By;
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::daemon::api::top::Top;
-use crate::daemon::ssh;
+use crate::hand;
+use limiter_daemon::control::{Client, ClientError};
+use limiter_daemon::api::bans::Unbanned;
+use limiter_daemon::api::limits::SetLimit;
+use limiter_daemon::api::lists::{ListName, ListsChanged, SetList};
+use limiter_daemon::api::rules::Changed;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::sources::By;
+use limiter_daemon::api::stats::Stats;
+use limiter_daemon::api::status::Status;
+use limiter_daemon::api::top::Top;
+use limiter_daemon::ssh;
 
 type Result<T> = std::result::Result<T, ClientError>;
 

@@ -9,11 +9,11 @@ use super::super::args::Output;
 use super::super::failure::Failure;
 use super::super::sources::drop_rates;
 use super::state::rate;
-use crate::control::Client;
-use crate::daemon::api::sources::{By, SourceList};
-use crate::daemon::api::sources::{drop_words, each_second, per_second};
-use crate::daemon::api::top::Top;
-use crate::render;
+use limiter_daemon::control::Client;
+use limiter_daemon::api::sources::{By, SourceList};
+use limiter_daemon::api::sources::{drop_words, each_second, per_second};
+use limiter_daemon::api::top::Top;
+use limiter_daemon::render;
 
 pub(super) fn once(
     client: &Client,

@@ -5,13 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use super::super::sources::drop_rates;
 use super::line::Line;
 use super::link::{Action, Asking, Link};
-use crate::control::ClientError;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::Dropped;
-use crate::daemon::api::sources::{By, SourceRow};
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::daemon::api::top::Top;
+use limiter_daemon::control::ClientError;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::sources::Dropped;
+use limiter_daemon::api::sources::{By, SourceRow};
+use limiter_daemon::api::stats::Stats;
+use limiter_daemon::api::status::Status;
+use limiter_daemon::api::top::Top;
 
 /// Points of a history: as wide as any terminal's.
 const HISTORY: usize = 300;
@@ -149,7 +149,7 @@ pub(super) struct State {
 
 /// Packets a second between two counts, `nanos` apart.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
-pub(in crate::cli) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
+pub(crate) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
     (nanos > 0).then(|| now.saturating_sub(before) as f64 * 1e9 / nanos as f64)
 }
 

@@ -6,15 +6,15 @@ mod pressing;
 use std::cell::RefCell;
 
 use super::link::{Action, Asking, Link};
-use crate::control::ClientError;
-use crate::daemon::api::Counts;
-use crate::daemon::api::limits::LimitView;
-use crate::daemon::api::lists::ListName;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::{DroppedBy, SourceRow};
-use crate::daemon::api::stats::{Outcomes, RuleCounts, Stats};
-use crate::daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
-use crate::daemon::api::top::Top;
+use limiter_daemon::control::ClientError;
+use limiter_daemon::api::Counts;
+use limiter_daemon::api::limits::LimitView;
+use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::sources::{DroppedBy, SourceRow};
+use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
+use limiter_daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
+use limiter_daemon::api::top::Top;
 
 /// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
 #[derive(Default)]

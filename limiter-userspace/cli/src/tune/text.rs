@@ -1,7 +1,7 @@
 //! The answer of `limiter tune` as text, with what the observation cannot tell.
 
-use crate::render::{Render, duration, line, number, push, table};
-use crate::replay::tune::{AtRate, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES};
+use limiter_daemon::render::{Render, duration, line, number, push, table};
+use limiter_replay::tune::{AtRate, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES};
 
 use super::Tuned;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{Wrong, wrong};
-use crate::cluster::redis::{Address, RedisSettings, Scripts, Servers, is_prefix};
+use crate::redis::{Address, RedisSettings, Scripts, Servers, is_prefix};
 
 /// The field of the servers of a cluster.
 const CLUSTER: &str = "redis.cluster";

@@ -1,10 +1,10 @@
 //! Keys that ask, end, and are heard of.
 
 use super::*;
-use crate::cluster::key::Words;
-use crate::cluster::leases::Counts;
-use crate::cluster::shared::{SharedPlace, SharedTerms};
-use crate::cluster::window::{Window, WindowKind};
+use limiter_sharing::key::Words;
+use limiter_sharing::leases::Counts;
+use limiter_sharing::{SharedPlace, SharedTerms};
+use limiter_sharing::window::{Window, WindowKind};
 
 /// Entries of keys, as the data path has them.
 #[derive(Default)]

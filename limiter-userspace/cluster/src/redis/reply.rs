@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::cluster::meeting::{self, Meeting, Met, RawChange, RawNode};
-use crate::cluster::store::{HotKey, StoreError};
+use crate::meeting::{self, Meeting, Met, RawChange, RawNode};
+use crate::store::{HotKey, StoreError};
 
 /// Answer of a script for limits: numbers, and hot keys.
 pub(super) type Reply = (Vec<i64>, Vec<HotKey>);

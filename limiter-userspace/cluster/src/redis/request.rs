@@ -5,10 +5,10 @@ use redis::Cmd;
 
 use super::settings::Script;
 use super::slots::slot_of;
-use crate::cluster::meeting::{self, Meeting, Presence};
-use crate::cluster::rate::EXACT;
-use crate::cluster::store::{Ask, Batch, WindowAsk, WindowBatch};
-use crate::cluster::window::WindowKind;
+use crate::meeting::{self, Meeting, Presence};
+use limiter_sharing::rate::EXACT;
+use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
+use limiter_sharing::window::WindowKind;
 
 /// One call of a script: keys and arguments.
 pub(super) struct Request {

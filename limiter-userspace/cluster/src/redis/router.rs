@@ -17,9 +17,9 @@ use super::request::Request;
 use super::server::{Failure, Server};
 use super::settings::{Address, RedisSettings};
 use super::slots::SlotMap;
-use crate::cluster::random;
-use crate::cluster::status::ServerStatus;
-use crate::cluster::store::StoreError;
+use crate::random;
+use crate::status::ServerStatus;
+use crate::store::StoreError;
 
 /// Most times that one call is sent: an answer later than a sync period is of no use.
 const SENT_MAX: u32 = 4;

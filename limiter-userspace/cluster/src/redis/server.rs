@@ -10,9 +10,9 @@ use super::connection::Connection;
 use super::request::Request;
 use super::settings::{Address, RedisSettings};
 use super::slots::{SlotMap, redirect};
-use crate::cluster::random;
-use crate::cluster::status::ServerStatus;
-use crate::cluster::store::{Foreign, StoreError};
+use crate::random;
+use crate::status::ServerStatus;
+use crate::store::{Foreign, StoreError};
 
 /// First and longest pause before another attempt to connect.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);

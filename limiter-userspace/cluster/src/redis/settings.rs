@@ -128,7 +128,7 @@ impl Scripts {
 }
 
 /// True if keys may begin with this.
-pub(in crate::cluster) fn is_prefix(prefix: &str) -> bool {
+pub(crate) fn is_prefix(prefix: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=32).contains(&prefix.len()) && prefix.chars().all(good)
 }

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use redis::Value;
 
 use super::settings::Address;
-use crate::cluster::store::StoreError;
+use crate::store::StoreError;
 
 /// Slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;

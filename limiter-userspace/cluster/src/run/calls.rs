@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinError;
 
-use super::super::account::Answer;
+use limiter_sharing::account::Answer;
 use super::super::contact::Kind;
 use super::super::held::{Held, Request};
-use super::super::leases::Leases;
+use limiter_sharing::leases::Leases;
 use super::super::meeting::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,

@@ -3,8 +3,8 @@
 
 use super::super::held::Held;
 use super::super::hot::Ended;
-use super::super::leases::Leases;
-use super::super::shared::SharedRule;
+use limiter_sharing::leases::Leases;
+use limiter_sharing::SharedRule;
 use super::super::store::{HotKey, Store};
 use super::Loop;
 use super::calls::Batches;

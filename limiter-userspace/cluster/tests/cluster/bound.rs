@@ -1,8 +1,8 @@
 //! The bound of docs/cluster.md in every window, and that what is below the limit passes.
 
 use fastrand::Rng;
-use limiter_userspace::cluster::rate::Rate;
-use limiter_userspace::cluster::{Settings, SharedLimit};
+use limiter_sharing::rate::Rate;
+use limiter_sharing::{Settings, SharedLimit};
 use proptest::prelude::*;
 
 use crate::simulator::load::{self, Pattern};

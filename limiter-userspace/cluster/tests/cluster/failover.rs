@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::Notice;
-use limiter_userspace::cluster::redis::{Address, Servers};
-use limiter_userspace::cluster::status::Contact;
+use limiter_cluster::Notice;
+use limiter_cluster::redis::{Address, Servers};
+use limiter_cluster::status::Contact;
 
 use crate::load::{Load, passes};
 use crate::node::{Node, budget};
@@ -155,7 +155,7 @@ impl Pair {
     /// Two nodes under load, while the second server takes over.
     fn fails_over(&mut self, how: &str, fail_over: impl FnOnce(&mut Self)) {
         let servers = Servers::One(Address::Unix(self.address()));
-        let settings = limiter_userspace::cluster::redis::RedisSettings {
+        let settings = limiter_cluster::redis::RedisSettings {
             servers,
             ..self.servers[0].settings()
         };

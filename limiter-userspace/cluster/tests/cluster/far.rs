@@ -5,8 +5,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Servers};
-use limiter_userspace::cluster::store::Store as _;
+use limiter_cluster::redis::{Address, RedisSettings, RedisStore, Servers};
+use limiter_cluster::store::Store as _;
 
 use crate::live::{ask, batch};
 use crate::server::{Server, runtime};

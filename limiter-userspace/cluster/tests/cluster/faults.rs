@@ -3,8 +3,8 @@
 //! docs/cluster.md.
 
 use fastrand::Rng;
-use limiter_userspace::cluster::rate::Rate;
-use limiter_userspace::cluster::{OnPartition, Settings, SharedLimit};
+use limiter_sharing::rate::Rate;
+use limiter_sharing::{OnPartition, Settings, SharedLimit};
 use proptest::prelude::*;
 
 use crate::bound::{few_cases, held};

@@ -1,9 +1,9 @@
 //! Answers that no store would give: read, they are refused, or cost at most one lease.
 
-use limiter_userspace::cluster::account::Answer;
-use limiter_userspace::cluster::key::{Key, Seen};
-use limiter_userspace::cluster::store::{HotKey, StoreError, read};
-use limiter_userspace::cluster::{Settings, SharedLimit};
+use limiter_sharing::account::Answer;
+use limiter_sharing::key::{Key, Seen};
+use limiter_cluster::store::{HotKey, StoreError, read};
+use limiter_sharing::{Settings, SharedLimit};
 use proptest::prelude::*;
 
 use crate::simulator::scene::settings;

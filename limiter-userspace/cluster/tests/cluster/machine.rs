@@ -1,9 +1,9 @@
 //! The state machine of a key, and the store's account of one, step by step: what a simulation is
 //! too coarse to tell apart.
 
-use limiter_userspace::cluster::account::{Account, Answer, Central, Demand, Report};
-use limiter_userspace::cluster::key::{Key, Seen, Words};
-use limiter_userspace::cluster::{Settings, SharedLimit};
+use limiter_sharing::account::{Account, Answer, Central, Demand, Report};
+use limiter_sharing::key::{Key, Seen, Words};
+use limiter_sharing::{Settings, SharedLimit};
 
 use crate::simulator::scene::settings;
 

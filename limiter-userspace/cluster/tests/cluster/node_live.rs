@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::leases::{Counts, MemoryLeases};
-use limiter_userspace::cluster::status::Contact;
-use limiter_userspace::cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
+use limiter_sharing::leases::{Counts, MemoryLeases};
+use limiter_cluster::status::Contact;
+use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
 
 use crate::load::{Load, passes};
 use crate::node::{Node, budget, node_settings};

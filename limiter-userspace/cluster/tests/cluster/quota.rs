@@ -3,10 +3,10 @@
 //! used up where there is demand for it.
 
 use fastrand::Rng;
-use limiter_userspace::cluster::account::Answer;
-use limiter_userspace::cluster::key::{Seen, Words};
-use limiter_userspace::cluster::quota::{Quota, WindowCall};
-use limiter_userspace::cluster::window::{Back, Window, WindowKind, WindowState};
+use limiter_sharing::account::Answer;
+use limiter_sharing::key::{Seen, Words};
+use limiter_sharing::quota::{Quota, WindowCall};
+use limiter_sharing::window::{Back, Window, WindowKind, WindowState};
 use proptest::prelude::*;
 
 const SYNC: u64 = 200_000;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Servers};
-use limiter_userspace::cluster::store::{Answers, Batch, Store as _, StoreError};
+use limiter_cluster::redis::{Address, RedisSettings, RedisStore, Servers};
+use limiter_cluster::store::{Answers, Batch, Store as _, StoreError};
 use tokio::runtime::Runtime;
 
 use crate::live::{USER, ask, batch};
@@ -164,7 +164,7 @@ fn impostor(does: &'static str) -> (RedisSettings, Arc<AtomicUsize>) {
         password: None,
         prefix: "rl".to_owned(),
         timeout: Duration::from_millis(350),
-        scripts: limiter_userspace::cluster::redis::Scripts::default(),
+        scripts: limiter_cluster::redis::Scripts::default(),
     };
     (settings, calls)
 }

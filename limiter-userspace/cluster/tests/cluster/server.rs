@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Scripts, Servers};
+use limiter_cluster::redis::{Address, RedisSettings, RedisStore, Scripts, Servers};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, Servers};
+use limiter_cluster::redis::{Address, RedisSettings, Servers};
 use tokio::runtime::Runtime;
 
 use crate::server::{Admin, Server};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use limiter_userspace::cluster::redis::{Address, RedisSettings, RedisStore, Servers};
-use limiter_userspace::cluster::store::{Batch, Store as _, StoreError};
+use limiter_cluster::redis::{Address, RedisSettings, RedisStore, Servers};
+use limiter_cluster::store::{Batch, Store as _, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use limiter_userspace::cluster::window::{Back, Window, WindowDemand, WindowKind, WindowState};
+use limiter_sharing::window::{Back, Window, WindowDemand, WindowKind, WindowState};
 use proptest::prelude::*;
 
 /// A grant at a node: units, until when they may be used, and the epoch they are of.

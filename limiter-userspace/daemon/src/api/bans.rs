@@ -7,31 +7,29 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_cluster::Change;
 use limiter_common::ban::{BanTerms, History, Strike, strike};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
+use limiter_datapath::BANNED_BEFORE;
+use limiter_rules::model::TriePrefix;
+use limiter_rules::{Selector, source_text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::control::parts::Parts;
+use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced};
+use crate::error::ServiceError;
+use crate::guard::Hand;
+use crate::render::{Render, push, table};
+use crate::service::{Service, told_prefix};
+use crate::views::{self, Title};
 use super::lists::ListName;
 use super::rules::Session;
 use super::{Shared, words};
-use crate::cluster::Change;
-use crate::control::parts::Parts;
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
-};
-use crate::daemon::error::ServiceError;
-use crate::daemon::guard::Hand;
-use crate::daemon::service::{Service, told_prefix};
-use crate::daemon::views::{self, Title};
-use crate::datapath::BANNED_BEFORE;
-use crate::render::{Render, push, table};
-use crate::rules::model::TriePrefix;
-use crate::rules::{Selector, source_text};
 
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
-pub(in crate::daemon) const BY_HAND: u64 = u64::MAX;
+pub(crate) const BY_HAND: u64 = u64::MAX;
 
 /// `GET /v1/bans`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -156,7 +154,7 @@ pub(super) async fn unban(
 
 impl Service {
     /// Bans a source: all of its packets are dropped until that ends.
-    pub(in crate::daemon) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
+    pub(crate) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
         let address = source_text::parse_one(&request.source)?;
         let selector = Selector::address(address);
         if request.seconds == 0 {
@@ -188,7 +186,7 @@ impl Service {
     }
 
     /// Bans a source on this node for `left` from now on; a ban that ends later stays.
-    pub(in crate::daemon) fn put_ban(
+    pub(crate) fn put_ban(
         &mut self,
         address: IpAddr,
         left: Duration,
@@ -204,7 +202,7 @@ impl Service {
 
     /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on
     /// all nodes.
-    pub(in crate::daemon) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
+    pub(crate) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         let selector = source_text::parse(&request.source)?;
         let forgotten = self.forget(selector)?;
         if self.cluster_status().is_some()
@@ -219,7 +217,7 @@ impl Service {
     }
 
     /// Forgets a source, or all sources in a prefix, on this node; says how many there were.
-    pub(in crate::daemon) fn forget(&mut self, selector: Selector) -> Result<usize, ServiceError> {
+    pub(crate) fn forget(&mut self, selector: Selector) -> Result<usize, ServiceError> {
         let datapath = self.datapath_mut()?;
         let mut forgotten = 0;
         for (key, _) in datapath.bans()? {
@@ -237,7 +235,7 @@ impl Service {
 /// `GET /v1/bans`, told in parts: the bans in force when it was asked for, the one that ends last
 /// first.
 #[derive(Debug)]
-pub(in crate::daemon) struct BansText {
+pub(crate) struct BansText {
     parts: Parts,
     bans: std::vec::IntoIter<(Ticks, Ban, Option<Selector>)>,
     names: BTreeMap<u32, Title>,
@@ -248,7 +246,7 @@ pub(in crate::daemon) struct BansText {
 
 impl BansText {
     /// Reads the bans.
-    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let datapath = service.datapath()?;
         service.leftovers.note();
         let now = datapath.now();

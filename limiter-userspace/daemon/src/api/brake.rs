@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use super::{Shared, words};
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
+use crate::error::ServiceError;
+use crate::service::Service;
 use crate::render::{Render, line};
 
 /// `PUT /v1/brake`, and its answer.
@@ -79,7 +79,7 @@ pub(super) async fn detach(
 
 impl Service {
     /// Lets every packet pass, or no longer.
-    pub(in crate::daemon) fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
+    pub(crate) fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
         let datapath = self.datapath_mut()?;
         datapath.set_brake(brake.engaged)?;
         let engaged = datapath.brake()?;
@@ -88,14 +88,14 @@ impl Service {
     }
 
     /// Ends the limits on one interface.
-    pub(in crate::daemon) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
+    pub(crate) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
         self.datapath_mut()?.free(interface)?;
         self.look_after_links();
         Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
     }
 
     /// Removes the limits, and ends the daemon.
-    pub(in crate::daemon) fn detach(&mut self) -> Result<Detached, Refusal> {
+    pub(crate) fn detach(&mut self) -> Result<Detached, Refusal> {
         let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
         // Without its data path the daemon has nothing more to do, whether this works or not.
         self.stop.notify_one();

@@ -10,16 +10,16 @@ use utoipa::ToSchema;
 
 use super::Shared;
 use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
-use crate::daemon::capture::read_on;
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
+use crate::capture::read_on;
+use crate::error::ServiceError;
+use crate::service::Service;
 use crate::render::{Render, number};
 
 /// Content type of pcapng.
 const PCAPNG: &str = "application/x-pcapng";
 
 /// Header of the answer with the number of the capture.
-pub(crate) const NUMBER: &str = "limiter-capture";
+pub const NUMBER: &str = "limiter-capture";
 
 /// A verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -156,7 +156,7 @@ pub(super) async fn stop(
 
 impl Service {
     /// Begins a capture: its number, and its bytes.
-    pub(in crate::daemon) fn capture(
+    pub(crate) fn capture(
         &mut self,
         asked: &AskCapture,
         user: u32,
@@ -166,13 +166,13 @@ impl Service {
     }
 
     /// The capture under way, and the last one.
-    pub(in crate::daemon) fn captures(&self) -> Result<Captures, Refusal> {
+    pub(crate) fn captures(&self) -> Result<Captures, Refusal> {
         let (running, last) = self.captures.view(self.datapath()?)?;
         Ok(Captures { running, last })
     }
 
     /// Ends the capture under way.
-    pub(in crate::daemon) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
+    pub(crate) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         Ok(self.captures.stop(datapath)?)
     }

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use super::lists::ListName;
 use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
-use crate::daemon::service::Service;
-use crate::daemon::why::Question;
+use crate::service::Service;
+use crate::why::Question;
 
 /// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the
 /// `X-` of those before it).
@@ -129,7 +129,7 @@ pub(super) async fn check(
 
 impl Service {
     /// The outcome for a packet of a source.
-    pub(in crate::daemon) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
+    pub(crate) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(self.in_force()?.check(&Question::parse(&asked.into())?)?)
     }
 }

@@ -1,16 +1,17 @@
 //! The cluster: this node's contact to the others, limits that they share, and who they are.
 
+use std::time::{Duration, SystemTime};
+
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime};
 use utoipa::ToSchema;
 
-use super::Shared;
-use crate::cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
-use crate::daemon::service::Service;
 use crate::render::{Render, line, number, push, table, warnings};
+use crate::service::Service;
+use super::Shared;
 
 /// `GET /v1/cluster`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -132,7 +133,7 @@ pub(super) async fn cluster(
 
 impl Service {
     /// State of the cluster, as this node sees it.
-    pub(in crate::daemon) fn cluster(&self) -> Result<Cluster, Refusal> {
+    pub(crate) fn cluster(&self) -> Result<Cluster, Refusal> {
         let Some(status) = self.cluster_status() else {
             return Err(Refusal::NotFound(
                 "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"

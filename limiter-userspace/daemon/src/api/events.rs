@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
 use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
-use crate::daemon::service::Service;
 use crate::render::{Render, number, push, table, titled};
-use crate::rules::plain::clean;
+use crate::service::Service;
+use super::Shared;
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -212,12 +212,12 @@ pub(super) async fn events(
 
 impl Service {
     /// Episodes that go on, and the last that have ended.
-    pub(in crate::daemon) fn events(&self) -> Result<Events, Refusal> {
+    pub(crate) fn events(&self) -> Result<Events, Refusal> {
         Ok(self.events.view(self.datapath()?)?)
     }
 
     /// Lines as they come, for a user; `first` if that one may change, too.
-    pub(in crate::daemon) fn follow(
+    pub(crate) fn follow(
         &mut self,
         drops: bool,
         user: u32,
@@ -255,7 +255,7 @@ impl Render for Events {
 }
 
 /// Text of a line, for people.
-pub(crate) fn text(line: &Line) -> String {
+pub fn text(line: &Line) -> String {
     let name = line.name();
     let told = match line {
         Line::Drop(at) => format!(

@@ -2,16 +2,16 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_rules::model::Fact;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
-use crate::daemon::why::{InForce, Question};
+use crate::error::ServiceError;
 use crate::render::{Render, duration, line, number, push, table};
-use crate::rules::model::Fact;
+use crate::service::Service;
+use crate::why::{InForce, Question};
+use super::{Shared, words};
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -69,7 +69,7 @@ pub struct AskExplain {
 
 impl AskExplain {
     /// The facts that the question has fields for, with their values.
-    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 6] {
+    pub(crate) fn facts(&self) -> [(Fact, Option<String>); 6] {
         [
             (Fact::SourcePort, self.source_port.map(|port| port.to_string())),
             (Fact::Ttl, self.ttl.map(|ttl| ttl.to_string())),
@@ -188,7 +188,7 @@ pub enum Here {
 
 impl Here {
     /// Words behind a number of units.
-    pub(crate) const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Lease => "leased here",
             Self::Share => "of this node's share",
@@ -218,7 +218,7 @@ pub(super) async fn explain(
 
 impl Service {
     /// The program's decision about a packet, and why.
-    pub(in crate::daemon) fn explain(
+    pub(crate) fn explain(
         &mut self,
         asked: &AskExplain,
     ) -> Result<ExplainedNow, Refusal> {
@@ -345,7 +345,7 @@ fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
 }
 
 /// True if a packet passes no earlier than with the next lease, as far as this node knows.
-pub(in crate::daemon) fn waits_for_lease(limit: &ExplainLimit) -> bool {
+pub(crate) fn waits_for_lease(limit: &ExplainLimit) -> bool {
     !limit.conforms && limit.here.is_some_and(|here| here != Here::Share)
 }
 

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use super::rules::{Changed, Session};
 use super::{Counts, Shared, words};
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
-use crate::daemon::service::Service;
-use crate::daemon::views::LimitsText;
+use crate::service::Service;
+use crate::views::LimitsText;
 use crate::render::{Render, Table, line, number, push, rate, table};
 
 /// Origin of a rule.

@@ -7,23 +7,21 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_cluster::{Change, List};
+use limiter_rules::{Selector, source_text};
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::control::parts::Parts;
+use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced};
+use crate::error::ServiceError;
+use crate::guard::{self, Hand, Scene};
+use crate::lists::{self, Changes};
+use crate::render::{Render, line, push, table};
+use crate::service::{Service, told_prefix};
 use super::rules::Session;
 use super::{Shared, words};
-use crate::cluster::{Change, List};
-use crate::control::parts::Parts;
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
-};
-use crate::daemon::error::ServiceError;
-use crate::daemon::guard::{self, Hand, Scene};
-use crate::daemon::lists::{self, Changes};
-use crate::daemon::service::{Service, told_prefix};
-use crate::render::{Render, line, push, table};
-use crate::rules::plain::clean;
-use crate::rules::{Selector, source_text};
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -190,7 +188,7 @@ pub(super) async fn unlist(
 
 impl Service {
     /// Puts sources on a list, and stores that before it is answered.
-    pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
+    pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
         let assumed = lists::changes(request, self.datapath()?.now());
         self.heed_lists(&assumed, hand)?;
@@ -201,7 +199,7 @@ impl Service {
     }
 
     /// Puts sources on a list of this node.
-    pub(in crate::daemon) fn put_on_list(
+    pub(crate) fn put_on_list(
         &mut self,
         request: &SetList,
     ) -> Result<ListsChanged, ServiceError> {
@@ -225,7 +223,7 @@ impl Service {
     }
 
     /// Takes sources off the lists of this node.
-    pub(in crate::daemon) fn take_off_lists(
+    pub(crate) fn take_off_lists(
         &mut self,
         selectors: &BTreeSet<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
@@ -237,7 +235,7 @@ impl Service {
     }
 
     /// Takes sources off their lists, and stores that before it is answered.
-    pub(in crate::daemon) fn unlist(
+    pub(crate) fn unlist(
         &mut self,
         request: &UnsetList,
     ) -> Result<ListsChanged, Refusal> {
@@ -301,7 +299,7 @@ const SLICE: usize = 4096;
 /// the while is told once, and one that comes, goes or changes meanwhile as it is when its place is
 /// reached.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct ListsText {
+pub(crate) struct ListsText {
     parts: Parts,
     begun: bool,
     ended: bool,
@@ -341,7 +339,7 @@ impl Sliced<Service> for ListsText {
 }
 
 impl ListsText {
-    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.datapath()?;
         service.leftovers.note();
         Ok(Self::default())

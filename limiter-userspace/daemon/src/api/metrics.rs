@@ -8,9 +8,9 @@ use axum::routing::get;
 use super::Shared;
 use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
-use crate::daemon::views::{self, Census, Facts};
+use crate::error::ServiceError;
+use crate::service::Service;
+use crate::views::{self, Census, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))
@@ -33,10 +33,10 @@ pub(super) async fn metrics(
 }
 
 /// The reading of the counters under way; none once all was told.
-pub(in crate::daemon) struct MetricsText(Option<Census>);
+pub(crate) struct MetricsText(Option<Census>);
 
 impl MetricsText {
-    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.leftovers.note();
         Ok(Self(Some(Census::new(service.datapath()?, &service.effective))))
     }

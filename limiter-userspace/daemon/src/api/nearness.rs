@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Shared;
 use super::sources::percent;
 use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::daemon::service::Service;
+use crate::service::Service;
 use crate::render::{Render, line, number, push, table, titled};
 
 /// `GET /v1/nearness`: the rules in force that have buckets, those that need a look first.
@@ -173,13 +173,13 @@ pub(super) async fn nearness(
 }
 
 /// The reading of all buckets under way, unless it was just done.
-pub(in crate::daemon) struct NearnessText {
+pub(crate) struct NearnessText {
     asked: Ticks,
     ended: bool,
 }
 
 impl NearnessText {
-    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let asked = service.datapath()?.now();
         service.leftovers.note();
         Ok(Self { asked, ended: false })

@@ -5,11 +5,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
 use crate::control::{JSON, Routes};
-use crate::daemon::service::Service;
+use crate::service::Service;
 
 /// The committed file; a test holds it to the types and the routes.
 const DESCRIPTION: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json"));
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/openapi.json", get(openapi))

@@ -5,8 +5,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
 use crate::control::{Routes, harden};
-use crate::daemon::page::PAGE;
-use crate::daemon::service::Service;
+use crate::page::PAGE;
+use crate::service::Service;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/", get(page))

@@ -11,11 +11,9 @@ use utoipa::ToSchema;
 
 use super::status::Reload;
 use super::{Shared, words};
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
-};
-use crate::daemon::service::Service;
-use crate::daemon::views::RulesText;
+use crate::control::{Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced};
+use crate::service::Service;
+use crate::views::RulesText;
 use crate::render::{Render, line, warnings};
 
 /// The answer to a change of the rules.
@@ -283,7 +281,7 @@ pub(super) async fn revert(
 
 impl Service {
     /// Reads the rule files again, and notes how that went.
-    pub(in crate::daemon) fn reload_rules(
+    pub(crate) fn reload_rules(
         &mut self,
         asked: ReloadRules,
     ) -> Result<Changed, Refusal> {
@@ -303,7 +301,7 @@ impl Service {
 
     /// Reads the rule files again when nobody asked who could force it: after a signal or a changed
     /// file.
-    pub(in crate::daemon) fn reload(&mut self) -> Result<Changed, Refusal> {
+    pub(crate) fn reload(&mut self) -> Result<Changed, Refusal> {
         self.reload_rules(ReloadRules::default())
     }
 }

@@ -8,28 +8,26 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Bucket;
 use limiter_common::{engine, gcra};
+use limiter_datapath::Observed;
+use limiter_model::Holder;
+use limiter_rules::{Selector, source_text};
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::control::{Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced};
+use crate::error::ServiceError;
+use crate::layers::EffectiveSet;
+use crate::render::{Render, duration, number, push, rate, table, titled};
+use crate::service::Service;
+use crate::sources::ByRule;
+use crate::views::{self, describe};
+use crate::why;
 use super::explain::Here;
 use super::limits::LimitView;
 use super::lists::ListName;
 use super::sources::OtherDrops;
 use super::{Shared, words};
-use crate::control::{
-    Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
-};
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::EffectiveSet;
-use crate::daemon::service::Service;
-use crate::daemon::sources::ByRule;
-use crate::daemon::views::{self, describe};
-use crate::daemon::why;
-use crate::datapath::Observed;
-use crate::datapath::model::Holder;
-use crate::render::{Render, duration, number, push, rate, table, titled};
-use crate::rules::plain::clean;
-use crate::rules::{Selector, source_text};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -123,7 +121,7 @@ pub struct RuleDrops {
 
 impl RuleDrops {
     /// The rule with its name, clean for a terminal.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         clean(&titled(self.rule.as_deref(), self.rule_name.as_deref()))
     }
 
@@ -175,7 +173,7 @@ pub(super) async fn source(
 }
 
 /// A source with its drops by rule: a pass under way.
-pub(in crate::daemon) struct SourceText {
+pub(crate) struct SourceText {
     address: String,
     /// None once it was told.
     by_rule: Option<ByRule>,
@@ -206,7 +204,7 @@ impl Sliced<Service> for SourceText {
 
 impl Service {
     /// One source.
-    pub(in crate::daemon) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
+    pub(crate) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_one(address)?;
         let datapath = self.datapath()?;
         let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
@@ -216,12 +214,12 @@ impl Service {
 }
 
 /// The drops of one source, without its name.
-pub(in crate::daemon) fn of_rules(drops: Vec<OtherDrops>) -> Vec<RuleDrops> {
+pub(crate) fn of_rules(drops: Vec<OtherDrops>) -> Vec<RuleDrops> {
     drops.into_iter().map(|row| row.drops).collect()
 }
 
 /// All of a source that the maps hold.
-pub(in crate::daemon) fn whole(
+pub(crate) fn whole(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
@@ -232,7 +230,7 @@ pub(in crate::daemon) fn whole(
 }
 
 /// A source by itself, without what is asked before its rule.
-pub(in crate::daemon) fn view(
+pub(crate) fn view(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
@@ -348,7 +346,7 @@ pub(crate) fn without_rule(view: &SourceView) -> &'static str {
 }
 
 /// Text for the rule of a source.
-pub(crate) fn rule_text(view: &SourceView) -> String {
+pub fn rule_text(view: &SourceView) -> String {
     match (&view.rule, &view.rule_name) {
         (Some(rule), Some(name)) => format!("{} ({rule})", clean(name)),
         (Some(rule), None) => rule.clone(),
@@ -358,7 +356,7 @@ pub(crate) fn rule_text(view: &SourceView) -> String {
 
 /// Text about rules on other keys that may drop packets of a source, and about the commands that
 /// tell more.
-pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
+pub fn other_rules(view: &SourceView) -> Option<String> {
     let all = view.other_rules_in_all;
     let named: Vec<_> = view.other_rules.iter().map(|rule| clean(rule)).collect();
     let more = all.saturating_sub(u64::try_from(named.len()).unwrap_or(0));
@@ -367,7 +365,7 @@ pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
 }
 
 /// The question that tells what such rules do.
-pub(crate) fn question(view: &SourceView) -> String {
+pub fn question(view: &SourceView) -> String {
     let address = view.source.split_once('/').map_or(view.source.as_str(), |(address, _)| address);
     format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
 }

@@ -11,9 +11,9 @@ use super::lists::ListName;
 use super::source::RuleDrops;
 use super::{Shared, words};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
-use crate::daemon::sources::{Known, Next, Reading, Wanted};
+use crate::error::ServiceError;
+use crate::service::Service;
+use crate::sources::{Known, Next, Reading, Wanted};
 use crate::render::{Render, number, push, table, titled};
 
 /// Sources in one answer, unless it is said otherwise.
@@ -186,13 +186,13 @@ pub(super) async fn sources(
 }
 
 /// The reading of all sources under way.
-pub(in crate::daemon) struct SourcesText {
+pub(crate) struct SourcesText {
     reading: Reading,
     ended: bool,
 }
 
 impl SourcesText {
-    pub(in crate::daemon) fn begin(service: &Service, asked: &AskSources) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service, asked: &AskSources) -> Result<Self, Refusal> {
         service.datapath()?;
         service.leftovers.note();
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
@@ -218,7 +218,7 @@ impl Sliced<Service> for SourcesText {
 
 impl Service {
     #[cfg(test)]
-    pub(in crate::daemon) fn views_are_empty(&self) -> bool {
+    pub(crate) fn views_are_empty(&self) -> bool {
         self.views.is_empty()
     }
 
@@ -229,14 +229,15 @@ impl Service {
 }
 
 /// Drops by what dropped them: rules on sources, other rules and budgets, lists and bans.
-pub(crate) type Dropped<T> = [Option<T>; 3];
+pub type Dropped<T> = [Option<T>; 3];
 
-pub(crate) const fn drops(by: DroppedBy) -> Dropped<u64> {
+/// Drops by what they were for.
+pub const fn drops(by: DroppedBy) -> Dropped<u64> {
     [by.sources, by.others, Some(by.lists)]
 }
 
 /// [`Dropped`] in words, where sources do not have all of it.
-pub(crate) fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<String>
+pub fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<String>
 where
     T: Copy + Default + PartialEq,
 {
@@ -256,10 +257,10 @@ where
 }
 
 /// Commands that tell of the drops that sources do not have.
-pub(crate) const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
+pub const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
 
 /// Packets a second, in few digits.
-pub(crate) fn per_second(rate: Option<f64>) -> String {
+pub fn per_second(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
         Some(rate) if rate >= 10.0 || rate == 0.0 => {
@@ -276,17 +277,17 @@ pub(crate) fn per_second(rate: Option<f64>) -> String {
 }
 
 /// A rate with its unit.
-pub(crate) fn each_second(rate: f64) -> String {
+pub fn each_second(rate: f64) -> String {
     format!("{}/s", per_second(Some(rate)))
 }
 
 /// A share in per cent.
-pub(crate) fn percent(share: Option<f64>) -> String {
+pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
 /// State of the source beside its rule.
-pub(crate) fn state(row: &SourceRow) -> String {
+pub fn state(row: &SourceRow) -> String {
     match (row.listed, row.banned_seconds) {
         (Some(ListName::Deny), _) => "denied".to_owned(),
         (Some(ListName::Allow), _) => "allowed".to_owned(),

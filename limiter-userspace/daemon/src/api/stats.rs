@@ -3,15 +3,15 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::wire::RuleCounters;
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Counts, Shared, words};
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
-use crate::daemon::service::Service;
-use crate::daemon::views::StatsText;
 use crate::render::{Render, Table, number, push, table, titled};
-use crate::rules::plain::clean;
+use crate::service::Service;
+use crate::views::StatsText;
+use super::{Counts, Shared, words};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -162,7 +162,7 @@ impl Render for Stats {
 }
 
 /// A row for each rule.
-pub(crate) fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
+pub fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
     let mut table = table(&[
         what,
         ">PASSED",

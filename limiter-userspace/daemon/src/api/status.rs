@@ -2,16 +2,16 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_datapath::{Attachment, LinkState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::control::{Answer, Peer, Refusal, Routes, read};
+use crate::render::{Render, number, push, table, warnings as push_warnings};
+use crate::service::Service;
+use crate::{views, warnings};
 use super::rules::{Trial, TrialEnd};
 use super::{Shared, words};
-use crate::control::{Answer, Peer, Refusal, Routes, read};
-use crate::daemon::service::Service;
-use crate::daemon::{views, warnings};
-use crate::datapath::{Attachment, LinkState};
-use crate::render::{Render, number, push, table, warnings as push_warnings};
 
 /// `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -170,7 +170,7 @@ pub(super) async fn status(
 
 impl Service {
     /// State of the daemon.
-    pub(in crate::daemon) fn status(&self) -> Result<Status, Refusal> {
+    pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.layers);
         let trial = self.trial();
         let mut warnings = self.effective.warnings.clone();

@@ -3,17 +3,17 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::wire::EntryKind;
+use limiter_rules::source_text;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::error::ServiceError;
+use crate::service::Service;
+use crate::sources::{Known, Wanted, tracked};
+use crate::views;
 use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
 use super::{Shared, words};
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::daemon::error::ServiceError;
-use crate::daemon::service::Service;
-use crate::daemon::sources::{Known, Wanted, tracked};
-use crate::daemon::views;
-use crate::rules::source_text;
 
 /// Sources that an event told of, and that are shown to every view as dropping.
 const MOST_DROPPING: usize = 256;
@@ -96,7 +96,7 @@ pub(super) async fn top(
 
 impl Service {
     /// Looks on, and tells of those that stand out.
-    pub(in crate::daemon) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
+    pub(crate) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
         let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
         let watch = watch.map(views::key);

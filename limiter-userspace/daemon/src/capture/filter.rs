@@ -6,13 +6,13 @@ use std::num::NonZero;
 use limiter_common::event::{EventRate, MAX_PER_SECOND};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{CaptureFilter, LEVELS, MAX_SNAP};
+use limiter_datapath::{Datapath, capture_rate, random};
+use limiter_rules::source_text;
 
-use crate::daemon::api::capture::{AskCapture, Told};
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::EffectiveSet;
-use crate::daemon::views::{Title, rule_names};
-use crate::datapath::{Datapath, capture_rate, random};
-use crate::rules::source_text;
+use crate::api::capture::{AskCapture, Told};
+use crate::error::ServiceError;
+use crate::layers::EffectiveSet;
+use crate::views::{Title, rule_names};
 
 /// Packets that each CPU tells a second, unless it is asked otherwise.
 const PER_SECOND: u32 = 10_000;

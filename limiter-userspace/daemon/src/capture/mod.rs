@@ -15,17 +15,16 @@ use hyper::body::Bytes;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{CaptureBudget, CaptureFilter, LEVELS};
+use limiter_datapath::{CapturedPacket, Datapath};
+use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
+use crate::api::capture::{AskCapture, CaptureReport};
+use pcapng::Writer;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::service::{Service, lock};
 use super::views::Shadows;
-use crate::daemon::api::capture::{AskCapture, CaptureReport};
-use crate::datapath::{CapturedPacket, Datapath};
-use crate::rules::model::TriePrefix;
-
-use pcapng::Writer;
 
 /// Time between two looks into the ring while there is a capture.
 const LOOK: Duration = Duration::from_millis(10);

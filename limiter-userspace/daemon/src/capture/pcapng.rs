@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{CaptureFilter, CaptureRecord};
+use limiter_datapath::{CapturedPacket, Framing};
+use limiter_text::plain::clean;
 use pcap_parser::pcapng::{
     EnhancedPacketBlock, InterfaceDescriptionBlock, InterfaceStatisticsBlock, OptionCode,
     PcapNGOption, SectionHeaderBlock,
@@ -14,8 +16,6 @@ use pcap_parser::pcapng::{
 use pcap_parser::{Linktype, ToVec};
 
 use super::Missed;
-use crate::datapath::{CapturedPacket, Framing};
-use crate::rules::plain::clean;
 
 /// Byte order of a section, as its header says it.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;

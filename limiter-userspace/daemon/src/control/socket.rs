@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use crate::beside::BESIDE;
+use limiter_text::beside::BESIDE;
 
 /// Read and write for owner and group.
 const MODE: u32 = 0o660;

@@ -19,22 +19,20 @@ use tokio::sync::oneshot;
 use self::echo::{Echo, routes};
 use super::server::Bounds;
 use super::*;
-use crate::daemon::api::bans::{Bans, Unban, Unbanned};
-use crate::daemon::api::brake::{Brake, Detached};
-use crate::daemon::api::check::{self, CheckSource, Checked};
-use crate::daemon::api::events::{AskEvents, Events};
-use crate::daemon::api::explain::{AskExplain, ExplainedNow};
-use crate::daemon::api::limits::{Limits, SetLimit, UnsetLimit};
-use crate::daemon::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::daemon::api::nearness::Nearness;
-use crate::daemon::api::rules::{
-    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
-};
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::{AskSources, By, SourceList};
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::daemon::api::top::{AskTop, Top};
+use crate::api::bans::{Bans, Unban, Unbanned};
+use crate::api::brake::{Brake, Detached};
+use crate::api::check::{self, CheckSource, Checked};
+use crate::api::events::{AskEvents, Events};
+use crate::api::explain::{AskExplain, ExplainedNow};
+use crate::api::limits::{Limits, SetLimit, UnsetLimit};
+use crate::api::lists::{ListsChanged, SetList, UnsetList};
+use crate::api::nearness::Nearness;
+use crate::api::rules::{ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff};
+use crate::api::source::SourceView;
+use crate::api::sources::{AskSources, By, SourceList};
+use crate::api::stats::Stats;
+use crate::api::status::Status;
+use crate::api::top::{AskTop, Top};
 
 struct Running {
     directory: TempDir,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Event;
 
-use crate::daemon::views::Title;
+use crate::views::Title;
 
 /// The key of an episode: source, rule and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

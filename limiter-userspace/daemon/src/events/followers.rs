@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
 use crate::control::gives_way;
-use crate::daemon::api::events::Line;
+use crate::api::events::Line;
 
 /// Readers at once: some of the connections of the control socket are for others.
 const MOST: usize = 16;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::webhook::{HookUrl, Webhook};
-use crate::daemon::api::events::Line;
+use crate::api::events::Line;
 
 /// Calls that wait.
 pub(super) const WAITING: usize = 64;

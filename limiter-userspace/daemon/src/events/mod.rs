@@ -16,24 +16,23 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Event;
+use limiter_datapath::Datapath;
+use limiter_rules::Selector;
+use limiter_rules::model::TriePrefix;
+use limiter_text::plain::clean;
 use tokio::sync::mpsc;
 
+use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::api::source::RuleDrops;
+use crate::api::sources::OtherDrops;
 use episodes::{Due, Episodes, Key, Open};
 use followers::Followers;
-
 use super::alarm::Notice;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views::{self, Shadows, Title};
-use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
-use crate::daemon::api::source::RuleDrops;
-use crate::daemon::api::sources::OtherDrops;
-use crate::datapath::Datapath;
-use crate::rules::Selector;
-use crate::rules::model::TriePrefix;
-use crate::rules::plain::clean;
 
 pub use hook::HookOptions;
 pub use webhook::HookUrl;
@@ -232,11 +231,11 @@ impl Events {
     pub(super) fn view(
         &self,
         datapath: &dyn Datapath,
-    ) -> Result<crate::daemon::api::events::Events, ServiceError> {
+    ) -> Result<crate::api::events::Events, ServiceError> {
         let counts = datapath.event_counts()?;
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
-        Ok(crate::daemon::api::events::Events {
+        Ok(crate::api::events::Events {
             episodes: open.chain(self.ended.iter().cloned()).collect(),
             counts: EventCounts {
                 sent: counts.sent,

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::daemon::error::ServiceError;
-use crate::rules::plain::is_plain;
+use limiter_text::plain::is_plain;
+
+use crate::error::ServiceError;
 
 /// Characters of a reason, at most.
-pub(in crate::daemon) const MOST: usize = 128;
+pub(crate) const MOST: usize = 128;
 
 /// A reason that can be kept and shown.
 pub(super) fn checked(text: &str) -> Result<Arc<str>, ServiceError> {

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
+use limiter_rules::{Selector, source_text};
 use serde::{Deserialize, Serialize};
 
+use crate::api::lists::ListName;
+use crate::rule_files::Digest;
+use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 use super::{Entries, Entry, after, name, reason};
-use crate::daemon::api::lists::ListName;
-use crate::daemon::rule_files::Digest;
-use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
-use crate::rules::{Selector, source_text};
 
 /// Content of `lists.json`.
 #[derive(Debug, Default, Deserialize)]

@@ -9,14 +9,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
+use limiter_rules::Selector;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
+use crate::rule_files::Digest;
+use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 use super::Entries;
 use super::saved::{Change, Header, SavedEntry};
-use crate::daemon::rule_files::Digest;
-use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
-use crate::rules::Selector;
 
 /// Records on disk beyond twice the entries that there are: fewer are not worth to write all.
 const SLACK: usize = 1000;

@@ -1,7 +1,7 @@
 //! The answer whether a limit fits the traffic, and the evidence of it. docs/tuning.md says why
 //! each bound is what it is.
 
-use crate::daemon::api::nearness::{Fit, Of, RuleNearness};
+use crate::api::nearness::{Fit, Of, RuleNearness};
 use crate::render::number;
 
 /// Fewer sources than this say nothing about a share of them: each would be more than 5 %.

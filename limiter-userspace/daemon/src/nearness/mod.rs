@@ -15,12 +15,12 @@ use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, KeyedBucket, Limit, Record, RuleCounters};
+use limiter_datapath::{KeyPlace, Observed, Sweep};
 
+use crate::api::nearness::Of;
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
-use crate::daemon::api::nearness::Of;
-use crate::datapath::{KeyPlace, Observed, Sweep};
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;

@@ -7,8 +7,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Algorithm, Bucket, Count, KeyedBucket, Limit, LimitSpec, RULE_NONE, Record, Role,
 };
-
-use crate::datapath::model::used_share;
+use limiter_model::used_share;
 
 /// Limits that a bucket is charged to: their slot in one of the two stores.
 #[derive(Clone, Copy, Debug)]

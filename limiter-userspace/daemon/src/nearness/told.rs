@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use limiter_common::time::Ticks;
+use limiter_datapath::Observed;
 
+use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
+use crate::error::ServiceError;
+use crate::layers::EffectiveSet;
+use crate::views;
 use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
-use crate::daemon::api::nearness::{Fit, Nearness, Of, RuleNearness};
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::EffectiveSet;
-use crate::daemon::views;
-use crate::datapath::Observed;
 
 /// Findings about the buckets of one rule that are followed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ struct Sum {
 
 impl Watch {
     /// The nearness by rule in force, what needs a look first. Empty before the first round.
-    pub(in crate::daemon) fn told(
+    pub(crate) fn told(
         &self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,
@@ -44,7 +44,7 @@ impl Watch {
     }
 
     /// A line for each rule that is too tight.
-    pub(in crate::daemon) fn too_tight(
+    pub(crate) fn too_tight(
         &self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,

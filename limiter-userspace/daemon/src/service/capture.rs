@@ -1,11 +1,11 @@
 //! The packets that the program tells whole.
 
 use super::Service;
-use crate::daemon::capture::Captures;
+use crate::capture::Captures;
 
 impl Service {
     /// Takes what the program has told; false once there is no capture.
-    pub(in crate::daemon) fn take_captured(&mut self) -> bool {
+    pub(crate) fn take_captured(&mut self) -> bool {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             self.captures = Captures::default();
             return false;
@@ -19,7 +19,7 @@ impl Service {
     }
 
     /// Ends the capture under way with the daemon.
-    pub(in crate::daemon) fn end_capture(&mut self) {
+    pub(crate) fn end_capture(&mut self) {
         if let Some(datapath) = self.datapath.as_deref_mut()
             && let Err(error) = self.captures.end(datapath, &self.effective)
         {

@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices, Status};
 use limiter_common::time::Ticks;
+use limiter_rules::Selector;
+use limiter_rules::model::TriePrefix;
 
-use super::Service;
-use crate::cluster::{Change, Cluster, Config, List, Notice, Notices, Status};
+use crate::api::bans::BY_HAND;
+use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::control::Refusal;
-use crate::daemon::api::bans::BY_HAND;
-use crate::daemon::api::lists::{ListName, SetList, UnsetList};
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::Layers;
-use crate::daemon::lists;
-use crate::rules::Selector;
-use crate::rules::model::TriePrefix;
+use crate::error::ServiceError;
+use crate::layers::Layers;
+use crate::lists;
+use super::Service;
 
 /// The node, and what it told that still holds.
 #[derive(Debug)]
-pub(in crate::daemon) struct Node {
+pub(crate) struct Node {
     cluster: Cluster,
     /// Number of nodes that the next rule set is made for.
     nodes: u64,
@@ -51,7 +51,7 @@ const LOOKING: u32 = 50;
 impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
     /// says.
-    pub(in crate::daemon) fn start_node(&mut self, config: Config) -> Option<Notices> {
+    pub(crate) fn start_node(&mut self, config: Config) -> Option<Notices> {
         let leases = self.datapath().ok()?.leases();
         match Cluster::start(config, leases) {
             Ok((cluster, notices)) => {
@@ -66,7 +66,7 @@ impl Service {
     }
 
     /// Takes the thread that keeps shared limits, and gives it those in force.
-    pub(in crate::daemon) fn join(&mut self, cluster: Cluster) {
+    pub(crate) fn join(&mut self, cluster: Cluster) {
         let nodes = self.layers.cluster.unwrap_or(1);
         self.node = Some(Node {
             cluster,
@@ -81,7 +81,7 @@ impl Service {
     }
 
     /// Ends the thread: leases end, and units are given back.
-    pub(in crate::daemon) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         if let Some(node) = self.node.take() {
             node.cluster.stop();
         }
@@ -96,7 +96,7 @@ impl Service {
     }
 
     /// State of the node, if there is a cluster.
-    pub(in crate::daemon) fn cluster_status(&self) -> Option<std::sync::Arc<Status>> {
+    pub(crate) fn cluster_status(&self) -> Option<std::sync::Arc<Status>> {
         self.node.as_ref().map(|node| node.cluster.status())
     }
 
@@ -107,7 +107,7 @@ impl Service {
     }
 
     /// Warnings about the cluster, for `limiter status`.
-    pub(in crate::daemon) fn cluster_warnings(&self) -> Vec<String> {
+    pub(crate) fn cluster_warnings(&self) -> Vec<String> {
         let Some(node) = &self.node else { return Vec::new() };
         let mut warnings = Vec::new();
         if let Some(error) = &node.cut_off {
@@ -141,7 +141,7 @@ impl Service {
     }
 
     /// Does what the node tells.
-    pub(in crate::daemon) fn heed(&mut self, notice: Notice) {
+    pub(crate) fn heed(&mut self, notice: Notice) {
         let Some(node) = &mut self.node else { return };
         match notice {
             Notice::Nodes(nodes) => {
@@ -207,7 +207,7 @@ impl Service {
     }
 
     /// The thread of the node has ended by itself.
-    pub(in crate::daemon) fn node_ended(&mut self) {
+    pub(crate) fn node_ended(&mut self) {
         tracing::error!(
             "the thread for shared limits has ended: they do what `on_partition` says until the \
              daemon is started again"
@@ -218,7 +218,7 @@ impl Service {
     }
 
     /// Tells the other nodes of changes that were made here.
-    pub(in crate::daemon) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
         let Some(node) = &self.node else { return };
         let mut refused =
             changes.into_iter().filter_map(|change| node.cluster.publish(change).err());
@@ -301,7 +301,7 @@ fn selector_of(sources: IpNet) -> Result<Selector, Refusal> {
 }
 
 /// The prefix of a selector, as nodes tell it; none for all sources.
-pub(in crate::daemon) fn told_prefix(selector: &Selector) -> Option<IpNet> {
+pub(crate) fn told_prefix(selector: &Selector) -> Option<IpNet> {
     match selector {
         Selector::Prefix(net) => Some(*net),
         Selector::Every => None,

@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 
 use super::Service;
-use crate::daemon::error::ServiceError;
-use crate::daemon::events::{EventOptions, Events};
+use crate::error::ServiceError;
+use crate::events::{EventOptions, Events};
 
 /// A quarter of a second's worth of events may come at once.
 const BURSTS: u32 = 4;
@@ -13,7 +13,7 @@ const BURSTS: u32 = 4;
 impl Service {
     /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are
     /// some.
-    pub(in crate::daemon) fn tell_events(
+    pub(crate) fn tell_events(
         &mut self,
         options: &EventOptions,
     ) -> Result<Option<OwnedFd>, ServiceError> {
@@ -26,14 +26,14 @@ impl Service {
     }
 
     /// Takes what the program has told.
-    pub(in crate::daemon) fn take_events(&mut self) {
+    pub(crate) fn take_events(&mut self) {
         if let Some(datapath) = self.datapath.as_deref_mut() {
             self.events.take(datapath, &self.effective);
         }
     }
 
     /// Ends the events: the answers of followers come to their end.
-    pub(in crate::daemon) fn end_events(&mut self) {
+    pub(crate) fn end_events(&mut self) {
         self.events.end();
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Service;
-use crate::daemon::alarm::Notice;
-use crate::daemon::error::ServiceError;
-use crate::daemon::views;
+use crate::alarm::Notice;
+use crate::error::ServiceError;
+use crate::views;
 
 /// Steps that cannot be done at present, by name. Each is told when it begins, when it changes, and
 /// when it is over.
@@ -44,7 +44,7 @@ impl Service {
     /// # Errors
     ///
     /// The first of what failed, which is logged by then; everything else is done.
-    pub(in crate::daemon) fn housekeep(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn housekeep(&mut self) -> Result<(), ServiceError> {
         if self.datapath.is_none() {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Service {
     }
 
     /// Tells the program that there is a daemon.
-    pub(in crate::daemon) fn live(&mut self, lost_after: Duration) {
+    pub(crate) fn live(&mut self, lost_after: Duration) {
         let Some(datapath) = self.datapath.as_deref_mut() else { return };
         let done = datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath);
         self.troubles.note("tell the program that the daemon lives", &done);
@@ -82,7 +82,7 @@ impl Service {
     }
 
     /// Stores a change of the lists before it is answered. It is in force also where that fails.
-    pub(in crate::daemon) fn store_lists(&mut self) {
+    pub(crate) fn store_lists(&mut self) {
         let Some(datapath) = self.datapath.as_deref() else { return };
         if let Some(done) = self.lists.store(&self.state, datapath) {
             self.troubles.note(SAVE_LISTS, &done.map_err(ServiceError::State));

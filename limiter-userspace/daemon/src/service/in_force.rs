@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use limiter_common::time::Ticks;
+use limiter_rules::Plan;
 
+use crate::error::ServiceError;
+use crate::layers::{EffectiveSet, Layers};
+use crate::state_dir::Prepared;
+use crate::warnings;
 use super::Service;
 use super::rule_sets::plan;
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::{EffectiveSet, Layers};
-use crate::daemon::state_dir::Prepared;
-use crate::daemon::warnings;
-use crate::rules::Plan;
 
 /// A rule set that can be put in force, as the data path is now.
 pub(super) struct Planned {

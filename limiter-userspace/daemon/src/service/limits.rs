@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{SOURCE_MASKS, terms_text};
+use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
+use limiter_text::plain::is_plain;
 
-use super::Service;
+use crate::api::limits::{SetLimit, UnsetLimit};
+use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
-use crate::daemon::api::limits::{SetLimit, UnsetLimit};
-use crate::daemon::api::rules::{Changed, Session};
-use crate::daemon::error::ServiceError;
-use crate::daemon::guard::Hand;
-use crate::daemon::limit_ends;
-use crate::rules::model::{SOURCE_MASKS, terms_text};
-use crate::rules::plain::is_plain;
-use crate::rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
+use crate::error::ServiceError;
+use crate::guard::Hand;
+use crate::limit_ends;
+use super::Service;
 
 impl Service {
     /// Puts a limit over what the rule files say.
-    pub(in crate::daemon) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+    pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
         let SetLimit { source, to, shared, .. } = limit;
         let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
@@ -52,7 +52,7 @@ impl Service {
     }
 
     /// Removes a limit that was set.
-    pub(in crate::daemon) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+    pub(crate) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
         let UnsetLimit { source, to, shared, .. } = limit;
         let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
@@ -96,7 +96,7 @@ impl Service {
     }
 
     /// Ends the limits whose time is over.
-    pub(in crate::daemon) fn end_limits(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn end_limits(&mut self) -> Result<(), ServiceError> {
         let now = limit_ends::now();
         let over: Vec<Path> = self.layers.over(now).cloned().collect();
         // A trial is an hour at most, and takes no other change.

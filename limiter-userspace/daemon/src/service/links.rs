@@ -1,12 +1,13 @@
 //! Interfaces that went away, came back, moved or were renamed.
 
+use limiter_datapath::LinkChange;
+
 use super::Service;
-use crate::datapath::LinkChange;
 
 impl Service {
     /// Attaches to interfaces that came back, and tells what changed. Without its pins the daemon
     /// ends.
-    pub(in crate::daemon) fn look_after_links(&mut self) {
+    pub(crate) fn look_after_links(&mut self) {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return;
         };

@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
+use limiter_datapath::LinkState;
+
+use crate::notify::Notifier;
+use crate::views;
 use super::Service;
-use crate::daemon::notify::Notifier;
-use crate::daemon::views;
-use crate::datapath::LinkState;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.
-    pub(in crate::daemon) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut line = String::new();
         if let Ok(datapath) = self.datapath() {
             for at in datapath.attachments() {
@@ -33,25 +34,25 @@ impl Service {
     }
 
     /// Says through `notifier` that the daemon is ready, and from now on what becomes of it.
-    pub(in crate::daemon) fn notify(&mut self, notifier: Notifier) {
+    pub(crate) fn notify(&mut self, notifier: Notifier) {
         self.notifier = notifier;
         self.notify_ready();
     }
 
     /// The end of the start, or of a reload, whether it was refused or not: the daemon serves.
-    pub(in crate::daemon) fn notify_ready(&mut self) {
+    pub(crate) fn notify_ready(&mut self) {
         let summary = self.summary();
         self.notifier.ready(&summary);
     }
 
     /// Tells of rules, brakes and interfaces that changed.
-    pub(in crate::daemon) fn notify_changes(&mut self) {
+    pub(crate) fn notify_changes(&mut self) {
         let summary = self.summary();
         self.notifier.status(&summary);
     }
 
     /// A sign of life, if there is life: the kernel still answers about what is in force.
-    pub(in crate::daemon) fn notify_alive(&self) {
+    pub(crate) fn notify_alive(&self) {
         match self.status() {
             Ok(_) => self.notifier.alive(),
             Err(error) => tracing::error!(%error, "the daemon does not answer any more"),
@@ -59,7 +60,7 @@ impl Service {
     }
 
     /// The daemon ends.
-    pub(in crate::daemon) fn notify_stopping(&self) {
+    pub(crate) fn notify_stopping(&self) {
         self.notifier.stopping();
     }
 }

@@ -2,28 +2,27 @@
 
 use std::time::Duration;
 
+use limiter_datapath::Datapath;
+use limiter_rules::{Environment, Plan, Subject};
+
+use crate::api::rules::Changed;
+use crate::api::rules::{ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff};
+use crate::control::Refusal;
+use crate::error::ServiceError;
+use crate::guard::{self, Hand};
+use crate::layers::{EffectiveSet, Layers};
+use crate::lists::Changes;
+use crate::rule_files::{self, Digest};
+use crate::state_dir::{APPLIED, Applied};
 use super::Service;
 use super::in_force::Planned;
-use crate::control::Refusal;
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::rules::{
-    ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
-};
-use crate::daemon::error::ServiceError;
-use crate::daemon::guard::{self, Hand};
-use crate::daemon::layers::{EffectiveSet, Layers};
-use crate::daemon::lists::Changes;
-use crate::daemon::rule_files::{self, Digest};
-use crate::daemon::state_dir::{APPLIED, Applied};
-use crate::datapath::Datapath;
-use crate::rules::{Environment, Plan, Subject};
 
 /// The longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
 
 impl Service {
     /// Reads the rule files again.
-    pub(in crate::daemon) fn try_reload(
+    pub(crate) fn try_reload(
         &mut self,
         asked: ReloadRules,
     ) -> Result<Changed, ServiceError> {
@@ -50,7 +49,7 @@ impl Service {
     }
 
     /// Differences that other rule files would make.
-    pub(in crate::daemon) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+    pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } = self.read_and_planned(&rules.documents)?;
         let generation = self.datapath()?.generation();
         let edits = self.layers.edits().lines().into_iter().map(line).collect();
@@ -70,7 +69,7 @@ impl Service {
     }
 
     /// Puts other rules in the place of the rule files.
-    pub(in crate::daemon) fn apply_rules(
+    pub(crate) fn apply_rules(
         &mut self,
         rules: &ApplyRules,
     ) -> Result<Changed, Refusal> {

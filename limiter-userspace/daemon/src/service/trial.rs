@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
+use limiter_datapath::TrialOutcome;
 
+use crate::api::rules::Changed;
+use crate::api::rules::{Document, Trial, TrialEnd};
+use crate::control::Refusal;
+use crate::error::ServiceError;
+use crate::layers::{EffectiveSet, Layers};
+use crate::rule_files::Digest;
+use crate::state_dir::{APPLIED, Applied, StateError};
 use super::Service;
 use super::in_force::Planned;
-use crate::control::Refusal;
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::rules::{Document, Trial, TrialEnd};
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::{EffectiveSet, Layers};
-use crate::daemon::rule_files::Digest;
-use crate::daemon::state_dir::{APPLIED, Applied, StateError};
-use crate::datapath::TrialOutcome;
 
 /// A rule set on trial, and what it takes to end that.
 pub(super) struct Trying {
@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// Refuses what would change the rules while some are on trial.
-    pub(in crate::daemon) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
         self.settle()?;
         match self.trial {
             Some(_) => Err(ServiceError::OnTrial),
@@ -60,7 +60,7 @@ impl Service {
     }
 
     /// Notices that a trial is over.
-    pub(in crate::daemon) fn settle(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn settle(&mut self) -> Result<(), ServiceError> {
         let Some(trial) = &self.trial else { return Ok(()) };
         if self.datapath()?.now() < trial.end {
             return Ok(());
@@ -71,7 +71,7 @@ impl Service {
     }
 
     /// Keeps what is on trial.
-    pub(in crate::daemon) fn confirm(&mut self) -> Result<Changed, Refusal> {
+    pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
         self.settle()?;
         let Some(trial) = &self.trial else {
             return Err(ServiceError::NoTrial.into());
@@ -119,7 +119,7 @@ impl Service {
     }
 
     /// Takes back what is on trial.
-    pub(in crate::daemon) fn revert(&mut self) -> Result<Changed, Refusal> {
+    pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
         self.settle()?;
         if self.trial.is_none() {
             return Err(ServiceError::NoTrial.into());
@@ -130,7 +130,7 @@ impl Service {
     }
 
     /// The rule set on trial, and for how long.
-    pub(in crate::daemon) fn trial(&self) -> Option<Trial> {
+    pub(crate) fn trial(&self) -> Option<Trial> {
         let trial = self.trial.as_ref()?;
         let now = self.datapath().ok()?.now();
         let nanos = trial.end.as_nanos().saturating_sub(now.as_nanos());

@@ -8,16 +8,16 @@ use ipnet::IpNet;
 use limiter_common::bucket::Resolved;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
+use limiter_datapath::{KeyPlace, Observed};
+use limiter_rules::Selector;
+use limiter_rules::compile::TableForm;
 
-use crate::daemon::api::source::RuleDrops;
-use crate::daemon::api::sources::OtherDrops;
-use crate::daemon::error::ServiceError;
-use crate::daemon::events::Events;
-use crate::daemon::layers::EffectiveSet;
-use crate::daemon::views::{self, Title};
-use crate::datapath::{KeyPlace, Observed};
-use crate::rules::Selector;
-use crate::rules::compile::TableForm;
+use crate::api::source::RuleDrops;
+use crate::api::sources::OtherDrops;
+use crate::error::ServiceError;
+use crate::events::Events;
+use crate::layers::EffectiveSet;
+use crate::views::{self, Title};
 
 /// Keys that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
@@ -37,7 +37,7 @@ enum Whose {
 
 /// A pass over all keys of tables.
 #[derive(Debug)]
-pub(in crate::daemon) struct ByRule {
+pub(crate) struct ByRule {
     whose: Whose,
     /// Place in the map; none at its beginning.
     place: Option<KeyPlace>,
@@ -48,12 +48,12 @@ pub(in crate::daemon) struct ByRule {
 
 impl ByRule {
     /// A pass for the source of an address.
-    pub(in crate::daemon) const fn of_address(address: IpAddr) -> Self {
+    pub(crate) const fn of_address(address: IpAddr) -> Self {
         Self::new(Whose::Address(address.to_canonical()))
     }
 
     /// A pass for all sources of which packets were dropped, or those in a prefix.
-    pub(in crate::daemon) const fn of_dropped(within: Option<Selector>) -> Self {
+    pub(crate) const fn of_dropped(within: Option<Selector>) -> Self {
         Self::new(Whose::Dropped(within))
     }
 
@@ -62,7 +62,7 @@ impl ByRule {
     }
 
     /// Reads on; says whether all was read.
-    pub(in crate::daemon) fn step(
+    pub(crate) fn step(
         &mut self,
         datapath: &dyn Observed,
     ) -> Result<bool, ServiceError> {
@@ -98,7 +98,7 @@ impl ByRule {
 
     /// The drops by source and rule, the most first. What the events tell of a source stands for
     /// rules without a bucket of the source; without a daemon nobody knows.
-    pub(in crate::daemon) fn drops(
+    pub(crate) fn drops(
         self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,

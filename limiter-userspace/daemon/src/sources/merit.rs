@@ -7,9 +7,9 @@ use limiter_common::bucket::{Resolved, Slot, Word};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Algorithm;
+use limiter_datapath::Datapath;
 
 use super::Entry;
-use crate::datapath::Datapath;
 
 /// Measure by which a source stands out, and a second one for sources with the same first one.
 pub(super) type Measure = [u64; 2];

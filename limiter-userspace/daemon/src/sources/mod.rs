@@ -11,16 +11,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
+use limiter_datapath::{Datapath, Sweep, of_key};
+use limiter_rules::compile::RuleId;
+use limiter_rules::{Selector, source_text};
 
+use crate::api::source::view;
+use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
 use super::error::ServiceError;
 use super::events::Events;
 use super::layers::EffectiveSet;
 use super::lists::Book;
-use crate::daemon::api::source::view;
-use crate::daemon::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
-use crate::datapath::{Datapath, Sweep, of_key};
-use crate::rules::compile::RuleId;
-use crate::rules::{Selector, source_text};
 
 pub(super) use by_rule::ByRule;
 pub(super) use reading::{Next, Reading};
@@ -101,7 +101,7 @@ struct Counters {
 /// The state of a source, from the table that has its rule.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The bucket; of a source in a keyed table, the one that [`crate::datapath::of_key`] makes.
+    /// The bucket; of a source in a keyed table, the one that [`limiter_datapath::of_key`] makes.
     bucket: Bucket,
     keyed: bool,
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_datapath::Sweep;
 
+use crate::api::sources::{By, SourceList};
+use crate::error::ServiceError;
+use crate::views;
 use super::by_rule::ByRule;
 use super::merit::{Best, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
-use crate::daemon::api::sources::{By, SourceList};
-use crate::daemon::error::ServiceError;
-use crate::daemon::views;
-use crate::datapath::Sweep;
 
 /// Sources that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
@@ -25,7 +25,7 @@ const APART: Duration = Duration::from_millis(250);
 
 /// The step after a slice.
 #[derive(Debug)]
-pub(in crate::daemon) enum Next {
+pub(crate) enum Next {
     /// Another slice.
     Slice,
     /// Another slice after a while.
@@ -36,7 +36,7 @@ pub(in crate::daemon) enum Next {
 
 /// A pass under way.
 #[derive(Debug)]
-pub(in crate::daemon) struct Reading {
+pub(crate) struct Reading {
     wanted: Wanted,
     /// Progress of the pass; none before the first slice.
     sweep: Option<Sweep>,
@@ -50,7 +50,7 @@ pub(in crate::daemon) struct Reading {
 }
 
 impl Reading {
-    pub(in crate::daemon) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: Wanted) -> Self {
         let room = if wanted.by.is_rate() { CANDIDATES } else { wanted.count };
         // Only a rate needs two kinds of candidates.
         let second = if wanted.by == By::Rate { CANDIDATES } else { 0 };
@@ -66,7 +66,7 @@ impl Reading {
     }
 
     /// Reads on.
-    pub(in crate::daemon) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
+    pub(crate) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
         if self.sweep.is_none_or(|sweep| !sweep.is_done()) {
             self.slice(known)?;
             return Ok(Next::Slice);

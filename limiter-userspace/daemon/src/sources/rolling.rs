@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
+use limiter_datapath::Datapath;
+use limiter_datapath::Sweep;
+use limiter_rules::Selector;
 
+use crate::api::sources::{By, SourceRow};
+use crate::error::ServiceError;
 use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
-use crate::daemon::api::sources::{By, SourceRow};
-use crate::daemon::error::ServiceError;
-use crate::datapath::Datapath;
-use crate::datapath::Sweep;
-use crate::rules::Selector;
 
 /// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
 const SLICE: usize = 28_000;
@@ -43,11 +43,11 @@ const MOST_WATCHED: usize = 16;
 
 /// Views that are watched now: none while nobody looks.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Views(Vec<View>);
+pub(crate) struct Views(Vec<View>);
 
 impl Views {
     /// The view of a prefix; another one ends if there are too many.
-    pub(in crate::daemon) fn of(&mut self, wanted: &Wanted, now: Ticks) -> &mut View {
+    pub(crate) fn of(&mut self, wanted: &Wanted, now: Ticks) -> &mut View {
         let found = self.0.iter().position(|view| view.within == wanted.within);
         let index = found.unwrap_or_else(|| {
             if self.0.len() >= MOST_VIEWS {
@@ -64,12 +64,12 @@ impl Views {
     }
 
     /// Ends what nobody looks at any more.
-    pub(in crate::daemon) fn forget(&mut self, now: Ticks) {
+    pub(crate) fn forget(&mut self, now: Ticks) {
         self.0.retain(|view| now.since(view.asked) < PATIENCE);
     }
 
     #[cfg(test)]
-    pub(in crate::daemon) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -106,7 +106,7 @@ impl Candidate {
 
 /// The sources of one prefix, as far as they are known.
 #[derive(Debug)]
-pub(in crate::daemon) struct View {
+pub(crate) struct View {
     within: Option<Selector>,
     asked: Ticks,
     looked: Option<Ticks>,
@@ -129,9 +129,9 @@ pub(in crate::daemon) struct View {
 
 /// A number of sources of each family.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::daemon) struct Families {
-    pub(in crate::daemon) v4: u64,
-    pub(in crate::daemon) v6: u64,
+pub(crate) struct Families {
+    pub(crate) v4: u64,
+    pub(crate) v6: u64,
 }
 
 impl Families {
@@ -164,7 +164,7 @@ impl View {
     }
 
     /// Sources in the keyed table, as far as they were read.
-    pub(in crate::daemon) fn keyed(&self) -> Families {
+    pub(crate) fn keyed(&self) -> Families {
         Families {
             v4: self.keyed.v4.max(self.keyed_before.v4),
             v6: self.keyed.v6.max(self.keyed_before.v6),
@@ -172,7 +172,7 @@ impl View {
     }
 
     /// Looks, unless that was just done. `dropping` are sources of which drops were told.
-    pub(in crate::daemon) fn look(
+    pub(crate) fn look(
         &mut self,
         known: Known<'_>,
         dropping: impl Iterator<Item = Source>,
@@ -314,7 +314,7 @@ impl View {
     }
 
     /// Tells of a source from now on, until nobody has asked for it for a while.
-    pub(in crate::daemon) fn watch(&mut self, source: Source, now: Ticks) {
+    pub(crate) fn watch(&mut self, source: Source, now: Ticks) {
         if self.watched.len() < MOST_WATCHED || self.watched.contains_key(&source) {
             self.watched.insert(source, now.plus(PATIENCE));
             self.pool.entry(source).or_default();
@@ -322,7 +322,7 @@ impl View {
     }
 
     /// A source as it was seen last.
-    pub(in crate::daemon) fn row(
+    pub(crate) fn row(
         &self,
         known: Known<'_>,
         source: &Source,
@@ -332,7 +332,7 @@ impl View {
     }
 
     /// The first of those that stand out.
-    pub(in crate::daemon) fn rows(
+    pub(crate) fn rows(
         &self,
         known: Known<'_>,
         wanted: &Wanted,
@@ -355,7 +355,7 @@ impl View {
 
     /// Rounds over all sources, of which there are `tracked`.
     #[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
-    pub(in crate::daemon) fn rounds(&self, tracked: u64) -> f64 {
+    pub(crate) fn rounds(&self, tracked: u64) -> f64 {
         let share = if self.sweep.is_done() {
             1.0
         } else {
@@ -386,7 +386,7 @@ fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.
-pub(in crate::daemon) fn tracked(
+pub(crate) fn tracked(
     datapath: &dyn Datapath,
     kind: EntryKind,
 ) -> Result<u64, ServiceError> {

@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::control::parts::PART;
 use crate::control::{Lines, Sliced, Step};
-use crate::daemon::api::bans::{Bans, BansText};
-use crate::daemon::api::limits::Limits;
-use crate::daemon::api::lists::{ListName, Lists, ListsText, SetList};
-use crate::daemon::api::metrics::MetricsText;
-use crate::daemon::api::rules::{ExportRules, Exported};
-use crate::daemon::api::stats::Stats;
-use crate::daemon::views::{LimitsText, RulesText, StatsText};
+use crate::api::bans::{Bans, BansText};
+use crate::api::limits::Limits;
+use crate::api::lists::{ListName, Lists, ListsText, SetList};
+use crate::api::metrics::MetricsText;
+use crate::api::rules::{ExportRules, Exported};
+use crate::api::stats::Stats;
+use crate::views::{LimitsText, RulesText, StatsText};
 
 /// Answers in slices.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Admission, Ban, EntryKind};
 
 use super::*;
-use crate::daemon::api::bans::{SetBan, Unban};
-use crate::daemon::api::lists::SetList;
-use crate::daemon::api::rules::Session;
-use crate::daemon::views;
+use crate::api::bans::{SetBan, Unban};
+use crate::api::lists::SetList;
+use crate::api::rules::Session;
+use crate::views;
 
 impl Daemon {
     fn record(&self, address: &str, seconds: u64) {

@@ -9,12 +9,12 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{CaptureFilter, CaptureRecord, MAX_SNAP};
+use limiter_datapath::CapturedPacket;
 
-use super::*;
+use crate::api::capture::{AskCapture, Told};
+use crate::api;
 use crate::control::Lines;
-use crate::daemon::api;
-use crate::daemon::api::capture::{AskCapture, Told};
-use crate::datapath::CapturedPacket;
+use super::*;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 7]);
 

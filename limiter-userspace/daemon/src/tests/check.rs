@@ -1,11 +1,11 @@
 //! `GET /v1/check` over the data path in memory.
 
 use limiter_common::wire::{Admission, Ban, EntryKind};
+use limiter_fake::SOURCES;
 
+use crate::api::check::{CheckSource, Checked};
+use crate::api::lists::{ListName, SetList};
 use super::*;
-use crate::daemon::api::check::{CheckSource, Checked};
-use crate::daemon::api::lists::{ListName, SetList};
-use crate::datapath::fake::SOURCES;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 

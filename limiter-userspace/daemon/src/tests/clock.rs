@@ -6,8 +6,8 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::daemon::api::lists::{ListName, SetList};
-use crate::daemon::api::rules::{ApplyRules, Document};
+use crate::api::lists::{ListName, SetList};
+use crate::api::rules::{ApplyRules, Document};
 
 const NOW: Duration = Duration::from_secs(1_784_726_055);
 const YEAR: Duration = Duration::from_hours(365 * 24);

@@ -6,22 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use limiter_cluster::meeting::{Meeting, Met};
+use limiter_cluster::memory::SharedMemory;
+use limiter_cluster::status::ServerStatus;
+use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
+use limiter_cluster::{Change, Cluster, List, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ban, ListEntry, Listed};
+use limiter_sharing::leases::{Counts, MemoryLeases};
+use limiter_sharing::{SharedSet, SharedTerms};
 
-use super::shared::SHARED;
+use crate::api::bans::{SetBan, Unban};
+use crate::api::cluster::{ClusterServer, ContactState};
+use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::api::rules::{ApplyRules, Document};
 use super::*;
-use crate::cluster::leases::{Counts, MemoryLeases};
-use crate::cluster::meeting::{Meeting, Met};
-use crate::cluster::memory::SharedMemory;
-use crate::cluster::status::ServerStatus;
-use crate::cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
-use crate::cluster::{
-    Change, Cluster, List, NodeSettings, Notice, Notices, SharedSet, SharedTerms, Status,
-};
-use crate::daemon::api::bans::{SetBan, Unban};
-use crate::daemon::api::cluster::{ClusterServer, ContactState};
-use crate::daemon::api::lists::{ListName, SetList, UnsetList};
-use crate::daemon::api::rules::{ApplyRules, Document};
+use super::shared::SHARED;
 
 /// A store in memory that can be away, as can one of two servers that it says to have.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ fn read(page: &str) -> Metrics {
 }
 
 fn of_dist(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -136,7 +136,7 @@ pub(super) fn fit(page: &str) {
         assert!(wrong.len() == 1 && wrong[0].contains(of), "{query}: {wrong:?}");
     }
     let documented =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md"))
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md"))
             .unwrap();
     for name in metrics.keys().filter(|name| !name.starts_with("limiter_cluster")) {
         assert!(documented.contains(&format!("`{name}`")), "docs/operations.md has no {name}");

@@ -7,7 +7,7 @@ use utoipa::OpenApi;
 
 use super::*;
 use crate::control::ErrorBody;
-use crate::daemon::api;
+use crate::api;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -169,7 +169,7 @@ fn error_content() -> Value {
 /// The file is written if `LIMITER_UPDATE_OPENAPI` is in the environment.
 #[test]
 fn the_committed_description_is_that_of_the_types() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     let text = serde_json::to_string_pretty(&described()).unwrap() + "\n";
     if std::env::var_os("LIMITER_UPDATE_OPENAPI").is_some() {
         fs::write(path, text).unwrap();

@@ -1,7 +1,7 @@
 //! Rule files from which the rules are gone, by mistake or on purpose.
 
 use super::*;
-use crate::daemon::api::rules::{ApplyRules, CompareRules, Document};
+use crate::api::rules::{ApplyRules, CompareRules, Document};
 
 const NONE: &str = "descriptors: []\n";
 

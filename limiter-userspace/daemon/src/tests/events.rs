@@ -10,8 +10,8 @@ use limiter_common::wire::{Event, EventBudget, RULE_NONE};
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::*;
-use crate::daemon::EventOptions;
-use crate::daemon::api::events::Line;
+use crate::EventOptions;
+use crate::api::events::Line;
 
 fn seconds(seconds: u64) -> Ticks {
     Ticks::from_nanos(seconds * 1_000_000_000)

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::daemon::api::check::CheckSource;
-use crate::daemon::api::explain::{AskExplain, ExplainStep, ExplainedNow};
-use crate::daemon::api::rules::{ApplyRules, Document};
+use crate::api::check::CheckSource;
+use crate::api::explain::{AskExplain, ExplainStep, ExplainedNow};
+use crate::api::rules::{ApplyRules, Document};
 
 const PORTS: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::daemon::api::rules::{ApplyRules, Document};
+use crate::api::rules::{ApplyRules, Document};
 
 /// The disk fills up between the two steps of storing: the second one, onto a directory, fails for
 /// root as well.

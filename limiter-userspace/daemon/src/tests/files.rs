@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::daemon::rule_files;
+use crate::rule_files;
 
 fn limit(value: &str) -> String {
     format!(

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use limiter_common::source::Source;
 use limiter_common::wire::{Ban, RuleCounters, Tally};
+use limiter_datapath::{Backend as _, DatapathError, Observed};
 
-use super::*;
+use crate::api::limits::{LimitEntry, Limits};
+use crate::api::source::SourceView;
+use crate::api::stats::Stats;
 use crate::control::Refusal;
-use crate::daemon::api::limits::{LimitEntry, Limits};
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::stats::Stats;
-use crate::daemon::from_maps;
-use crate::datapath::{Backend as _, DatapathError, Observed};
+use crate::from_maps;
+use super::*;
 
 const RULES: &str = "budgets:
   - {name: customer, rate_limit: {unit: second, requests_per_unit: 5}}

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use super::*;
-use crate::daemon::api::lists::{ListName, SetList, UnsetList};
-use crate::daemon::api::rules::Session;
+use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::api::rules::Session;
 
 const PEER: &str = "203.0.113.7";
 

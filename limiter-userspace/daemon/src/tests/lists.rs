@@ -7,7 +7,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 
 use super::*;
-use crate::daemon::api::lists::{ListName, SetList, UnsetList};
+use crate::api::lists::{ListName, SetList, UnsetList};
 
 impl Daemon {
     fn list(

@@ -3,10 +3,11 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 
+use limiter_datapath::{DatapathError, LinkChange};
+
+use crate::api::brake::Brake;
+use crate::notify::Notifier;
 use super::Daemon;
-use crate::daemon::api::brake::Brake;
-use crate::daemon::notify::Notifier;
-use crate::datapath::{DatapathError, LinkChange};
 
 /// A daemon and what it says to its manager.
 fn managed() -> (Daemon, UnixDatagram) {

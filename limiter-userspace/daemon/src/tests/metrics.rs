@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, EntryKind};
+use limiter_fake::SOURCES;
 use prometheus_parse::{Scrape, Value};
 
+use crate::api::Counts;
 use super::*;
-use crate::daemon::api::Counts;
-use crate::datapath::fake::SOURCES;
 
 /// Packets or bytes.
 type Count = fn(&Counts) -> u64;

@@ -35,21 +35,21 @@ use std::sync::Arc;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_fake::Fake;
+use limiter_rules::{Selector, source_text};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
+use crate::api::brake::Brake;
+use crate::api::limits::{Origin, SetLimit, UnsetLimit};
+use crate::api::rules::Changed;
+use crate::api::rules::ReloadRules;
+use crate::control::Refusal;
 use super::layers::Layers;
 use super::rule_files::{self, Digest};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
-use crate::control::Refusal;
-use crate::daemon::api::brake::Brake;
-use crate::daemon::api::limits::{Origin, SetLimit, UnsetLimit};
-use crate::daemon::api::rules::Changed;
-use crate::daemon::api::rules::ReloadRules;
-use crate::datapath::fake::Fake;
-use crate::rules::{Selector, source_text};
 
 const RULES: &str = "descriptors:
   - key: remote_address

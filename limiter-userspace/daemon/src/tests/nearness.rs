@@ -5,8 +5,8 @@ use limiter_common::time::Ticks;
 
 use super::Daemon;
 use crate::control::{Sliced as _, Step};
-use crate::daemon::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
-use crate::daemon::nearness::Watch;
+use crate::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+use crate::nearness::Watch;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -10,18 +10,18 @@ use axum::http::Request;
 use http_body_util::BodyExt as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use limiter_json_schema::valid;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use crate::api::{self, Shared};
 use super::*;
-use crate::daemon::api::{self, Shared};
-use crate::json_schema::valid;
 
 /// Methods that a path may have.
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 
 fn description() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 

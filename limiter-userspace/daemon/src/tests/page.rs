@@ -12,7 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::*;
-use crate::daemon::api;
+use crate::api;
 
 const PORT: u16 = 9465;
 const HERE: (&str, &str) = ("host", "localhost:9465");

@@ -3,10 +3,8 @@
 mod trials;
 
 use super::*;
-use crate::daemon::api::lists::{ListName, SetList};
-use crate::daemon::api::rules::{
-    ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session,
-};
+use crate::api::lists::{ListName, SetList};
+use crate::api::rules::{ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session};
 
 fn documents(texts: &[&str]) -> Vec<Document> {
     let name = |at: usize| format!("{}.yaml", char::from(b'a' + u8::try_from(at).unwrap()));
@@ -74,7 +72,7 @@ replies: {unit: second, requests_per_unit: 3}
 ";
     let diff = daemon.compare(&[text, "descriptors: []\n"]).unwrap();
     assert!(!diff.same);
-    let lines = |lines: &[crate::daemon::api::rules::RuleLine]| -> Vec<String> {
+    let lines = |lines: &[crate::api::rules::RuleLine]| -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.subject, line.text)).collect()
     };
     assert_eq!(
@@ -162,7 +160,7 @@ fn names_that_steer_terminals_are_refused_in_what_is_sent() {
         assert!(matches!(refusal, Refusal::Invalid(_)), "{refusal}");
         let told = refusal.to_string();
         assert!(told.starts_with("a.yaml:1:18: name: ") && told.contains(place), "{told}");
-        assert!(told.chars().all(crate::rules::plain::is_plain), "{told:?}");
+        assert!(told.chars().all(limiter_text::plain::is_plain), "{told:?}");
         assert!(daemon.compare(&[&text]).is_err());
     }
     assert_eq!(daemon.fake.state().commits, 1);

@@ -2,7 +2,7 @@
 //! answered.
 
 use super::*;
-use crate::daemon::limit_ends;
+use crate::limit_ends;
 
 fn limit(fields: SetLimit) -> SetLimit {
     SetLimit { rate: "5/min".into(), ..fields }

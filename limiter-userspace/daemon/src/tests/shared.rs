@@ -2,13 +2,13 @@
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{BUDGET_LEASES, KeyLeases};
+use limiter_sharing::key::Words;
+use limiter_sharing::{Leases, SharedTerms};
 
+use crate::api::explain::{AskExplain, Here};
+use crate::api::rules::{ApplyRules, Document};
+use crate::layers::Layers;
 use super::*;
-use crate::cluster::key::Words;
-use crate::cluster::{Leases, SharedTerms};
-use crate::daemon::api::explain::{AskExplain, Here};
-use crate::daemon::api::rules::{ApplyRules, Document};
-use crate::daemon::layers::Layers;
 
 pub(super) const SHARED: &str = "budgets:
   - {name: own, rate_limit: {unit: second, requests_per_unit: 5}}
@@ -102,7 +102,7 @@ fn leases_go_with_the_rules_in_force() {
     daemon.service.reload().unwrap();
     let after = &daemon.service.effective.shared.budgets;
     assert_eq!(after[0].lease, before[0].lease);
-    let nodes = |shared: &[crate::cluster::Shared]| match shared[0].terms {
+    let nodes = |shared: &[limiter_sharing::Shared]| match shared[0].terms {
         SharedTerms::Bucket(limit) => limit.settings().nodes,
         SharedTerms::Window { .. } => 0,
     };

@@ -7,12 +7,12 @@ use limiter_common::wire::{Ban, Event};
 use super::{Daemon, select};
 use crate::control::Refusal;
 use crate::control::{Sliced as _, Step};
-use crate::daemon::api::check::CheckSource;
-use crate::daemon::api::explain::AskExplain;
-use crate::daemon::api::lists::{ListName, SetList};
-use crate::daemon::api::sources::SourcesText;
-use crate::daemon::api::sources::{AskSources, By, SourceList};
-use crate::daemon::api::top::{AskTop, Top};
+use crate::api::check::CheckSource;
+use crate::api::explain::AskExplain;
+use crate::api::lists::{ListName, SetList};
+use crate::api::sources::SourcesText;
+use crate::api::sources::{AskSources, By, SourceList};
+use crate::api::top::{AskTop, Top};
 
 fn at(daemon: &Daemon, millis: u64) {
     daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
@@ -23,7 +23,7 @@ fn source(number: u16) -> Source {
     Source::V4([10, 0, high, low])
 }
 
-fn names(rows: &[crate::daemon::api::sources::SourceRow]) -> Vec<&str> {
+fn names(rows: &[crate::api::sources::SourceRow]) -> Vec<&str> {
     rows.iter().map(|row| row.source.as_str()).collect()
 }
 

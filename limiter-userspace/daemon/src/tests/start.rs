@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use limiter_datapath::{ModeChoice, Options, SourceTable};
+use limiter_fake::Fake;
 use tempfile::TempDir;
 
+use crate::state_dir::StateDir;
+use crate::{EventOptions, RunOptions, StartError, run};
 use super::RULES;
-use crate::daemon::state_dir::StateDir;
-use crate::daemon::{EventOptions, RunOptions, StartError, run};
-use crate::datapath::fake::Fake;
-use crate::datapath::{ModeChoice, Options, SourceTable};
 
 fn options(directory: &TempDir) -> RunOptions {
     let path = |name: &str| -> PathBuf { directory.path().join(name) };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::daemon::api::lists::{ListName, SetList, UnsetList};
-use crate::daemon::lists::Book;
+use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::lists::Book;
 
 /// Listed sources: on which list, and for how many seconds.
 type Listed = BTreeMap<String, (ListName, Option<u64>)>;
@@ -409,7 +409,7 @@ fn a_reason_stays_with_its_entry() {
     let view = daemon.service.source("192.0.2.7").unwrap();
     assert_eq!(view.listed_reason.as_deref(), Some("ticket 4711"));
     assert_eq!(daemon.service.source("198.51.100.1").unwrap().listed_reason, None);
-    let asked = crate::daemon::api::explain::AskExplain {
+    let asked = crate::api::explain::AskExplain {
         from: "192.0.2.7".to_owned(),
         ..Default::default()
     };

@@ -4,14 +4,14 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, RuleCounters, Tally};
+use limiter_rules::compile::RuleId;
+use limiter_rules::place::budget_tag;
 
-use super::sources::listed;
+use crate::api::limits::LimitEntry;
+use crate::api::sources::{AskSources, DroppedBy};
+use crate::api::top::AskTop;
 use super::*;
-use crate::daemon::api::limits::LimitEntry;
-use crate::daemon::api::sources::{AskSources, DroppedBy};
-use crate::daemon::api::top::AskTop;
-use crate::rules::compile::RuleId;
-use crate::rules::place::budget_tag;
+use super::sources::listed;
 
 const TABLES: &str = "budgets:
   - name: customer
@@ -119,8 +119,8 @@ fn counters_are_found_by_rule_and_budget() {
     let (vlan, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let vlan = crate::rules::model::Part::Fact(crate::rules::model::Fact::Vlan, None);
-        let path = crate::rules::Path([vlan].into());
+        let vlan = limiter_rules::model::Part::Fact(limiter_rules::model::Fact::Vlan, None);
+        let path = limiter_rules::Path([vlan].into());
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };
@@ -254,14 +254,14 @@ fn drops_are_told_by_what_drops_them() {
     let (every, ssh, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let every = crate::rules::Path::of_source(&Selector::Every);
+        let every = limiter_rules::Path::of_source(&Selector::Every);
         let every = state.installed().number(&every, &|_| None).unwrap();
-        let port = crate::rules::model::Part::Fact(
-            crate::rules::model::Fact::DestinationPort,
+        let port = limiter_rules::model::Part::Fact(
+            limiter_rules::model::Fact::DestinationPort,
             Some(22.into()),
         );
-        let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
-        let path = crate::rules::Path([port, source].into());
+        let source = limiter_rules::model::Part::Source(limiter_rules::model::SOURCE_MASKS, None);
+        let path = limiter_rules::Path([port, source].into());
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (every, ssh, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };

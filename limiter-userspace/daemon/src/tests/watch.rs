@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
-use crate::daemon::api::status::Status;
-use crate::daemon::service::lock;
-use crate::daemon::watch::watch;
+use crate::api::status::Status;
+use crate::service::lock;
+use crate::watch::watch;
 
 /// Far beyond what any step takes: a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use limiter_common::wire::RuleCounters;
+use limiter_datapath::Observed;
 
+use crate::layers::{Effective, EffectiveSet};
 use super::{Result, counted};
-use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::datapath::Observed;
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;
 
 /// The rule set, and how far the reading of its counters has come.
 #[derive(Debug)]
-pub(in crate::daemon) struct Census {
+pub(crate) struct Census {
     effective: Arc<EffectiveSet>,
     generation: u64,
     counters: Vec<RuleCounters>,
@@ -21,7 +21,7 @@ pub(in crate::daemon) struct Census {
 }
 
 impl Census {
-    pub(in crate::daemon) fn new(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
+    pub(crate) fn new(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
         Self {
             effective: Arc::clone(effective),
             generation: datapath.generation(),
@@ -33,7 +33,7 @@ impl Census {
     /// Reads on in the rules that are in force; says whether all were read. If other rules came
     /// into force since the last slice, it begins again with them, and with larger slices: so it
     /// comes to an end however often they change.
-    pub(in crate::daemon) fn step(
+    pub(crate) fn step(
         &mut self,
         datapath: &dyn Observed,
         effective: &Arc<EffectiveSet>,
@@ -49,12 +49,12 @@ impl Census {
     }
 
     /// The rules.
-    pub(in crate::daemon) fn effective(&self) -> &EffectiveSet {
+    pub(crate) fn effective(&self) -> &EffectiveSet {
         &self.effective
     }
 
     /// Number of the rule set.
-    pub(in crate::daemon) const fn generation(&self) -> u64 {
+    pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 

@@ -1,7 +1,8 @@
 //! The cluster as metrics. There are at most as many leases as limits of shared budgets.
 
-use crate::cluster::Status;
-use crate::cluster::status::{Contact, LeaseStatus};
+use limiter_cluster::Status;
+use limiter_cluster::status::{Contact, LeaseStatus};
+
 use crate::control::exposition::{Exposition, Kind};
 
 /// A count of a lease.

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters};
+use limiter_datapath::Observed;
+use limiter_rules::compile::{BANS, REPLIES, RuleId};
+use limiter_rules::model::Limits;
+use limiter_rules::place::InstalledTables;
+use limiter_rules::{Subject, Terms};
 
+use crate::api::sources::DroppedBy;
+use crate::error::ServiceError;
+use crate::layers::{Effective, EffectiveSet};
 use super::Result;
-use crate::daemon::api::sources::DroppedBy;
-use crate::daemon::error::ServiceError;
-use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::datapath::Observed;
-use crate::rules::compile::{BANS, REPLIES, RuleId};
-use crate::rules::model::Limits;
-use crate::rules::place::InstalledTables;
-use crate::rules::{Subject, Terms};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
 /// Drops since the maps were made, by what dropped the packets. Each part is added up from its own
 /// counters, so packets that are not dropped now do not seem to be.
-pub(in crate::daemon) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
+pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     let tallies = datapath.reasons()?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
     let lists = Reason::ALL.into_iter().zip(tallies);
@@ -112,16 +112,16 @@ pub(super) fn budget(
 
 /// A rule or a budget, as it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::daemon) struct Title {
+pub(crate) struct Title {
     /// Sources or keys that it is for; `budget` and the name of a budget.
-    pub(in crate::daemon) rule: String,
+    pub(crate) rule: String,
     /// The name that its author gave it.
-    pub(in crate::daemon) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// The rules in force that packets can find, with their numbers: those of their budgets, where they
 /// are charged to one.
-pub(in crate::daemon) fn numbered<'a>(
+pub(crate) fn numbered<'a>(
     datapath: &'a dyn Observed,
     effective: &'a EffectiveSet,
 ) -> impl Iterator<Item = (u32, &'a Effective)> {
@@ -133,7 +133,7 @@ pub(in crate::daemon) fn numbered<'a>(
 }
 
 /// The rules and budgets in force, by number.
-pub(in crate::daemon) fn names(
+pub(crate) fn names(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> BTreeMap<u32, Title> {
@@ -156,14 +156,14 @@ pub(in crate::daemon) fn names(
 /// The rules in shadow mode, by number. Of a packet that one of them would have dropped, the
 /// program notes the rule of the source, as of every packet that passes.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Shadows {
+pub(crate) struct Shadows {
     /// Rules by source whose packets have no other table.
     of_sources: BTreeSet<u32>,
     others: BTreeSet<u32>,
 }
 
 impl Shadows {
-    pub(in crate::daemon) fn of(datapath: &dyn Observed, effective: &EffectiveSet) -> Self {
+    pub(crate) fn of(datapath: &dyn Observed, effective: &EffectiveSet) -> Self {
         let installed = datapath.installed();
         let plain: BTreeSet<u32> = installed.rules.values().map(|rule| rule.limit.rule).collect();
         let rules = numbered(datapath, effective).filter(|(_, of)| of.rule.terms.is_shadow());
@@ -177,7 +177,7 @@ impl Shadows {
     }
 
     /// The rule that is told of with a reason; [`RULE_NONE`] where several may have been it.
-    pub(in crate::daemon) fn told(&self, reason: Reason, rule: u32) -> u32 {
+    pub(crate) fn told(&self, reason: Reason, rule: u32) -> u32 {
         if reason != Reason::Shadow {
             return rule;
         }
@@ -205,7 +205,7 @@ pub(super) fn budgets(
 }
 
 /// Packets that each rule and budget with a soft limit has let pass marked.
-pub(in crate::daemon) fn marked(
+pub(crate) fn marked(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
 ) -> Result<Vec<(String, u64)>> {

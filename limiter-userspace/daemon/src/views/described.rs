@@ -1,27 +1,28 @@
 //! Rules in words, as people read them.
 
-use crate::daemon::api::limits::{LimitView, UpperView};
-use crate::rules::Terms;
-use crate::rules::compile::{compile, display_rate, effective_of_spec};
-use crate::rules::model::{LimitList, Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
-use crate::rules::read_back::Known;
+use limiter_rules::Terms;
+use limiter_rules::compile::{compile, display_rate, effective_of_spec};
+use limiter_rules::model::{LimitList, Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
+use limiter_rules::read_back::Known;
+
+use crate::api::limits::{LimitView, UpperView};
 
 /// The fields that all views of a rule have.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Described {
-    pub(in crate::daemon) limit: String,
-    pub(in crate::daemon) burst: Option<u64>,
-    pub(in crate::daemon) count: Option<String>,
-    pub(in crate::daemon) effective_per_second: Option<f64>,
-    pub(in crate::daemon) limits: Vec<LimitView>,
-    pub(in crate::daemon) action: Option<String>,
-    pub(in crate::daemon) budget: Option<String>,
+pub(crate) struct Described {
+    pub(crate) limit: String,
+    pub(crate) burst: Option<u64>,
+    pub(crate) count: Option<String>,
+    pub(crate) effective_per_second: Option<f64>,
+    pub(crate) limits: Vec<LimitView>,
+    pub(crate) action: Option<String>,
+    pub(crate) budget: Option<String>,
 }
 
 impl Described {
     /// Description with a word before each rate that is not exact.
     #[must_use]
-    pub(in crate::daemon) fn known(mut self, known: Known) -> Self {
+    pub(crate) fn known(mut self, known: Known) -> Self {
         let about = match known {
             Known::Exactly => return self,
             Known::About => "about",
@@ -38,7 +39,7 @@ impl Described {
 }
 
 /// Describes a rule. `max_frame` as in [`compile`].
-pub(in crate::daemon) fn describe(terms: &Terms, max_frame: u64) -> Described {
+pub(crate) fn describe(terms: &Terms, max_frame: u64) -> Described {
     match terms {
         Terms::Unlimited => Described { limit: "unlimited".to_owned(), ..Described::default() },
         Terms::Budget(name) => Described {

@@ -1,14 +1,15 @@
 //! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written
 //! first, rule by rule.
 
-use super::Result;
+use limiter_rules::RuleSet;
+use limiter_rules::file::ExactFile;
+
+use crate::api::rules::ExportRules;
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
-use crate::daemon::api::rules::ExportRules;
-use crate::daemon::layers::Layers;
-use crate::daemon::service::Service;
-use crate::rules::RuleSet;
-use crate::rules::file::ExactFile;
+use crate::layers::Layers;
+use crate::service::Service;
+use super::Result;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
@@ -18,7 +19,7 @@ const TOLD: usize = 16 << 10;
 
 /// The rule file under way.
 #[derive(Debug)]
-pub(in crate::daemon) struct RulesText {
+pub(crate) struct RulesText {
     /// True if only rules of `limiter set` are wanted.
     edits: bool,
     generation: u64,
@@ -56,7 +57,7 @@ impl RulesText {
     }
 
     /// The beginning of the rules in force, or of those of `limiter set` alone.
-    pub(in crate::daemon) fn begin(
+    pub(crate) fn begin(
         service: &Service,
         asked: ExportRules,
     ) -> std::result::Result<Self, Refusal> {

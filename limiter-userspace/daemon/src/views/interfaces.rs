@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use limiter_common::wire::InterfaceCounters;
+use limiter_datapath::Observed;
 
+use crate::api::stats::InterfaceCounts;
 use super::Result;
-use crate::daemon::api::stats::InterfaceCounts;
-use crate::datapath::Observed;
 
 /// Packets of each interface that the program is on, by name.
 ///

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use limiter_common::wire::RuleCounters;
+use limiter_datapath::Observed;
+use limiter_rules::compile::{BANS, DEFAULT_BANS, REPLIES};
+use limiter_rules::model;
+use limiter_rules::read_back::Known;
 
+use crate::api::limits::{LimitEntry, Origin};
+use crate::control::parts::Parts;
+use crate::control::{Refusal, Sliced, Step};
+use crate::layers::{Effective, EffectiveSet};
+use crate::limit_ends;
+use crate::service::Service;
 use super::census::Census;
 use super::described::{Described, describe, of_limits};
 use super::{Result, Told, counted};
-use crate::control::parts::Parts;
-use crate::control::{Refusal, Sliced, Step};
-use crate::daemon::api::limits::{LimitEntry, Origin};
-use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::daemon::limit_ends;
-use crate::daemon::service::Service;
-use crate::datapath::Observed;
-use crate::rules::compile::{BANS, DEFAULT_BANS, REPLIES};
-use crate::rules::model;
-use crate::rules::read_back::Known;
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
-pub(in crate::daemon) struct LimitsText {
+pub(crate) struct LimitsText {
     census: Census,
     parts: Parts,
     stage: Stage,
@@ -41,7 +41,7 @@ enum Stage {
 }
 
 impl LimitsText {
-    pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
         service.leftovers.note();
         Ok(Self::over(service.datapath()?, &service.effective))
     }

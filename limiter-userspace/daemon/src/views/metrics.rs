@@ -6,21 +6,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use limiter_cluster::Status;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
+use limiter_datapath::{Datapath, DatapathError};
 
+use crate::api::Counts;
+use crate::api::limits::{LimitEntry, LimitView};
+use crate::api::lists::ListsChanged;
+use crate::api::nearness::{Fit, Nearness, RuleNearness};
+use crate::api::stats::{InterfaceCounts, Outcomes};
+use crate::api::status::Reloads;
+use crate::control::exposition::{Exposition, Kind};
+use crate::layers::EffectiveSet;
 use super::census::Census;
 use super::{Result, limits, mode};
-use crate::cluster::Status;
-use crate::control::exposition::{Exposition, Kind};
-use crate::daemon::api::Counts;
-use crate::daemon::api::limits::{LimitEntry, LimitView};
-use crate::daemon::api::lists::ListsChanged;
-use crate::daemon::api::nearness::{Fit, Nearness, RuleNearness};
-use crate::daemon::api::stats::{InterfaceCounts, Outcomes};
-use crate::daemon::api::status::Reloads;
-use crate::daemon::layers::EffectiveSet;
-use crate::datapath::{Datapath, DatapathError};
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
@@ -33,36 +33,36 @@ const OTHER: &str = "other";
 
 /// Facts that only the service knows.
 #[derive(Debug)]
-pub(in crate::daemon) struct Facts {
-    pub(in crate::daemon) reloads: Reloads,
-    pub(in crate::daemon) last_ok: bool,
+pub(crate) struct Facts {
+    pub(crate) reloads: Reloads,
+    pub(crate) last_ok: bool,
     /// Seconds since 1970.
-    pub(in crate::daemon) last_at: f64,
-    pub(in crate::daemon) lists: ListsChanged,
-    pub(in crate::daemon) edits: usize,
+    pub(crate) last_at: f64,
+    pub(crate) lists: ListsChanged,
+    pub(crate) edits: usize,
     /// Seconds that the rules are on trial for, if they are.
-    pub(in crate::daemon) trial_seconds_left: Option<u64>,
-    pub(in crate::daemon) trials: Trials,
+    pub(crate) trial_seconds_left: Option<u64>,
+    pub(crate) trials: Trials,
     /// Tables in which packets find no room now.
-    pub(in crate::daemon) no_room_for: Vec<String>,
+    pub(crate) no_room_for: Vec<String>,
     /// How near sources come to the limits.
-    pub(in crate::daemon) nearness: Nearness,
+    pub(crate) nearness: Nearness,
     /// State of the node, with a cluster.
-    pub(in crate::daemon) cluster: Option<Arc<Status>>,
+    pub(crate) cluster: Option<Arc<Status>>,
 }
 
 /// Numbers of ended trials, by how they ended, since the daemon's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::daemon) struct Trials {
-    pub(in crate::daemon) confirmed: u64,
+pub(crate) struct Trials {
+    pub(crate) confirmed: u64,
     /// Taken back on request.
-    pub(in crate::daemon) reverted: u64,
+    pub(crate) reverted: u64,
     /// Nobody confirmed them in time.
-    pub(in crate::daemon) expired: u64,
+    pub(crate) expired: u64,
 }
 
 /// The page, with what `census` has read of the rules.
-pub(in crate::daemon) fn metrics(
+pub(crate) fn metrics(
     datapath: &dyn Datapath,
     census: &Census,
     facts: &Facts,

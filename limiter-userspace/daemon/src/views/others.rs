@@ -4,19 +4,19 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
+use limiter_datapath::Observed;
+use limiter_rules::model::{Martians, Part};
+use limiter_rules::{Rule, Terms};
 
+use crate::api::source::SourceView;
+use crate::layers::EffectiveSet;
 use super::{Result, key};
-use crate::daemon::api::source::SourceView;
-use crate::daemon::layers::EffectiveSet;
-use crate::datapath::Observed;
-use crate::rules::model::{Martians, Part};
-use crate::rules::{Rule, Terms};
 
 /// Rules that are named; the others are counted.
 const NAMED: usize = 10;
 
 /// A source with what is asked before its rule and beside it.
-pub(in crate::daemon) fn with_others(
+pub(crate) fn with_others(
     view: SourceView,
     datapath: &dyn Observed,
     effective: &EffectiveSet,

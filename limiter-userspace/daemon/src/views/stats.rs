@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
+use limiter_datapath::Observed;
+use limiter_rules::Terms;
 
-use super::census::Census;
-use super::{Result, Told, counted};
+use crate::api::Counts;
+use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
-use crate::daemon::api::Counts;
-use crate::daemon::api::stats::{Outcomes, ReasonCounts, RuleCounts};
-use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::daemon::service::Service;
-use crate::datapath::Observed;
-use crate::rules::Terms;
+use crate::layers::{Effective, EffectiveSet};
+use crate::service::Service;
+use super::census::Census;
+use super::{Result, Told, counted};
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
-pub(in crate::daemon) struct StatsText {
+pub(crate) struct StatsText {
     census: Census,
     parts: Parts,
     /// The part after the rules; none until all counters were read.
@@ -29,7 +29,7 @@ pub(in crate::daemon) struct StatsText {
 }
 
 impl StatsText {
-    pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
         service.leftovers.note();
         Ok(Self::over(service.datapath()?, &service.effective))
     }

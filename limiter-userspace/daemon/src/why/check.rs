@@ -5,14 +5,14 @@ use limiter_common::wire::Listed;
 
 use super::steps::BY_SOURCE;
 use super::{Found, InForce, Question, nanos_up};
-use crate::daemon::api::check::Checked;
-use crate::daemon::api::explain::ExplainLimit;
-use crate::daemon::api::lists::ListName;
-use crate::daemon::error::ServiceError;
+use crate::api::check::Checked;
+use crate::api::explain::ExplainLimit;
+use crate::api::lists::ListName;
+use crate::error::ServiceError;
 
 impl InForce<'_> {
     /// The outcome for a packet; for a source's next one, if only that is asked about.
-    pub(in crate::daemon) fn check(&self, question: &Question) -> Result<Checked, ServiceError> {
+    pub(crate) fn check(&self, question: &Question) -> Result<Checked, ServiceError> {
         let found = self.find(question)?;
         let mut reason = found.judged.outcome.reason;
         if reason == Reason::Rejected && !question.is_of_packet() {

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use limiter_common::packet::{Fragment, Icmp, SYN, TCP, Version};
+use limiter_rules::model::Fact;
+use limiter_rules::model::key::has_ports;
 
 use super::question::Question;
-use crate::rules::model::Fact;
-use crate::rules::model::key::has_ports;
 
 /// IPv4 address that packets are assumed to go to: of the range for benchmarks (RFC 2544), in which
 /// no host should be.

@@ -1,12 +1,12 @@
 //! Facts that the rules ask for and the question does not say.
 
 use limiter_common::wire::{Count, field};
+use limiter_model::{Held, Judged, Looked};
+use limiter_rules::model::{Fact, Path};
+use limiter_rules::{Rule, Selector, Terms};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
 use super::{InForce, Question, family};
-use crate::datapath::model::{Held, Judged, Looked};
-use crate::rules::model::{Fact, Path};
-use crate::rules::{Rule, Selector, Terms};
 
 /// Most rules that are named, of those that were not looked at.
 const NAMED: usize = 16;

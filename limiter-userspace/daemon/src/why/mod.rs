@@ -14,16 +14,16 @@ use limiter_common::packet::TCP;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::field;
+use limiter_datapath::{Framing, Observed};
+use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
+use limiter_rules::Selector;
+use limiter_rules::model::Fact;
+use limiter_rules::model::key::protocol_text;
 
+use crate::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
-use crate::daemon::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
-use crate::datapath::model::{Excerpt, Judged, Looked, LookedTable, Packet};
-use crate::datapath::{Framing, Observed};
-use crate::rules::Selector;
-use crate::rules::model::Fact;
-use crate::rules::model::key::protocol_text;
 
 pub(super) use question::Question;
 pub(super) use steps::here;

@@ -2,14 +2,14 @@
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::Record;
+use limiter_model::LookedTable;
+use limiter_rules::compile::RuleId;
+use limiter_rules::{Budget, Selector, Subject, Terms};
 
+use crate::api::explain::ExplainStep;
+use crate::api::limits::Origin;
+use crate::layers::Effective;
 use super::InForce;
-use crate::daemon::api::explain::ExplainStep;
-use crate::daemon::api::limits::Origin;
-use crate::daemon::layers::Effective;
-use crate::datapath::model::LookedTable;
-use crate::rules::compile::RuleId;
-use crate::rules::{Budget, Selector, Subject, Terms};
 
 /// A rule with what stands in its file.
 pub(super) struct Named {

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use limiter_common::packet::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
+use limiter_rules::model::Fact;
+use limiter_rules::model::key::{Given, PROTOCOLS, has_ports};
+use limiter_rules::source_text;
 
-use crate::daemon::api::check::CheckSource;
-use crate::daemon::api::explain::AskExplain;
-use crate::daemon::error::ServiceError;
-use crate::rules::model::Fact;
-use crate::rules::model::key::{Given, PROTOCOLS, has_ports};
-use crate::rules::source_text;
+use crate::api::check::CheckSource;
+use crate::api::explain::AskExplain;
+use crate::error::ServiceError;
 
 /// The shortest frame of Ethernet, without its checksum.
 const LEAST_FRAME: u64 = 60;
@@ -24,7 +24,7 @@ const FLAGS: [(&str, u8); 6] =
 
 /// Facts of the packet that are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::daemon) struct Question {
+pub(crate) struct Question {
     pub(super) source: IpAddr,
     pub(super) destination: Option<IpAddr>,
     /// All that is a number, but for the flags.
@@ -51,7 +51,7 @@ impl Question {
     }
 
     /// Reads the words.
-    pub(in crate::daemon) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
+    pub(crate) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
         let source = source_text::parse_one(&asked.from)?.to_canonical();
         let length = asked.length.unwrap_or(LEAST_FRAME);
         let most = Count::Bytes.max_units();

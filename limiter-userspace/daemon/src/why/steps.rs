@@ -6,24 +6,22 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, Listed, RULE_NONE, field};
+use limiter_model::{Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail};
+use limiter_rules::Selector;
+use limiter_rules::compile::values_of_class;
+use limiter_rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
+use limiter_text::plain::clean;
 
+use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
-use crate::daemon::api::explain::{ExplainLimit, ExplainStep, Here};
-use crate::datapath::model::{
-    self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
-};
-use crate::rules::Selector;
-use crate::rules::compile::values_of_class;
-use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
-use crate::rules::plain::clean;
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
 /// A step with what is told of it.
 pub(super) struct Step {
-    pub(super) at: model::Step,
+    pub(super) at: limiter_model::Step,
     pub(super) told: ExplainStep,
     /// Result of the step for the packet; none before the rules.
     pub(super) reason: Option<Reason>,
@@ -33,12 +31,12 @@ pub(super) struct Step {
 
 impl Step {
     /// A step without a rule.
-    fn plain(name: &str, at: model::Step, trail: &Trail, says: &str) -> Self {
+    fn plain(name: &str, at: limiter_model::Step, trail: &Trail, says: &str) -> Self {
         Self { at, told: plain(name, trail.reaches(at), says), reason: None, bans: false }
     }
 
     /// A step of the rules that has none for the packet.
-    fn no_rule(name: &str, at: model::Step, trail: &Trail) -> Self {
+    fn no_rule(name: &str, at: limiter_model::Step, trail: &Trail) -> Self {
         let reason = Reason::NoRule;
         Self { reason: Some(reason), ..Self::plain(name, at, trail, reason.name()) }
     }
@@ -66,7 +64,7 @@ pub(super) fn list(
     if let Some(rule) = &looked.rule {
         steps.push(of_source(in_force, source, rule, trail));
     } else if !found {
-        steps.push(Step::no_rule(BY_SOURCE, model::Step::Sources, trail));
+        steps.push(Step::no_rule(BY_SOURCE, limiter_model::Step::Sources, trail));
     }
     // A packet charged to one budget at two places may be within it at each of them and over it at
     // both.
@@ -85,7 +83,7 @@ fn before_rules(looked: &Looked, trail: &Trail, now: Ticks, reason: Option<&str>
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")
     };
-    let step = |name: &str, at: model::Step, says: &str| Step::plain(name, at, trail, says);
+    let step = |name: &str, at: limiter_model::Step, says: &str| Step::plain(name, at, trail, says);
     let listed = match looked.listed {
         None => "on no list".to_owned(),
         Some((listed, entry)) => {
@@ -108,21 +106,21 @@ fn before_rules(looked: &Looked, trail: &Trail, now: Ticks, reason: Option<&str>
         |until| format!("{} {}", Reason::Banned.name(), ends(until)),
     );
     let mut steps = vec![
-        step("brake", model::Step::Brake, if looked.brake { "brake" } else { "off" }),
-        step("lists", model::Step::Lists, &listed),
-        step("bans", model::Step::Bans, &banned),
+        step("brake", limiter_model::Step::Brake, if looked.brake { "brake" } else { "off" }),
+        step("lists", limiter_model::Step::Lists, &listed),
+        step("bans", limiter_model::Step::Bans, &banned),
     ];
     if looked.header.drops_martians() {
         // Said of a packet that does not come there, too.
         let martian = looked.source.is_some_and(Source::is_martian);
         let says = if martian { Reason::Martian.name() } else { "a host can have this source" };
-        steps.push(step("martians", model::Step::Martians, says));
+        steps.push(step("martians", limiter_model::Step::Martians, says));
     }
     steps
 }
 
 fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail: &Trail) -> Step {
-    let at = model::Step::Table(looked.index);
+    let at = limiter_model::Step::Table(looked.index);
     let of_sources = looked.table.is_of_sources();
     let name =
         if of_sources { BY_SOURCE.to_owned() } else { format!("table {}", looked.index + 1) };
@@ -173,7 +171,7 @@ fn of_source(
     looked: &LookedSource,
     trail: &Trail,
 ) -> Step {
-    let at = model::Step::Sources;
+    let at = limiter_model::Step::Sources;
     let named = in_force.source_rule(source, looked.slot);
     let none = looked.meter.is_none() && looked.limit.rule == RULE_NONE;
     let reason = if none { Reason::NoRule } else { looked.reason };
@@ -253,7 +251,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
 }
 
 /// Base of this node's decisions for a limit that nodes share; none for one of this node alone.
-pub(in crate::daemon) const fn here(standing: Standing) -> Option<Here> {
+pub(crate) const fn here(standing: Standing) -> Option<Here> {
     match standing {
         Standing::Node => None,
         Standing::Lease => Some(Here::Lease),

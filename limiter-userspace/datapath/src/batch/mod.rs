@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use aya::maps::{MapData, MapType};
 
 pub(super) use sources::{KeyedMap, Slice, SourceMaps};
-pub use sources::{Sweep, of_key, of_narrow};
+pub use sources::{Sweep, of_key};
 pub(super) use update::update;
 
 /// The commands, of `enum bpf_cmd` in `linux/bpf.h`.

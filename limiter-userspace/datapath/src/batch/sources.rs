@@ -13,7 +13,7 @@ use limiter_common::bucket::Word;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::wire::{
-    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, WORDS, map,
+    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map,
 };
 
 use super::super::{DatapathError, PinDir};
@@ -93,10 +93,10 @@ enum Read {
 }
 
 /// Entries that were read of a map, and the place after them.
-pub(in crate::datapath) type Slice<K, V> = (Vec<(K, V)>, Option<u32>);
+pub(crate) type Slice<K, V> = (Vec<(K, V)>, Option<u32>);
 
 /// Handles on the hash maps of sources and of narrow keys for reading in batches.
-pub(in crate::datapath) struct SourceMaps {
+pub(crate) struct SourceMaps {
     v4: MapData,
     v6: MapData,
     narrow: MapData,
@@ -104,7 +104,7 @@ pub(in crate::datapath) struct SourceMaps {
 
 impl SourceMaps {
     /// Opens the pinned maps.
-    pub(in crate::datapath) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+    pub(crate) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         let open = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
         Ok(Self {
             v4: open(map::SOURCES_V4)?,
@@ -115,7 +115,7 @@ impl SourceMaps {
 
     /// Reads on: about `most` entries of a kind, and the place after them. Those that are leaving
     /// are left out, so there may be none although more come.
-    pub(in crate::datapath) fn read(
+    pub(crate) fn read(
         &self,
         (kind, from): (EntryKind, Option<u32>),
         most: usize,
@@ -147,16 +147,16 @@ fn read_map<K: Pod>(
 }
 
 /// A handle on the hash map of keyed tables, for reading the sources among its keys in batches.
-pub(in crate::datapath) struct KeyedMap(MapData);
+pub(crate) struct KeyedMap(MapData);
 
 impl KeyedMap {
     /// Opens the pinned map.
-    pub(in crate::datapath) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+    pub(crate) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         MapData::from_pin(pins.map(map::KEYED)).map(Self).map_err(DatapathError::map(map::KEYED))
     }
 
     /// Reads on: of about `most` keys those of the sweep's table, each as [`of_key`] has it.
-    pub(in crate::datapath) fn read(
+    pub(crate) fn read(
         &self,
         sweep: &mut Sweep,
         most: usize,
@@ -171,7 +171,7 @@ impl KeyedMap {
     }
 
     /// Reads on: about `most` keys of all tables, and the place after them.
-    pub(in crate::datapath) fn keys(
+    pub(crate) fn keys(
         &self,
         from: Option<u32>,
         most: usize,
@@ -191,14 +191,6 @@ pub fn of_key(key: &TableKey, bucket: &KeyedBucket) -> (Source, Bucket) {
     let [.., a, b, c, d] = address;
     let source = if key.version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(prefix) };
     (source, Bucket { word, resolved, passed, dropped })
-}
-
-/// The state of a narrow key as that of any key. It has no time of the last packet.
-pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
-    let Bucket { word, resolved, passed, dropped } = *bucket;
-    let mut words = [0; WORDS];
-    words[0] = word;
-    KeyedBucket { resolved, passed, dropped, used: 0, words }
 }
 
 fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {

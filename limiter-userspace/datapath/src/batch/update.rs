@@ -14,7 +14,7 @@ const MOST: usize = 1 << 16;
 ///
 /// Entries that are left are to be written one by one: a kernel or a kind of map without batches
 /// leaves all of them, and the error for one that is refused comes then.
-pub(in crate::datapath) fn update<K: Pod, V: Pod, X, M: IterableMap<K, X>>(
+pub(crate) fn update<K: Pod, V: Pod, X, M: IterableMap<K, X>>(
     map: &M,
     keys: &[K],
     values: &[V],

@@ -15,13 +15,11 @@ use limiter_common::wire::{
 };
 
 use super::Kernel;
-use crate::cluster::Leases;
-use crate::datapath::pod::Wire;
-use crate::datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events,
-    links, own_links, strips_tags, xdp,
-};
-use crate::rules::{Plan, Selector};
+use limiter_sharing::Leases;
+use crate::leases::HeldLeases;
+use crate::pod::Wire;
+use crate::{CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events, links, own_links, strips_tags, xdp};
+use limiter_rules::{Plan, Selector};
 
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {
@@ -83,7 +81,7 @@ impl Datapath for Kernel {
     }
 
     fn leases(&self) -> Box<dyn Leases> {
-        Box::new(Arc::clone(&self.held.leases))
+        Box::new(HeldLeases(Arc::clone(&self.held.leases)))
     }
 
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {

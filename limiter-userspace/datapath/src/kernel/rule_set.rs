@@ -6,15 +6,15 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
 
 use super::Kernel;
-use crate::datapath::maps::Maps;
-use crate::datapath::tables::TableMaps;
-use crate::datapath::{DatapathError, PinDir};
-use crate::rules::place::HeldTables;
-use crate::rules::{Installed, Plan};
+use crate::maps::Maps;
+use crate::tables::TableMaps;
+use crate::{DatapathError, PinDir};
+use limiter_rules::place::HeldTables;
+use limiter_rules::{Installed, Plan};
 
 impl Kernel {
     /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
-    /// clock: [`Observed::now`](crate::datapath::Observed::now).
+    /// clock: [`Observed::now`](crate::Observed::now).
     pub fn commit(
         &mut self,
         plan: Plan,
@@ -29,7 +29,7 @@ impl Kernel {
 
     /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here
     /// is told and is no failure of it.
-    pub(in crate::datapath) fn retire(&mut self, ended: &[u32]) {
+    pub(crate) fn retire(&mut self, ended: &[u32]) {
         if let Err(error) = self.held.maps.retire_rule_counters(ended) {
             tracing::warn!(%error, "the counts of rules that ended are lost");
         }
@@ -37,7 +37,7 @@ impl Kernel {
 
     /// Puts a plan in force, without the notes that are made afterwards; on trial until `end`, if
     /// that is given. Returns the rule set before.
-    pub(in crate::datapath) fn put_in_force(
+    pub(crate) fn put_in_force(
         &mut self,
         plan: Plan,
         end: Option<Ticks>,
@@ -70,7 +70,7 @@ impl Kernel {
     }
 
     /// Says what was installed before.
-    pub(in crate::datapath) fn set_installed(
+    pub(crate) fn set_installed(
         &mut self,
         generation: u64,
         installed: Installed,
@@ -82,7 +82,7 @@ impl Kernel {
 
 /// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to
 /// be free.
-pub(in crate::datapath) fn adopt(
+pub(crate) fn adopt(
     maps: &Maps,
     tables: &TableMaps,
     generation: u64,
@@ -124,7 +124,7 @@ fn held(
 }
 
 /// Word of the header of a generation.
-pub(in crate::datapath) fn header_of(generation: u64) -> Control {
+pub(crate) fn header_of(generation: u64) -> Control {
     if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
 }
 

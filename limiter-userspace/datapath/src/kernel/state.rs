@@ -3,7 +3,7 @@
 use limiter_common::wire::{KeyedBucket, Limit, Record};
 
 use super::Kernel;
-use crate::datapath::{DatapathError, LeaseMemory};
+use crate::{DatapathError, LeaseMemory};
 
 impl Kernel {
     /// Limit in a slot, also in one that no rule in force has any more.

@@ -8,7 +8,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::Link;
-use crate::datapath::{DatapathError, netlink};
+use crate::{DatapathError, netlink};
 
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also of the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };

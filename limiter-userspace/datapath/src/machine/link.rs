@@ -7,8 +7,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use crate::datapath::interface::Interface;
-use crate::datapath::{DatapathError, netlink};
+use crate::interface::Interface;
+use crate::{DatapathError, netlink};
 
 /// An interface, and how it is connected to others.
 #[derive(Debug)]

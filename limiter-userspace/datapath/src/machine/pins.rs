@@ -7,10 +7,10 @@ use std::path::Path;
 use limiter_common::wire::{ABI_VERSION, Control};
 use rustix::fs::{Access, access};
 
-use crate::datapath::interface::Interface;
-use crate::datapath::maps::PinnedControl;
-use crate::datapath::own_links;
-use crate::datapath::{DatapathError, Mode, PinDir, attach};
+use crate::interface::Interface;
+use crate::maps::PinnedControl;
+use crate::own_links;
+use crate::{DatapathError, Mode, PinDir, attach};
 
 /// A place for pins, as far as it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

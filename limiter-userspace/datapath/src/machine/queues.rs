@@ -1,8 +1,8 @@
 //! Receive queues of an interface, over the family of `ethtool`.
 
 use super::Link;
-use crate::datapath::DatapathError;
-use crate::datapath::generic::{ask_ethtool, attribute};
+use crate::DatapathError;
+use crate::generic::{ask_ethtool, attribute};
 
 /// `include/uapi/linux/ethtool_netlink.h`.
 const ETHTOOL_MSG_CHANNELS_GET: u8 = 17;

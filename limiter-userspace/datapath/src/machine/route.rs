@@ -7,7 +7,7 @@ use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use crate::datapath::netlink;
+use crate::netlink;
 
 /// Index of the interface that packets to an address leave by; none without a route.
 pub fn interface_towards(address: IpAddr) -> io::Result<Option<u32>> {

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use limiter_common::packet::{Icmp, TCP, Version};
 
 use super::rule::Reading;
-use crate::import::packets::{Family, Packets, state};
-use crate::rules::model::Fact;
+use crate::packets::{Family, Packets, state};
+use limiter_rules::model::Fact;
 
 /// Reads an option of a condition; false if it is none that is known.
 pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
@@ -75,7 +75,7 @@ fn protocol(reading: &mut Reading<'_>, word: &str) {
 }
 
 /// Number of a protocol; 0 is every one.
-pub(in crate::import) fn protocol_number(name: &str) -> Option<u8> {
+pub(crate) fn protocol_number(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     match name.as_str() {
         "all" | "0" => return Some(0),
@@ -112,7 +112,7 @@ fn addresses(reading: &mut Reading<'_>, word: &str, source: bool) {
 }
 
 /// An address, a prefix, or an address with a mask.
-pub(in crate::import) fn net(text: &str) -> Option<IpNet> {
+pub(crate) fn net(text: &str) -> Option<IpNet> {
     let Some((address, mask)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
     };
@@ -192,7 +192,7 @@ fn flags(reading: &mut Reading<'_>, word: &str) {
 }
 
 /// True for the flags of an attempt to open a connection, both in the order of the alphabet.
-pub(in crate::import) fn is_opening(mask: &str, set: &str) -> bool {
+pub(crate) fn is_opening(mask: &str, set: &str) -> bool {
     set == "SYN" && matches!(mask, "ACK,FIN,RST,SYN" | "ACK,SYN" | "ACK,RST,SYN" | "ACK,FIN,SYN")
 }
 
@@ -213,7 +213,7 @@ fn icmp(reading: &mut Reading<'_>, word: &str) {
 }
 
 /// A message by its type: a name, a number, or a number with the one code that it has.
-pub(in crate::import) fn icmp_message(text: &str, family: Family) -> Option<u8> {
+pub(crate) fn icmp_message(text: &str, family: Family) -> Option<u8> {
     let (version, echoes) = match family {
         Family::V4 => (Version::V4, [0, 8]),
         Family::V6 => (Version::V6, [128, 129]),
@@ -255,7 +255,7 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
 }
 
 /// Bits of several states; what is none is a condition that limiter lacks.
-pub(in crate::import) fn state_bits(names: &[&str], packets: &mut Packets) -> Option<u8> {
+pub(crate) fn state_bits(names: &[&str], packets: &mut Packets) -> Option<u8> {
     let mut bits = 0;
     for name in names {
         let Some(bit) = state::of(name) else {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use limiter_common::wire::Count;
 
-use crate::import::difference::Difference;
-use crate::import::firewall::{ChainName, Firewall, Key, Limit, Verdict};
-use crate::import::packets::{Family, Packets};
-use crate::import::rate;
-use crate::rules::model::{Meter, Period, Quota, Unit};
+use crate::difference::Difference;
+use crate::firewall::{ChainName, Firewall, Key, Limit, Verdict};
+use crate::packets::{Family, Packets};
+use crate::rate;
+use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 /// The most that `sliding_log` holds.
 const MOST: u64 = 31;
@@ -161,7 +161,7 @@ fn packets(firewall: &Firewall, rule: usize) -> Option<&Packets> {
     firewall.rules.get(rule)?.cases.first().map(|case| &case.packets)
 }
 
-fn case(firewall: &mut Firewall, rule: usize) -> Option<&mut crate::import::firewall::Case> {
+fn case(firewall: &mut Firewall, rule: usize) -> Option<&mut crate::firewall::Case> {
     firewall.rules.get_mut(rule)?.cases.first_mut()
 }
 

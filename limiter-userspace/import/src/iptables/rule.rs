@@ -4,11 +4,11 @@ use super::hashlimit::HashLimit;
 use super::matches;
 use super::recent::{Recent, Use};
 use super::target;
-use crate::import::difference::Difference;
-use crate::import::firewall::{Case, Limit, Verdict};
-use crate::import::packets::{Family, Packets};
-use crate::import::rate;
-use crate::rules::model::Period;
+use crate::difference::Difference;
+use crate::firewall::{Case, Limit, Verdict};
+use crate::packets::{Family, Packets};
+use crate::rate;
+use limiter_rules::model::Period;
 
 /// A rule that was read.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Targets of iptables.
 
-use crate::import::firewall::Verdict;
+use crate::firewall::Verdict;
 
 /// Targets after which the next rule is asked, and that tell people something.
 const GO_ON: [&str; 8] = ["AUDIT", "IDLETIMER", "LED", "LOG", "NFLOG", "TEE", "TRACE", "ULOG"];

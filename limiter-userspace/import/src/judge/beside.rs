@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{Fate, Judge, MOST_EFFORT, Step};
-use crate::import::firewall::{Hook, Limit};
-use crate::import::packets::Packets;
-use crate::rules::plain::clean;
+use crate::firewall::{Hook, Limit};
+use crate::packets::Packets;
+use limiter_text::plain::clean;
 
 /// A limit that was translated.
 pub(super) struct Placed {
@@ -61,7 +61,7 @@ impl Judge<'_> {
     }
 
     /// Rules whose limits some packets come to besides another limit.
-    pub(in crate::import) fn beside(&self) -> BTreeSet<usize> {
+    pub(crate) fn beside(&self) -> BTreeSet<usize> {
         let translated = |placed: &&Placed| self.fates.get(placed.rule) == Some(&Fate::Translated);
         let placed: Vec<&Placed> = self.placed.iter().filter(translated).collect();
         let mut effort = 0;

@@ -1,9 +1,9 @@
 //! Names: of rules in the rule file, and of interfaces.
 
 use super::Judge;
-use crate::import::firewall::Firewall;
-use crate::rules::model::RESERVED;
-use crate::rules::plain::{clean, is_plain};
+use crate::firewall::Firewall;
+use limiter_rules::model::RESERVED;
+use limiter_text::plain::{clean, is_plain};
 
 impl Judge<'_> {
     /// Name of a rule in the rule file: its comment, and its place.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::Objects;
 use super::set::{Set, nets, ports};
-use crate::import::iptables::{icmp_message, is_opening, protocol_number, state_bits};
-use crate::import::packets::{Family, Packets, state};
+use crate::iptables::{icmp_message, is_opening, protocol_number, state_bits};
+use crate::packets::{Family, Packets, state};
 
 /// Part of a packet that a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

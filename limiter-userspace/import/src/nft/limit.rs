@@ -4,11 +4,11 @@ use limiter_common::wire::Count;
 use serde_json::Value;
 
 use super::condition::{Field, field, implied};
-use crate::import::difference::Difference;
-use crate::import::firewall::{Key, Limit};
-use crate::import::packets::{Family, Packets};
-use crate::import::rate;
-use crate::rules::model::{Meter, Period, Unit};
+use crate::difference::Difference;
+use crate::firewall::{Key, Limit};
+use crate::packets::{Family, Packets};
+use crate::rate;
+use limiter_rules::model::{Meter, Period, Unit};
 
 /// `{"rate": 10, "per": "second", "burst": 5, "inv": true}`.
 pub(super) fn limit(body: &Value) -> Result<Limit, &'static str> {

@@ -6,8 +6,8 @@ use super::Objects;
 use super::condition::{apply, condition, field};
 use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
 use super::set::Set;
-use crate::import::firewall::{Case, Limit, Verdict};
-use crate::import::packets::Packets;
+use crate::firewall::{Case, Limit, Verdict};
+use crate::packets::Packets;
 
 /// Statements that change no verdict.
 const GO_ON: [&str; 4] = ["counter", "last", "log", "dup"];

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::import::iptables::net;
+use crate::iptables::net;
 
 /// The most elements of a set that are read.
 const MOST: usize = 1 << 18;

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::police::Police;
 use super::{Action, Filter, ethernet, firewall, flower, is_ingress};
-use crate::import::error::ImportError;
-use crate::import::firewall::Firewall;
+use crate::error::ImportError;
+use crate::firewall::Firewall;
 
 const COMMAND: &str = "`tc -j filter show dev IFACE ingress`";
 
 /// Reads a text.
-pub(in crate::import) fn read(text: &str) -> Result<Firewall, ImportError> {
+pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;
     let Some(objects) = value.as_array() else {

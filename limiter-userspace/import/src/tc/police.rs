@@ -2,9 +2,9 @@
 
 use limiter_common::wire::Count;
 
-use crate::import::difference::Difference;
-use crate::import::rate;
-use crate::rules::model::{Meter, Period, Unit};
+use crate::difference::Difference;
+use crate::rate;
+use limiter_rules::model::{Meter, Period, Unit};
 
 /// A policer, as it was read.
 #[derive(Debug, Default)]

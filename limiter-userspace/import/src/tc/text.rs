@@ -2,9 +2,9 @@
 
 use super::police::{Police, bytes_a_second, size};
 use super::{Action, Filter, ethernet, firewall, flower, is_ingress};
-use crate::import::error::ImportError;
-use crate::import::firewall::Firewall;
-use crate::import::packets::Packets;
+use crate::error::ImportError;
+use crate::firewall::Firewall;
+use crate::packets::Packets;
 
 /// Words after which nothing follows that changes a verdict.
 const FLAGS: [&str; 6] = ["not_in_hw", "in_hw", "skip_hw", "skip_sw", "terminal", "in_hw_count"];
@@ -14,7 +14,7 @@ const OTHER: [&str; 9] =
     ["mirred", "skbedit", "pedit", "vlan", "nat", "csum", "ct", "sample", "tunnel_key"];
 
 /// Reads a text.
-pub(in crate::import) fn read(text: &str) -> Result<Firewall, ImportError> {
+pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     let mut filters: Vec<Filter> = Vec::new();
     let mut kind = String::new();
     for (index, line) in text.lines().enumerate() {

@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use limiter_common::wire::Count;
 
 use super::*;
-use crate::rules::model::{Fact, Part};
-use crate::rules::{Rule, RuleFile, RuleSet, Terms};
+use limiter_rules::model::{Fact, Part};
+use limiter_rules::{Rule, RuleFile, RuleSet, Terms};
 
 const SOURCES: [&str; 4] = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "192.0.2.0/24"];
 const PORTS: [u16; 4] = [22, 53, 80, 443];
@@ -388,7 +388,7 @@ fn compare(seed: u64) -> usize {
         .lines()
         .filter_map(|line| line.strip_prefix("#   limiter deny "))
         .flat_map(|sources| sources.split(' '))
-        .map(|source| crate::import::iptables::net(source).unwrap())
+        .map(|source| crate::iptables::net(source).unwrap())
         .collect();
     let mut buckets: BTreeMap<usize, BTreeSet<(String, String)>> = BTreeMap::new();
     for packet in packets() {

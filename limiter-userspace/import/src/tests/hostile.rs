@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::RuleFile;
-use crate::rules::plain::is_plain;
+use limiter_rules::RuleFile;
+use limiter_text::plain::is_plain;
 
 /// Checks everything that is promised of any input.
 fn check(bytes: &[u8], format: Option<Format>) {
@@ -77,7 +77,7 @@ fn names_of_sets_are_cleaned_wherever_they_stand() {
 /// Changes of the committed texts: bytes that are changed, left out or cut off.
 #[test]
 fn changed_and_truncated_texts() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/import/tests/texts");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/texts");
     let mut random = fastrand::Rng::with_seed(7);
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -141,8 +141,8 @@ fn large_inputs_take_bounded_time() {
         .concat();
     check(format!("create x hash:ip\n{lines}").as_bytes(), None);
     assert_eq!(
-        import(&vec![b' '; crate::import::MAX_BYTES + 1], &Options::default()).unwrap_err(),
-        crate::import::ImportError::TooLong
+        import(&vec![b' '; crate::MAX_BYTES + 1], &Options::default()).unwrap_err(),
+        crate::ImportError::TooLong
     );
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
 }

@@ -8,8 +8,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 
 use super::*;
-use crate::datapath::model::Model;
-use crate::rules::{Environment, Installed, RuleFile};
+use limiter_model::Model;
+use limiter_rules::{Environment, Installed, RuleFile};
 
 const HZ: u64 = 250;
 

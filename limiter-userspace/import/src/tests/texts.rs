@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::daemon::check::check;
+use limiter_daemon::check::check;
 
 const UPDATE: &str = "LIMITER_UPDATE_IMPORT";
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/import/tests/texts")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/texts")
 }
 
 #[test]

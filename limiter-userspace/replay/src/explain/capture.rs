@@ -12,7 +12,7 @@ use pcap_parser::{PcapBlockOwned, PcapError};
 
 use super::opening::{self, BUFFER, Blocks, Extent, Opened};
 use super::{CaptureError, obsolete};
-use crate::datapath::Framing;
+use limiter_model::Framing;
 
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;

@@ -26,9 +26,9 @@ pub use error::{CaptureError, ExplainError};
 pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
-use crate::datapath::model::Model;
-use crate::rules::model::Limits;
-use crate::rules::{Environment, Installed, PlanError, RuleSet};
+use limiter_model::Model;
+use limiter_rules::model::Limits;
+use limiter_rules::{Environment, Installed, PlanError, RuleSet};
 use rulebook::Rulebook;
 
 /// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture

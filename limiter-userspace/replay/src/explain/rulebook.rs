@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use limiter_common::source::Source;
 use limiter_common::wire::TableKey;
 
-use crate::datapath::model::Found;
-use crate::rules::compile::{BANS, REPLIES, RuleId, TableForm};
-use crate::rules::model::{Limits, Rule};
-use crate::rules::place::budget_tag;
-use crate::rules::{Installed, RuleSet, Selector};
+use limiter_model::Found;
+use limiter_rules::compile::{BANS, REPLIES, RuleId, TableForm};
+use limiter_rules::model::{Limits, Rule};
+use limiter_rules::place::budget_tag;
+use limiter_rules::{Installed, RuleSet, Selector};
 
 /// A rule that a packet falls under.
 #[derive(Clone, Debug, PartialEq, Eq)]

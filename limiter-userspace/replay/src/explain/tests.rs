@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::datapath::Framing;
-use crate::rules::RuleFile;
+use limiter_model::Framing;
+use limiter_rules::RuleFile;
 
 mod kinds;
 

@@ -12,9 +12,9 @@ use super::frame::{HEADERS, Port};
 use super::pattern::Pattern;
 use super::schema;
 use super::{Load, Sender};
-use crate::rules::RateText;
-use crate::rules::file::{Place, Problem};
-use crate::rules::source_text;
+use limiter_rules::RateText;
+use limiter_rules::file::{Place, Problem};
+use limiter_rules::source_text;
 use limiter_common::wire::Count;
 
 /// The longest load.
@@ -292,7 +292,7 @@ fn pattern(spanned: &Spanned<RawSender>) -> Result<(Pattern, f64), Refused> {
 fn prefix(text: &Spanned<String>, sources: u32) -> Result<IpNet, Refused> {
     let parsed = source_text::parse(&text.value);
     let selector = parsed.map_err(|error| at(text, format!("address: {error}")))?;
-    let crate::rules::Selector::Prefix(net) = selector else {
+    let limiter_rules::Selector::Prefix(net) = selector else {
         return Err(at(text, "address: give an address or a prefix"));
     };
     let longest = if matches!(net, IpNet::V4(_)) { 32 } else { 64 };

@@ -7,7 +7,7 @@ use limiter_common::source::Source;
 use serde_json::Value;
 
 use super::*;
-use crate::json_schema::valid;
+use limiter_json_schema::valid;
 
 /// The times of a load's packets in milliseconds, and their sources.
 fn sent(senders: &str) -> Vec<(u64, Option<Source>)> {
@@ -113,7 +113,7 @@ fn mistakes_have_their_line() {
 /// The committed schema takes the loads of the pages, and refuses what the reader refuses.
 #[test]
 fn the_schema_of_loads_is_what_is_read() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let schema = load_schema();
     let committed = fs::read_to_string(docs.join("loads.schema.json")).unwrap();
     let committed: Value = serde_json::from_str(&committed).unwrap();

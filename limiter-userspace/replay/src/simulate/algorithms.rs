@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rules::RuleSet;
-use crate::rules::model::{Budget, LimitList, Limits, Meter, Rule, RuleLimit, Terms};
+use limiter_rules::RuleSet;
+use limiter_rules::model::{Budget, LimitList, Limits, Meter, Rule, RuleLimit, Terms};
 
 /// Slots of a sliding window whose rule says none.
 const SLOTS: u8 = 4;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::peaks::{Most, Recent};
 use super::queue::{Bucket, Paces};
 use crate::explain::{Captured, Charge, Decision, ExplainError, Explainer, MAX_TRACKED};
-use crate::rules::{Period, RuleSet};
+use limiter_rules::{Period, RuleSet};
 
 /// Times of packets that are kept before those that are past are looked for.
 const KEPT: usize = 4_000_000;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use crate::rules::plain::clean;
+use limiter_text::plain::clean;
 
 /// Size of the picture, and the part of it in which lines are drawn, in pixels.
 const WIDTH: f64 = 960.0;

@@ -16,7 +16,7 @@ pub use figure::figure;
 pub use timeline::Timeline;
 
 use crate::explain::{Captured, ExplainError, Explainer, Settings};
-use crate::rules::{PlanError, RuleSet};
+use limiter_rules::{PlanError, RuleSet};
 
 /// The most rule sets side by side: each keeps the state of all sources.
 pub const MAX_CANDIDATES: usize = 24;

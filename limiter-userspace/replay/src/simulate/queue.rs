@@ -5,8 +5,8 @@ use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
 
-use crate::rules::compile;
-use crate::rules::model::{Limits, Meter, RateLimit, Terms};
+use limiter_rules::compile;
+use limiter_rules::model::{Limits, Meter, RateLimit, Terms};
 
 /// A limit as a queue would hold it: a rate, and what passes at once. A limit by windows is taken
 /// as that many at once.

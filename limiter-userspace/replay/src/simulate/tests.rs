@@ -1,8 +1,8 @@
 //! Simulations of loads whose answers are known.
 
 use super::*;
-use crate::replay::load;
-use crate::rules::RuleFile;
+use crate::load;
+use limiter_rules::RuleFile;
 
 const SETTINGS: Settings = Settings { interface: None, max_frame: 1522 };
 

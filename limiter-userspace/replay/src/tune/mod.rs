@@ -23,8 +23,8 @@ pub use rates::RATES;
 use rates::Rate;
 pub use report::{AtRate, Hit, Report, SHARES, TopSource};
 
-use crate::rules::LimitError;
-use crate::rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
+use limiter_rules::LimitError;
+use limiter_rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
 
 /// Sources with more than one packet that are kept, at most: 700 bytes each.
 pub const MAX_CURVES: usize = 1 << 18;
@@ -225,7 +225,7 @@ impl Tuner {
             return false;
         }
         let selector = TriePrefix::of_source(source.trie_key()).selector();
-        let Some(crate::rules::Selector::Prefix(net)) = selector else { return false };
+        let Some(limiter_rules::Selector::Prefix(net)) = selector else { return false };
         self.settings.excluded.iter().any(|excluded| excluded.contains(&net))
     }
 }

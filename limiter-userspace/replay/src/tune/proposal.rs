@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::rates::Rate;
 use super::report::Need;
 use super::{Report, Settings};
-use crate::rules::file::blocks;
-use crate::rules::model::{Limits, Part, SourceMasks};
-use crate::rules::{Path, RateLimit, Rule, RuleSet};
+use limiter_rules::file::blocks;
+use limiter_rules::model::{Limits, Part, SourceMasks};
+use limiter_rules::{Path, RateLimit, Rule, RuleSet};
 
 /// Seconds by which limits are compared: the one is taken by which a source can pass least in so
 /// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.
@@ -115,7 +115,7 @@ pub fn rule_file(
         share = proposal.share_hit * 100.0,
         of = proposal.packets_of_hit * 100.0,
         bound = proposal.share_at_most * 100.0,
-        origin = crate::rules::plain::clean(origin),
+        origin = limiter_text::plain::clean(origin),
     );
     text.extend(blocks.rules);
     Ok(Some(text))

@@ -4,8 +4,8 @@ use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
 
-use crate::rules::model::{Period, Quota, Terms};
-use crate::rules::{LimitError, RateLimit, Unit, compile};
+use limiter_rules::model::{Period, Quota, Terms};
+use limiter_rules::{LimitError, RateLimit, Unit, compile};
 
 /// Number of rates.
 pub const RATES: usize = 32;

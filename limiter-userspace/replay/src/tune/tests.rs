@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::explain;
-use crate::replay::{load, simulate::Simulation};
-use crate::rules::RuleFile;
+use crate::{load, simulate::Simulation};
+use limiter_rules::RuleFile;
 
 const SECOND: u64 = 1_000_000_000;
 const BEGAN: u64 = load::BEGAN;
@@ -170,7 +170,7 @@ fn buckets_may_be_prefixes() {
     let rules = RuleFile::parse("t.yaml", text.as_bytes(), 1522).unwrap().rules;
     assert_eq!(
         rules.rules[0].path,
-        crate::rules::Path(vec![crate::rules::model::Part::Source(masks, None)].into())
+        limiter_rules::Path(vec![limiter_rules::model::Part::Source(masks, None)].into())
     );
     assert!(rules.rules[0].terms.is_shadow());
 }

@@ -3,7 +3,7 @@
 /// The machine, as far as rules name parts of it.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// The largest frame of the interfaces in bytes, as in [`crate::rules::compile::limit`].
+    /// The largest frame of the interfaces in bytes, as in [`crate::compile::limit`].
     pub max_frame: u64,
     /// The index of an interface by its name.
     pub interface_index: &'a dyn Fn(&str) -> Option<u32>,

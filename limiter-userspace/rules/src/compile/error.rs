@@ -196,7 +196,7 @@ pub enum LimitError {
     SharedWhole,
     /// Anything else that the nodes cannot share.
     #[error("cannot be shared by nodes: {0}")]
-    Shared(#[from] crate::cluster::limit::LimitError),
+    Shared(#[from] limiter_sharing::limit::LimitError),
 }
 
 const fn what(count: Count) -> &'static str {

@@ -11,20 +11,20 @@ use limiter_common::wire::{
 
 use super::rule_error::RuleError;
 use super::rule_id::{Pattern, RuleId, TableForm};
-use crate::rules::model::{Part, Path, Subject};
+use crate::model::{Part, Path, Subject};
 
 /// The tables of a rule set.
 #[derive(Debug, Default)]
-pub(in crate::rules) struct Layout {
-    pub(in crate::rules) tables: Vec<LayoutTable>,
+pub(crate) struct Layout {
+    pub(crate) tables: Vec<LayoutTable>,
     by_form: BTreeMap<TableForm, usize>,
     /// True if a rule or a hole is looked up by the key of another one, or by none.
     hidden: bool,
 }
 
 #[derive(Debug)]
-pub(in crate::rules) struct LayoutTable {
-    pub(in crate::rules) form: TableForm,
+pub(crate) struct LayoutTable {
+    pub(crate) form: TableForm,
     /// The keys as the first rule has them.
     order: Vec<u32>,
     first: Path,
@@ -34,7 +34,7 @@ pub(in crate::rules) struct LayoutTable {
     /// rule is in the source table.
     entries: BTreeMap<Pattern, (u32, Option<RuleId>)>,
     /// The rule of a table without keys.
-    pub(in crate::rules) fixed: Option<RuleId>,
+    pub(crate) fixed: Option<RuleId>,
     /// Values that count as one: at most [`limiter_common::wire::MAX_RANGES`].
     ranges: Vec<Range>,
 }
@@ -100,7 +100,7 @@ impl Layout {
     }
 
     /// The trie, once the slots are known.
-    pub(in crate::rules) fn trie(
+    pub(crate) fn trie(
         &self,
         slot: impl Fn(&RuleId) -> Option<u32>,
     ) -> Vec<(TableKey, u32, TrieValue)> {
@@ -149,7 +149,7 @@ impl LayoutTable {
     }
 
     /// The table in the maps, without its rules.
-    pub(in crate::rules) fn table(&self, id: u32) -> Table {
+    pub(crate) fn table(&self, id: u32) -> Table {
         let mut table = self.form.table(id);
         for (place, range) in table.ranges.iter_mut().zip(&self.ranges) {
             *place = *range;
@@ -198,7 +198,7 @@ impl LayoutTable {
     }
 
     /// Shapes by index.
-    pub(in crate::rules) fn shapes(&self) -> Vec<Shape> {
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
         let mut shapes: Vec<_> = self.shapes.iter().map(|(mask, index)| (*index, *mask)).collect();
         shapes.sort_unstable_by_key(|(index, _)| *index);
         shapes.into_iter().map(|(_, mask)| Shape { mask }).collect()

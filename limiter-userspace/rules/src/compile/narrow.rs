@@ -10,7 +10,7 @@ use limiter_common::wire::{TRIE_FIXED_BITS, Table, TableKey, field};
 
 use super::layout::LayoutTable;
 use super::rule_id::{Pattern, RuleId};
-use crate::rules::model::TriePrefix;
+use crate::model::TriePrefix;
 
 /// Keys that a name has room for beside the source: they stand in one place.
 const PORTS: u32 = field::DESTINATION_PORT | field::ICMP_TYPE;
@@ -34,7 +34,7 @@ impl LayoutTable {
     /// Makes a table narrow, if it can be: its rules, as the trie of sources has them for its
     /// narrow keys. `plain` says the slot of a rule that the source table had room for, none of any
     /// other one.
-    pub(in crate::rules) fn narrow(
+    pub(crate) fn narrow(
         &self,
         table: &mut Table,
         plain: impl Fn(&RuleId) -> Option<u32>,

@@ -13,7 +13,7 @@ use limiter_common::wire::{MAX_RANGES, Range, Table};
 
 use super::rule_error::{CompileError, RangeError, RuleError};
 use super::rule_id::{RuleId, TableForm};
-use crate::rules::model::{Fact, Part, Path, Rule, Subject, Values};
+use crate::model::{Fact, Part, Path, Rule, Subject, Values};
 
 /// The values that have this one as their class in a table.
 pub fn values_of_class(table: &Table, fact: Fact, class: u16) -> Values {
@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rules::Terms;
+    use crate::Terms;
 
     const FACTS: [Fact; 6] = [
         Fact::DestinationPort,

@@ -9,7 +9,7 @@ use super::{
     Quota, SlotError, display_quota, effective_per_second, fixed_window, leaky_bucket, rate_limit,
     sliding_counter, sliding_log, sliding_slots,
 };
-use crate::rules::model::{LimitList, Mark, Meter, RuleLimit, Upper};
+use crate::model::{LimitList, Mark, Meter, RuleLimit, Upper};
 
 /// The part of a [`Record`] that follows from the limits alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

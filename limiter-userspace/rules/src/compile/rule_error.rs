@@ -3,7 +3,7 @@
 use limiter_common::wire::{MAX_RANGES, MAX_SHAPES, MAX_TABLES};
 
 use super::LimitError;
-use crate::rules::model::Subject;
+use crate::model::Subject;
 
 /// All that is wrong with a rule set: at least one error, in the order in which they are found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::{MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field};
 
-use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+use crate::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
 /// Identity of a table: its keys, whatever the order, and their masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -228,7 +228,7 @@ impl RuleId {
     }
 
     /// Reads a rule back from an entry of the trie.
-    pub(in crate::rules) fn from_entry(
+    pub(crate) fn from_entry(
         tables: &[(Table, Vec<Shape>)],
         key: &TableKey,
         length: u32,
@@ -257,7 +257,7 @@ impl RuleId {
     }
 
     /// The rule of a table without keys.
-    pub(in crate::rules) fn of_fixed(table: &Table) -> Self {
+    pub(crate) fn of_fixed(table: &Table) -> Self {
         Self { form: TableForm::of(table), ..Self::without_keys() }
     }
 }
@@ -269,7 +269,7 @@ impl TableForm {
     }
 
     /// True if packets have a key; without one all of them share a bucket.
-    pub(in crate::rules) const fn has_keys(self) -> bool {
+    pub(crate) const fn has_keys(self) -> bool {
         self.fields & !(field::V4 | field::V6) != 0
     }
 
@@ -288,7 +288,7 @@ impl TableForm {
     }
 
     /// The table in the maps, without its rules.
-    pub(in crate::rules) fn table(self, id: u32) -> Table {
+    pub(crate) fn table(self, id: u32) -> Table {
         let has = |bit| self.fields & bit != 0;
         let words = TableKey::mask(self.fields);
         let mut table = Table { id, fields: self.fields, words, ..Table::default() };

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::wire::{self, ActionKind, Count, Full, Limit, MARK_ECN, Record};
+use limiter_sharing::SharedTerms;
 
+use crate::model::{Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit};
 use super::environment::Environment;
 use super::layout::Layout;
 use super::ranges::Ranges;
@@ -13,11 +15,6 @@ use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
-use crate::cluster::SharedTerms;
-use crate::rules::model::{
-    Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
-    Subject, Terms, Unit,
-};
 
 /// The budget of replies.
 pub const REPLIES: &str = "limiter:replies";
@@ -36,51 +33,51 @@ pub const DEFAULT_BANS: RateLimit = RateLimit {
 #[derive(Debug)]
 pub struct CompiledSet<'a> {
     /// Rules of the source table, in the order of the rule set.
-    pub(in crate::rules) sources: Vec<CompiledSource<'a>>,
+    pub(crate) sources: Vec<CompiledSource<'a>>,
     /// Sources inside one of those whose own rule is in a keyed table.
-    pub(in crate::rules) elsewhere: Vec<Selector>,
+    pub(crate) elsewhere: Vec<Selector>,
     /// Rules of keyed tables that a packet can find, in the order of the rule set.
-    pub(in crate::rules) keyed: Vec<CompiledKeyed<'a>>,
+    pub(crate) keyed: Vec<CompiledKeyed<'a>>,
     /// Budgets that rules in force name, in the order in which they find their places: those with a
     /// class last.
-    pub(in crate::rules) budgets: Vec<CompiledBudget<'a>>,
+    pub(crate) budgets: Vec<CompiledBudget<'a>>,
     /// The keyed tables.
-    pub(in crate::rules) layout: Layout,
+    pub(crate) layout: Layout,
     /// Treatment of packets whose source no host can have.
-    pub(in crate::rules) martians: Option<Martians>,
+    pub(crate) martians: Option<Martians>,
     /// Rules and budgets that there are, in force or not.
-    pub(in crate::rules) count: usize,
+    pub(crate) count: usize,
 }
 
 /// A rule of the source table.
 #[derive(Debug)]
-pub(in crate::rules) struct CompiledSource<'a> {
-    pub(in crate::rules) selector: Selector,
-    pub(in crate::rules) path: &'a Path,
+pub(crate) struct CompiledSource<'a> {
+    pub(crate) selector: Selector,
+    pub(crate) path: &'a Path,
     /// Without rule number, generation and action.
-    pub(in crate::rules) limit: Limit,
-    pub(in crate::rules) over: CompiledOver<'a>,
+    pub(crate) limit: Limit,
+    pub(crate) over: CompiledOver<'a>,
 }
 
 /// A rule of a keyed table.
 #[derive(Debug)]
-pub(in crate::rules) struct CompiledKeyed<'a> {
-    pub(in crate::rules) id: RuleId,
-    pub(in crate::rules) path: &'a Path,
-    pub(in crate::rules) terms: CompiledTerms<'a>,
+pub(crate) struct CompiledKeyed<'a> {
+    pub(crate) id: RuleId,
+    pub(crate) path: &'a Path,
+    pub(crate) terms: CompiledTerms<'a>,
 }
 
 /// A budget.
 #[derive(Debug)]
-pub(in crate::rules) struct CompiledBudget<'a> {
-    pub(in crate::rules) name: &'a str,
-    pub(in crate::rules) subject: Subject,
-    pub(in crate::rules) limits: CompiledLimits<'a>,
+pub(crate) struct CompiledBudget<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) subject: Subject,
+    pub(crate) limits: CompiledLimits<'a>,
 }
 
 /// Terms of a rule of a keyed table.
 #[derive(Debug)]
-pub(in crate::rules) enum CompiledTerms<'a> {
+pub(crate) enum CompiledTerms<'a> {
     Unlimited,
     /// The name of a budget that there is.
     Budget(&'a str),
@@ -89,19 +86,19 @@ pub(in crate::rules) enum CompiledTerms<'a> {
 
 /// Limits, and what happens over them.
 #[derive(Debug)]
-pub(in crate::rules) struct CompiledLimits<'a> {
+pub(crate) struct CompiledLimits<'a> {
     /// Without rule number, generation, budget and actions.
-    pub(in crate::rules) record: Record,
-    pub(in crate::rules) over: CompiledOver<'a>,
+    pub(crate) record: Record,
+    pub(crate) over: CompiledOver<'a>,
     /// Action over the soft limits, if there are any.
-    pub(in crate::rules) soft: Option<wire::Action>,
+    pub(crate) soft: Option<wire::Action>,
     /// Numbers of the limits by place, if nodes share them.
-    pub(in crate::rules) shared: Vec<SharedTerms>,
+    pub(crate) shared: Vec<SharedTerms>,
 }
 
 /// Action over a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::rules) enum CompiledOver<'a> {
+pub(crate) enum CompiledOver<'a> {
     Drop,
     /// An action that names nothing with a place of its own.
     Action(wire::Action),

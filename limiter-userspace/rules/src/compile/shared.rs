@@ -8,11 +8,11 @@ use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Record, Role};
 use super::error::LimitError;
 use super::record::{Failure, spec};
 use super::{Environment, Pace, Quota, display_quota, paced};
-use crate::cluster::limit::{self, SYNC_MAX, SYNC_MIN};
-use crate::cluster::rate::Rate;
-use crate::cluster::window::{LENGTH_MAX, QUOTA_MAX, Window, WindowKind};
-use crate::cluster::{OnPartition, Settings, SharedLimit, SharedTerms};
-use crate::rules::model::{LimitList, Meter, RuleLimit, Sharing};
+use limiter_sharing::limit::{self, SYNC_MAX, SYNC_MIN};
+use limiter_sharing::rate::Rate;
+use limiter_sharing::window::{LENGTH_MAX, QUOTA_MAX, Window, WindowKind};
+use limiter_sharing::{OnPartition, Settings, SharedLimit, SharedTerms};
+use crate::model::{LimitList, Meter, RuleLimit, Sharing};
 
 /// Shortest window, in seconds, that nodes share.
 const SHORTEST_WINDOW: u64 = 60;

@@ -4,7 +4,7 @@ use limiter_common::algorithm::two_rate::TwoRate;
 
 use super::error::LimitError;
 use super::{Quota, display_quota, rate_limit};
-use crate::rules::model::RateLimit;
+use crate::model::RateLimit;
 
 /// Traffic that the upper limit bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

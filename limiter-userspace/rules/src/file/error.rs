@@ -5,8 +5,8 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::placed::At;
-use crate::rules::rate_text::RateTextError;
-use crate::rules::source_text::SourceTextError;
+use crate::rate_text::RateTextError;
+use crate::source_text::SourceTextError;
 
 /// A place in a file; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ impl Place {
     pub const BEGIN: Self = Self { line: 1, column: 1 };
 
     /// The place of a byte; what comes before it counts in bytes on its own line.
-    pub(crate) fn of_offset(bytes: &[u8], offset: usize) -> Self {
+    pub fn of_offset(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines = before.split(|byte| *byte == b'\n').count() - 1;
@@ -356,7 +356,7 @@ pub enum KeyValueError {
 
 impl Problem {
     /// Takes over an error of the YAML reader.
-    pub(crate) fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
+    pub fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
         use serde_saphyr::Error as Yaml;
 
         let error = error.without_snippet();

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::check::words;
 use super::shape::File;
-use crate::rules::model::key::{DSCPS, KEYS};
-use crate::rules::model::{Fact, Period, Unit};
+use crate::model::key::{DSCPS, KEYS};
+use crate::model::{Fact, Period, Unit};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {

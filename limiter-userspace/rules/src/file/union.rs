@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::{Place, Problem, RuleFileError};
 use super::{RuleFile, RuleSet};
-use crate::rules::model::Subject;
+use crate::model::Subject;
 
 /// A place in one of several files.
 #[derive(Clone, Debug, PartialEq, Eq)]

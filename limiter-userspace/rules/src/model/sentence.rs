@@ -12,7 +12,7 @@ use super::part::{Part, SOURCE_MASKS, SourceMasks};
 use super::path::Path;
 use super::text::{limit_text, over_text};
 use super::{Budget, Rule};
-use crate::rules::compile::display_rate;
+use crate::compile::display_rate;
 
 /// The sentence of a rule, as `each source, of packets to port 22 by tcp: at most 10/min, 5 at
 /// once; more is dropped`.
@@ -153,7 +153,7 @@ fn at_most(limit: &RuleLimit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::RuleFile;
+    use crate::RuleFile;
 
     /// Every kind of key and action has its words.
     #[test]

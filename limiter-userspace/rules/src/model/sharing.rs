@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::cluster::OnPartition;
+use limiter_sharing::OnPartition;
 
 /// Thousandths of a whole: 0 to 1000. Shown in per cent, as in `2.5%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,24 +68,6 @@ impl Default for Sharing {
             lease_cap: Share(250),
             on_partition: OnPartition::Share,
             strict: false,
-        }
-    }
-}
-
-impl OnPartition {
-    /// All, with their names in rule files.
-    pub const NAMED: [(&str, Self); 3] = [
-        (Self::Share.name(), Self::Share),
-        (Self::Open.name(), Self::Open),
-        (Self::Closed.name(), Self::Closed),
-    ];
-
-    /// Name in rule files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Share => "share",
-            Self::Open => "open",
-            Self::Closed => "closed",
         }
     }
 }

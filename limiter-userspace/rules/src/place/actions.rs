@@ -8,8 +8,8 @@ use limiter_common::wire::{Action, ActionKind, MAX_ACTIONS};
 use super::PlaceError;
 use super::installed::InstalledTables;
 use super::records::MAX_INTERFACES;
-use crate::rules::compile::CompiledOver;
-use crate::rules::model::Subject;
+use crate::compile::CompiledOver;
+use crate::model::Subject;
 
 /// The actions of a rule set.
 #[derive(Debug)]

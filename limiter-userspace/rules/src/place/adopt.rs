@@ -7,7 +7,7 @@ use limiter_common::wire::{Action, ActionKind, Record, Shape, Table, TableKey, T
 
 use super::Installed;
 use super::installed::InstalledTables;
-use crate::rules::compile::RuleId;
+use crate::compile::RuleId;
 
 /// Tables of the generation in force, as the maps hold them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use limiter_common::wire::MAX_ACTIONS;
 
 use super::records::{MAX_BUDGETS, MAX_INTERFACES};
-use crate::rules::compile::CompileError;
-use crate::rules::model::Subject;
+use crate::compile::CompileError;
+use crate::model::Subject;
 
 /// Why a rule set cannot be put in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

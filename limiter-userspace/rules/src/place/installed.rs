@@ -6,7 +6,7 @@ use limiter_common::owner::Owner;
 use limiter_common::table::{narrow_key, narrow_owner};
 use limiter_common::wire::{Action, Record, Table, TableKey};
 
-use crate::rules::compile::{RuleId, TableForm};
+use crate::compile::{RuleId, TableForm};
 
 /// The tables that the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

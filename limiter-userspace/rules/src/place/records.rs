@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 pub use limiter_common::wire::MAX_BUDGETS;
 use limiter_common::wire::Record;
+use limiter_sharing::fnv::Fnv;
 
 use super::free::{Free, Places};
 use super::installed::InstalledTables;
 use super::shared;
-use crate::fnv::Fnv;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
 pub const MAX_INTERFACES: u32 = 64;

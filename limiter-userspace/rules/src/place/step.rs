@@ -11,10 +11,8 @@ use super::free::Places;
 use super::installed::{InstalledTables, Retired};
 use super::records::{EVERYTHING, Full, Records};
 use super::{Installed, PlaceError, TablesPlan};
-use crate::rules::compile::{
-    self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
-};
-use crate::rules::model::{Martians, Path, Subject, TriePrefix};
+use crate::compile::{self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES};
+use crate::model::{Martians, Path, Subject, TriePrefix};
 
 /// One step, on its way.
 pub(super) struct Step<'a> {

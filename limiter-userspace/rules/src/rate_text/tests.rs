@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::compile::display_rate;
+use crate::compile::display_rate;
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit) -> RateText {
     RateText::Rate { count, requests_per_unit, period: Period::one(unit) }

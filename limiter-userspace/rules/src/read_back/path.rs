@@ -2,8 +2,8 @@
 
 use limiter_common::wire::{Table, TableKey, field};
 
-use crate::rules::compile::{RuleId, values_of_class};
-use crate::rules::model::{Fact, Part, Path, SOURCE_MASKS};
+use crate::compile::{RuleId, values_of_class};
+use crate::model::{Fact, Part, Path, SOURCE_MASKS};
 
 /// The path of a rule of a table. The order in which the keys were nested is not in the maps: those
 /// that must have a value come first, and the source last.

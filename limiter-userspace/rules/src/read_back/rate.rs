@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Limit};
 
-use crate::rules::compile::{increment, tolerance};
-use crate::rules::model::{Period, Quota, RateLimit, Unit};
+use crate::compile::{increment, tolerance};
+use crate::model::{Period, Quota, RateLimit, Unit};
 
 /// Largest multiplier of a unit of time that is tried.
 const MULTIPLIERS: u32 = 60;

@@ -11,10 +11,8 @@ use limiter_common::wire::{
 
 use super::rate::{Rates, period};
 use super::{Beside, Known, action, charged_to, is_budget, of_limits};
-use crate::rules::model::{
-    Ban, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper,
-};
-use crate::rules::place::Installed;
+use crate::model::{Ban, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper};
+use crate::place::Installed;
 
 /// The rule set under way.
 pub(super) struct Words<'a> {

@@ -3,10 +3,10 @@ use limiter_common::wire::{Limit, Record};
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::model::{Period, Unit, terms_text};
-use crate::rules::place::InstalledTables;
-use crate::rules::rate_text::{RateText, burst};
-use crate::rules::{Environment, Plan, RuleFile, RuleSet, Selector};
+use crate::model::{Period, Unit, terms_text};
+use crate::place::InstalledTables;
+use crate::rate_text::{RateText, burst};
+use crate::{Environment, Plan, RuleFile, RuleSet, Selector};
 
 const INTERFACES: [(&str, u32); 2] = [("eth0", 2), ("eth1", 3)];
 
@@ -279,7 +279,7 @@ fn any_numbers_are_told() {
     for limit in limits {
         let slot = 0;
         let mut installed = Installed::default();
-        installed.rules.insert(Selector::Every, crate::rules::place::InstalledRule { slot, limit });
+        installed.rules.insert(Selector::Every, crate::place::InstalledRule { slot, limit });
         let record = Record { rule: 3, action: 9, ..Record::default() };
         installed.tables = InstalledTables {
             rules: [(

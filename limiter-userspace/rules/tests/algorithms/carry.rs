@@ -7,8 +7,8 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
-use limiter_userspace::rules::compile::{self, Quota, SlotError};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, Quota, SlotError};
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::metered::{

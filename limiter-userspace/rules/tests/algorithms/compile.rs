@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, LimitError, Quota, SlotError, Upper};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, LimitError, Quota, SlotError, Upper};
+use limiter_rules::{Period, Unit};
 
 use crate::support::FRAME;
 

@@ -6,8 +6,8 @@ use limiter_common::algorithm::fixed_window::decide;
 use limiter_common::algorithm::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, Quota};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, Quota};
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{

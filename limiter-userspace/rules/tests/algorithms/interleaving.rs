@@ -12,8 +12,8 @@ use limiter_common::algorithm::{Charged, Words, sliding_counter, sliding_slots};
 use limiter_common::cell::Cell;
 use limiter_common::time::Ticks;
 use limiter_common::wire;
-use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, Quota, SlotError, Upper};
+use limiter_rules::{Period, Unit};
 
 use crate::support::FRAME;
 

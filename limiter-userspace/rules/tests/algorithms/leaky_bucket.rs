@@ -5,8 +5,8 @@ use std::time::Duration;
 use limiter_common::algorithm::leaky_bucket::{self, Charge};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::{Count, Limit};
-use limiter_userspace::rules::compile::{self, Quota};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, Quota};
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{

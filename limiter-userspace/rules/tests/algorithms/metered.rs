@@ -8,7 +8,7 @@ use limiter_common::gcra::cost;
 use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
-use limiter_userspace::rules::compile::{self, Quota, SlotError};
+use limiter_rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
 
 use crate::support::{FRAME, Packet, boot, short_period};

@@ -4,8 +4,8 @@ use limiter_common::algorithm::sliding_counter::decide;
 use limiter_common::algorithm::window::{Tally, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, Quota};
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::{self, Quota};
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{

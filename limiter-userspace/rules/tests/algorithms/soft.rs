@@ -7,7 +7,7 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::algorithm::{Charged, fixed_window, sliding_log};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, Quota};
+use limiter_rules::compile::{self, Quota};
 use proptest::prelude::*;
 
 use crate::support::{FRAME, config, in_every_window, packets_up_to, pattern};

@@ -1,8 +1,8 @@
 //! Arrivals, and the check of a bound in every window.
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::Quota;
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::compile::Quota;
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 use limiter_common::algorithm::two_rate::{Arrival, Colour, TwoRate, rfc2698, rfc4115};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::compile::{self, Upper};
-use limiter_userspace::rules::{Period, RateLimit, Unit};
+use limiter_rules::compile::{self, Upper};
+use limiter_rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
 
 use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern, short_period};

@@ -2,7 +2,7 @@
 
 use limiter_common::algorithm::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
-use limiter_userspace::rules::{Period, Unit};
+use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{END, boot, config, period};

@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use super::super::line::Line as Typed;
 use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
-use crate::rules::plain::clean;
+use limiter_text::plain::clean;
 
 /// Keys and their effects.
 const HELP: [(&str, &str); 13] = [

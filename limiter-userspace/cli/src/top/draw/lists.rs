@@ -8,12 +8,12 @@ use ratatui::widgets::Paragraph;
 use super::super::state::{RuleRow, State};
 use super::columns::{Column, table};
 use super::theme::Theme;
-use crate::daemon::api::lists::ListName;
-use crate::daemon::api::sources::{OtherDrops, SourceRow};
-use crate::daemon::api::sources::{per_second, percent, state as beside};
-use crate::daemon::api::status::{Interface, InterfaceState};
-use crate::render::{number, titled};
-use crate::rules::plain::clean;
+use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::sources::{OtherDrops, SourceRow};
+use limiter_daemon::api::sources::{per_second, percent, state as beside};
+use limiter_daemon::api::status::{Interface, InterfaceState};
+use limiter_daemon::render::{number, titled};
+use limiter_text::plain::clean;
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: false }

@@ -14,10 +14,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
 use super::state::{History, State, Tab};
-use crate::daemon::api::sources::By;
-use crate::daemon::api::sources::{WHERE, drop_words, each_second, per_second};
-use crate::render::number;
-use crate::rules::plain::clean;
+use limiter_daemon::api::sources::By;
+use limiter_daemon::api::sources::{WHERE, drop_words, each_second, per_second};
+use limiter_daemon::render::number;
+use limiter_text::plain::clean;
 use theme::Theme;
 
 /// Columns before a history.

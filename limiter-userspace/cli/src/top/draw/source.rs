@@ -9,12 +9,12 @@ use ratatui::widgets::Paragraph;
 use super::super::state::State;
 use super::history;
 use super::theme::Theme;
-use crate::daemon::api::lists::ListName;
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::source::{other_rules, question, rule_text};
-use crate::daemon::api::sources::SourceRow;
-use crate::render::{duration, number, rate};
-use crate::rules::plain::clean;
+use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::source::{other_rules, question, rule_text};
+use limiter_daemon::api::sources::SourceRow;
+use limiter_daemon::render::{duration, number, rate};
+use limiter_text::plain::clean;
 
 /// Least height, in lines, at which histories take more than one.
 const TALL: u16 = 18;

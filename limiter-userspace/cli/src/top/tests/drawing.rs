@@ -6,12 +6,12 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::{Fake, fake, seen};
-use crate::cli::top::draw::draw;
-use crate::cli::top::line::Line;
-use crate::cli::top::link::Action;
-use crate::cli::top::state::{Dialog, Prompt, State, Tab};
-use crate::daemon::api::source::RuleDrops;
-use crate::daemon::api::sources::{By, DroppedBy, OtherDrops};
+use crate::top::draw::draw;
+use crate::top::line::Line;
+use crate::top::link::Action;
+use crate::top::state::{Dialog, Prompt, State, Tab};
+use limiter_daemon::api::source::RuleDrops;
+use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
 
 fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

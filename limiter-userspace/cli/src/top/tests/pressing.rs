@@ -3,10 +3,10 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Fake, fake, row, seen};
-use crate::cli::top::keys::{Flow, press};
-use crate::cli::top::link::Action;
-use crate::cli::top::state::{Dialog, State, Tab};
-use crate::daemon::api::sources::By;
+use crate::top::keys::{Flow, press};
+use crate::top::link::Action;
+use crate::top::state::{Dialog, State, Tab};
+use limiter_daemon::api::sources::By;
 
 fn key(state: &mut State, code: KeyCode, fake: &Fake) -> Flow {
     let flow = press(state, KeyEvent::new(code, KeyModifiers::NONE), fake);

@@ -1,6 +1,6 @@
 //! Exact meter of what all nodes pass together: by how much any window exceeds `rate * window`.
 
-use limiter_userspace::cluster::rate::Rate;
+use limiter_sharing::rate::Rate;
 
 /// Sliding maximum over every window that begins and ends with a packet; no other can be worse.
 #[derive(Debug)]

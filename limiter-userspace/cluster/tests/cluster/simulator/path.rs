@@ -1,9 +1,9 @@
 //! Data path of one node, as the kernel is to be: a lease line, the node's share, and what a
 //! partition leaves.
 
-use limiter_userspace::cluster::key::{Seen, Words};
-use limiter_userspace::cluster::rate::{Rate, Tat};
-use limiter_userspace::cluster::{OnPartition, SharedLimit};
+use limiter_sharing::key::{Seen, Words};
+use limiter_sharing::rate::{Rate, Tat};
+use limiter_sharing::{OnPartition, SharedLimit};
 
 /// Token bucket on the node's own clock.
 #[derive(Clone, Copy, Debug)]

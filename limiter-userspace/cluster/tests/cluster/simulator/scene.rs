@@ -1,7 +1,7 @@
 //! Scenes that tests and plots have in common, and what is looked at in their outcomes.
 
-use limiter_userspace::cluster::rate::Rate;
-use limiter_userspace::cluster::{OnPartition, Settings, SharedLimit};
+use limiter_sharing::rate::Rate;
+use limiter_sharing::{OnPartition, Settings, SharedLimit};
 
 use super::load;
 use super::net::{Faults, Load, Outcome, PART, Scene, run};

@@ -127,7 +127,7 @@ fn an_interface_that_comes_back_does_not_end_a_trial() {
         let mut daemon = Daemon::start(&[]);
         daemon.try_out(OTHER, 60).unwrap();
         let commits = daemon.fake.state().commits;
-        daemon.fake.state().link_changes = vec![crate::datapath::LinkChange::Back("fake0".into())];
+        daemon.fake.state().link_changes = vec![limiter_datapath::LinkChange::Back("fake0".into())];
         daemon.service.look_after_links();
         daemon.service.look_after_links();
         let meanwhile = daemon.fake.state().commits;

@@ -6,12 +6,12 @@ use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text, time};
-use crate::rules::file::error::Problem;
-use crate::rules::file::one_or_many::WordOr;
-use crate::rules::file::placed::Placed;
-use crate::rules::file::shape;
-use crate::rules::model::key::DSCPS;
-use crate::rules::model::{Ban, Mark, Over};
+use crate::file::error::Problem;
+use crate::file::one_or_many::WordOr;
+use crate::file::placed::Placed;
+use crate::file::shape;
+use crate::model::key::DSCPS;
+use crate::model::{Ban, Mark, Over};
 
 pub(super) const ON_LOSS: [(&str, OnLoss); 2] =
     [(OnLoss::Keep.name(), OnLoss::Keep), (OnLoss::Shadow.name(), OnLoss::Shadow)];

@@ -7,13 +7,13 @@ use limiter_common::source::MAPPED_BITS;
 
 use super::Failure;
 use super::scalar::{at, plain, ranged, text};
-use crate::rules::file::error::{KeyValueError, Place, Problem};
-use crate::rules::file::one_or_many::OneOrMany;
-use crate::rules::file::placed::Placed;
-use crate::rules::file::shape::{Descriptor, Scalar};
-use crate::rules::model::key::{GENERIC, KEYS, NoValue};
-use crate::rules::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values};
-use crate::rules::source_text::{self, SourceTextError};
+use crate::file::error::{KeyValueError, Place, Problem};
+use crate::file::one_or_many::OneOrMany;
+use crate::file::placed::Placed;
+use crate::file::shape::{Descriptor, Scalar};
+use crate::model::key::{GENERIC, KEYS, NoValue};
+use crate::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values};
+use crate::source_text::{self, SourceTextError};
 
 /// Keys of Envoy's rate limit actions that stand above layer 4.
 const HTTP_KEYS: [&str; 7] = [

@@ -7,11 +7,11 @@ use limiter_common::wire::Count;
 use super::Failure;
 use super::actions::mark;
 use super::scalar::{at, number, one_of, ranged, text, time};
-use crate::rules::file::error::Problem;
-use crate::rules::file::placed::{At, Placed};
-use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
-use crate::rules::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
-use crate::rules::rate_text::{self, RateText, RateTextError, default_burst};
+use crate::file::error::Problem;
+use crate::file::placed::{At, Placed};
+use crate::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
+use crate::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rate_text::{self, RateText, RateTextError, default_burst};
 
 /// Slots of a sliding window unless the file says how many.
 const DEFAULT_SLOTS: u8 = 4;

@@ -18,8 +18,8 @@ use super::RuleFile;
 use super::error::{Place, Problem};
 use super::placed::{At, Placed};
 use super::shape::{self, File};
-use crate::rules::model::RESERVED;
-use crate::rules::model::{Budget, Limits, Martians, Subject};
+use crate::model::RESERVED;
+use crate::model::{Budget, Limits, Martians, Subject};
 
 pub(super) type Failure = (Option<Place>, Problem);
 

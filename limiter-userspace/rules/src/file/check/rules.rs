@@ -7,12 +7,12 @@ use ipnet::IpNet;
 use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, sharing, stand};
-use crate::rules::file::RuleFile;
-use crate::rules::file::error::{Place, Problem};
-use crate::rules::file::placed::{At, Item};
-use crate::rules::file::shape::{Aggregate, Descriptor};
-use crate::rules::model::key::GENERIC;
-use crate::rules::model::{Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};
+use crate::file::RuleFile;
+use crate::file::error::{Place, Problem};
+use crate::file::placed::{At, Item};
+use crate::file::shape::{Aggregate, Descriptor};
+use crate::model::key::GENERIC;
+use crate::model::{Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
 pub(in super::super) const MAX_RULES: usize = 1 << 19;

@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use limiter_text::plain::is_plain;
+
+use crate::compile::{MAX_TICKS, ticks};
+use crate::file::error::Problem;
+use crate::file::placed::At;
+use crate::file::shape::Scalar;
 use super::Failure;
-use crate::rules::compile::{MAX_TICKS, ticks};
-use crate::rules::file::error::Problem;
-use crate::rules::file::placed::At;
-use crate::rules::file::shape::Scalar;
-use crate::rules::plain::is_plain;
 
 pub(super) fn at(location: At, problem: Problem) -> Failure {
     (location.place(), problem)

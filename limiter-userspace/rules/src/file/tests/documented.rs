@@ -1,12 +1,12 @@
 //! The rule files of the documentation are rule files.
 
 use super::*;
-use crate::rules::Installed;
-use crate::rules::compile::Environment;
+use crate::Installed;
+use crate::compile::Environment;
 
 /// The YAML blocks of `docs/rules.md`.
 fn blocks() -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rules.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rules.md");
     let text = std::fs::read_to_string(path).unwrap();
     let begun = text.split("```yaml\n").skip(1);
     begun.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()

@@ -3,7 +3,7 @@
 //! README and tests; the comments say which.
 
 use super::*;
-use crate::rules::model::{Part, Path};
+use crate::model::{Part, Path};
 
 /// Lines of a file that loads.
 fn loaded(text: &str) -> Vec<String> {

@@ -15,8 +15,8 @@ use limiter_common::wire::Count;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::model::{Limits, Path, Period, RateLimit, Rule, Selector, Terms, Unit};
-use crate::rules::source_text;
+use crate::model::{Limits, Path, Period, RateLimit, Rule, Selector, Terms, Unit};
+use crate::source_text;
 
 fn parse(text: &str) -> Result<RuleFile, RuleFileError> {
     RuleFile::parse("r.yaml", text.as_bytes(), 1522)

@@ -3,17 +3,14 @@
 use std::time::Duration;
 
 use limiter_common::wire::{Evidence, Full, OnLoss};
+use limiter_sharing::OnPartition;
 use proptest::collection::vec;
 use proptest::option::of;
 
+use crate::model::Martians;
+use crate::model::{Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values};
+use crate::{Environment, Installed};
 use super::*;
-use crate::cluster::OnPartition;
-use crate::rules::model::Martians;
-use crate::rules::model::{
-    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    Share, Sharing, SourceMasks, Terms, Upper, Values,
-};
-use crate::rules::{Environment, Installed};
 
 fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
     (0..counts.len(), 1u64.., any_period(), 1u64..).prop_map(|(count, rate, period, burst)| {
@@ -291,14 +288,14 @@ proptest! {
     /// Lines tell two rule sets apart, so that a comparison of lines is one of rule sets.
     #[test]
     fn lines_are_the_same_only_for_the_same(one in any_terms(), other in any_terms()) {
-        use crate::rules::model::terms_text;
+        use crate::model::terms_text;
         prop_assert_eq!(terms_text(&one) == terms_text(&other), one == other);
     }
 }
 
 #[test]
 fn every_field_shows_in_the_line() {
-    use crate::rules::model::terms_text;
+    use crate::model::terms_text;
     let base = "{key: vlan, rate_limit: {unit: second, requests_per_unit: 5, burst: 7}}";
     let variants = [
         ("", ""),

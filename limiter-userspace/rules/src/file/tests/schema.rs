@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path as FilePath;
 
+use limiter_json_schema::valid;
 use serde_json::{Value, json};
 
+use crate::file::schema::schema;
 use super::*;
-use crate::json_schema::valid;
-use crate::rules::file::schema::schema;
 
 fn accepts(text: &str) -> Result<(), String> {
     let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
@@ -17,7 +17,7 @@ fn accepts(text: &str) -> Result<(), String> {
 }
 
 fn repository(path: &str) -> std::path::PathBuf {
-    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
 #[test]

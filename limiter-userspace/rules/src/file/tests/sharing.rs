@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::fields::{LIMIT, refused};
+use limiter_sharing::OnPartition;
+
+use crate::file::render;
+use crate::model::{Share, Sharing};
 use super::*;
-use crate::cluster::OnPartition;
-use crate::rules::file::render;
-use crate::rules::model::{Share, Sharing};
+use super::fields::{LIMIT, refused};
 
 fn budget(fields: &str) -> String {
     format!("budgets:\n  - {{name: b, {LIMIT}, {fields}}}\n")

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::Subject;
-use crate::rules::model::{Rule, Terms};
+use crate::Subject;
+use crate::model::{Rule, Terms};
 
 /// A pool of rules to choose from; `rate` varies them.
 fn file(chosen: &[(usize, u8)]) -> String {

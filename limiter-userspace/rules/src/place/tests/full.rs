@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::rules::Subject;
+use crate::Subject;
 
 fn refused(text: &str) -> String {
     Maps::default().plan(&parse(text)).unwrap_err().to_string()

@@ -13,9 +13,9 @@ use limiter_common::wire::{
 };
 
 use super::*;
-use crate::rules::RuleFile;
-use crate::rules::compile::{BANS, REPLIES};
-use crate::rules::model::Path;
+use crate::RuleFile;
+use crate::compile::{BANS, REPLIES};
+use crate::model::Path;
 
 /// The maps that plans write, and nothing else.
 #[derive(Debug, Default)]
@@ -111,14 +111,14 @@ impl Maps {
     fn keyed_source(&self, source: &str) -> Option<Record> {
         let selector = match source {
             "" => Selector::Every,
-            text => crate::rules::source_text::parse(text).unwrap(),
+            text => crate::source_text::parse(text).unwrap(),
         };
         self.installed.tables.record(&RuleId::of_source(&selector)).copied()
     }
 
     /// Slot that the trie of sources has for a prefix; none if the rule is elsewhere.
     fn trie_slot(&self, source: &str) -> Option<u32> {
-        let prefix = crate::rules::source_text::parse(source).unwrap().trie_prefixes()[0];
+        let prefix = crate::source_text::parse(source).unwrap().trie_prefixes()[0];
         let found = self.trie.iter().find(|(at, _)| *at == prefix)?.1;
         (found != Slot::NONE.index()).then_some(found)
     }
@@ -126,7 +126,7 @@ impl Maps {
     fn source(&self, source: &str) -> InstalledRule {
         let selector = match source {
             "" => Selector::Every,
-            text => crate::rules::source_text::parse(text).unwrap(),
+            text => crate::source_text::parse(text).unwrap(),
         };
         self.installed.rules[&selector]
     }
@@ -279,7 +279,7 @@ fn a_source_rule_of_more_than_a_token_bucket_is_wholly_in_a_keyed_table() {
 
     // A rule keeps its number, whichever table it is in.
     let number = |maps: &Maps, source: &str| {
-        let selector = crate::rules::source_text::parse(source).unwrap();
+        let selector = crate::source_text::parse(source).unwrap();
         maps.installed.number(&Path::of_source(&selector), &interface).unwrap()
     };
     let before = [number(&maps, "198.51.100.0/24"), number(&maps, "198.51.100.7")];

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use limiter_common::wire::lease_of_budget;
+use limiter_sharing::window::WindowKind;
+use limiter_sharing::{Shared, SharedLimit, SharedTerms};
 
+use crate::compile::display_rate;
+use crate::{RateLimit, Unit};
 use super::*;
-use crate::cluster::window::WindowKind;
-use crate::cluster::{Shared, SharedLimit, SharedTerms};
-use crate::rules::compile::display_rate;
-use crate::rules::{RateLimit, Unit};
 
 const SECOND: &str = "{unit: second, requests_per_unit: 1000}";
 
@@ -356,7 +356,7 @@ fn a_share_that_is_too_slow_is_none() {
     let rate = RateLimit {
         count: Count::Bytes,
         requests_per_unit: 100_000,
-        period: crate::rules::Period::one(Unit::Hour),
+        period: crate::Period::one(Unit::Hour),
         burst: 1,
     };
     let mut maps = Maps::among(1);

@@ -12,8 +12,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::compile::RuleError;
-use crate::rules::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
+use crate::compile::RuleError;
+use crate::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
 
 /// Packet, as far as these tables ask.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ fn matched(part: &Part, packet: &Packet) -> Option<u32> {
         None => Some(0),
         Some(net) => net.contains(address).then(|| u32::from(net.prefix_len()) + 1),
     };
-    let equal = |value: Option<crate::rules::model::Values>, fact: u16| match value {
+    let equal = |value: Option<crate::model::Values>, fact: u16| match value {
         None => Some(0),
         Some(values) => values.has(fact).then_some(1),
     };
@@ -285,10 +285,10 @@ proptest! {
             if path.selector().is_some() || !seen.insert(path.clone()) {
                 continue;
             }
-            let rate = crate::rules::RateLimit {
+            let rate = crate::RateLimit {
                 count: Count::Packets,
                 requests_per_unit: number,
-                period: crate::rules::Period::one(crate::rules::Unit::Second),
+                period: crate::Period::one(crate::Unit::Second),
                 burst: 1,
             };
             set.rules.push(Arc::new(Rule::new(path, rate)));

@@ -1,0 +1,49 @@
+//! How frames come in, and how they go out.
+
+use limiter_common::verdict::Verdict;
+
+/// Header that the frames of an interface begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// An Ethernet header.
+    #[default]
+    Ethernet,
+    /// Their IP header: tun and `WireGuard` interfaces.
+    Layer3,
+}
+
+impl Framing {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ethernet, Self::Layer3];
+
+    /// The name of the program in the object and in the kernel.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Ethernet => "limiter",
+            Self::Layer3 => "limiter_l3",
+        }
+    }
+}
+
+/// Way of a frame out of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the network stack.
+    Pass,
+    /// To nobody: the frame is dropped.
+    Drop,
+    /// Back where it came from, with the answer in it.
+    Back,
+    /// To another interface or CPU.
+    Redirect,
+}
+
+impl Way {
+    /// The verdict on the frame that came in: an answer in its place means that it was dropped.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Pass | Self::Redirect => Verdict::Pass,
+            Self::Drop | Self::Back => Verdict::Drop,
+        }
+    }
+}

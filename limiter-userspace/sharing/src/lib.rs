@@ -1,0 +1,25 @@
+//! Limits that several nodes share: their arithmetic, and the state of one key on one node.
+//! `docs/cluster.md` has the scheme, the bound and its proof; `limiter-cluster` asks the store.
+//!
+//! - [`rate`] and [`limit`]: a limit's numbers, exact, and what is refused;
+//! - [`account`] and [`window`]: what the store does with a key;
+//! - [`key`]: state machine of one key on one node, which drives a lease line; [`quota`]: that of
+//!   one window;
+//! - [`leases`]: the lease lines of a node, which the data path reads.
+
+pub mod account;
+pub mod fnv;
+pub mod key;
+pub mod leases;
+pub mod ledger;
+pub mod limit;
+pub mod pace;
+pub mod quota;
+pub mod rate;
+mod shared;
+pub mod spread;
+pub mod window;
+
+pub use leases::Leases;
+pub use limit::{OnPartition, Settings, SharedLimit};
+pub use shared::{Shared, SharedId, SharedPlace, SharedRule, SharedSet, SharedTerms};

@@ -1,0 +1,6 @@
+//! Text that several crates print alike: names in which nothing is hidden, standard error, and the
+//! remedy for two daemons that use one place.
+
+pub mod beside;
+pub mod plain;
+pub mod stderr;
