@@ -6,12 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
 use limiter_tests::limiter::Limiter;
 use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Regular, Sources};
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+use serde_json::Value;
 
 /// One packet keeps a source for a minute: whoever has drained may leave for somebody new.
 pub const RULES: &str = "descriptors:

@@ -3,10 +3,9 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use limiter_tests::command;
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_getres};
-
-use limiter_tests::command;
 
 /// The machine and its tools.
 #[derive(Clone, Debug)]

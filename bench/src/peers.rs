@@ -2,7 +2,6 @@
 //! cable.
 
 use anyhow::{Context as _, Result};
-
 use limiter_tests::command;
 use limiter_tests::netns::Netns;
 use limiter_tests::veth::RECEIVER;

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use limiter_import::{Format, Options, Outcome, import};
-use limiter_text::plain::is_plain;
 use limiter_rules::{Installed, RuleFile};
+use limiter_text::plain::is_plain;
 
 use crate::rules::plan;
 

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use limiter_replay::explain::Capture;
 use limiter_import::Format;
+use limiter_replay::explain::Capture;
 
 use crate::corpus::Entry;
 use crate::{Target, decision, import};

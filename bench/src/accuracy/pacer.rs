@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-
 use limiter_tests::netns::Netns;
 use limiter_tests::packet_socket::PacketSocket;
 use limiter_tests::{clock, cpu};

@@ -2,11 +2,11 @@
 
 use anyhow::{Context as _, Result};
 use limiter_common::wire::Count;
+use limiter_tests::command;
+use limiter_tests::netns::Netns;
 
 use super::contender::{Contender, Tool};
 use super::sink::PORT;
-use limiter_tests::command;
-use limiter_tests::netns::Netns;
 
 const TABLE: &str = "accuracy";
 

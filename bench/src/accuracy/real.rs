@@ -6,11 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::wire::Count;
-
-use super::contender::{Contender, Tool};
-use super::pacer::{self, Load, Sent};
-use super::peers;
-use super::sink::Sink;
 use limiter_tests::accuracy::range::Multiple;
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::limiter::Limiter;
@@ -19,6 +14,11 @@ use limiter_tests::packet::Frame;
 use limiter_tests::sandbox::format;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+
+use super::contender::{Contender, Tool};
+use super::pacer::{self, Load, Sent};
+use super::peers;
+use super::sink::Sink;
 
 /// Frames a second that the pacer is asked for at most.
 const FASTEST: f64 = 150_000.0;

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::contender::Tool;
-use super::real::{Cell, Row};
-use super::run::{PROMISE, Results, Simulated};
 use limiter_tests::accuracy::range::Multiple;
 use limiter_tests::accuracy::simulated;
 use limiter_tests::sandbox::format::{error_percent, percent, thousands};
+
+use super::contender::Tool;
+use super::real::{Cell, Row};
+use super::run::{PROMISE, Results, Simulated};
 
 /// The whole page.
 pub fn markdown(results: &Results) -> String {

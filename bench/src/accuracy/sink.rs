@@ -8,12 +8,12 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use limiter_tests::netns::Netns;
+use limiter_tests::veth::RECEIVER;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::pacer::{self, UNCOUNTED};
-use limiter_tests::netns::Netns;
-use limiter_tests::veth::RECEIVER;
 
 /// Room for some 80,000 small packets.
 const BUFFER: usize = 64 << 20;

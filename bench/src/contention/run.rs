@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use limiter_common::verdict::Reason;
+use limiter_tests::packet::{Frame, Transport};
+use limiter_tests::subject::Subject;
 
-use super::together::{Crew, Done, Senders};
-use super::{page, word};
 use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::packets::cases::{NARROW, WIDE};
 use crate::spread::Spread;
-use limiter_tests::packet::{Frame, Transport};
-use limiter_tests::subject::Subject;
+use super::together::{Crew, Done, Senders};
+use super::{page, word};
 
 /// Sources of the table that new ones fill.
 const SMALL: u32 = 16_384;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use aya::programs::ProgramFd;
-
-use crate::packets::cases::{FIRST, NEW};
-use crate::packets::rig::Rig;
 use limiter_tests::cpu;
 use limiter_tests::netns::Netns;
 use limiter_tests::walk::Order;
+
+use crate::packets::cases::{FIRST, NEW};
+use crate::packets::rig::Rig;
 
 /// Packets of one system call: a few milliseconds, of which many fit into what ran at the same
 /// time.

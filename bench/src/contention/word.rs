@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-
 use limiter_tests::cpu;
 
 const ADDITIONS: u32 = 200_000;

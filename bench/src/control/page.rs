@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::run::Results;
-use crate::spread::Spread;
 use limiter_tests::sandbox::format::thousands;
+
+use crate::spread::Spread;
+use super::run::Results;
 
 /// The part.
 pub(super) fn markdown(results: &Results) -> String {

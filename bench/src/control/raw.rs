@@ -4,9 +4,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use rustix::time::{ClockId, clock_gettime};
-
 use limiter_tests::bpf::Plain;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Seconds of a raw reading.
 #[derive(Clone, Copy, Debug)]

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-
-use super::raw;
-use super::rules::{self, Shape};
-use crate::spread::Spread;
 use limiter_tests::limiter::Limiter;
 use limiter_tests::process;
 use limiter_tests::testbed::Testbed;
+
+use crate::spread::Spread;
+use super::raw;
+use super::rules::{self, Shape};
 
 /// Seconds of one shape.
 pub(super) struct Set {

@@ -7,12 +7,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::MapData;
 use limiter_common::wire::map;
-
-use super::raw::{self, Raw};
-use crate::crowd::{self, Crowd};
-use crate::spread::Spread;
 use limiter_tests::bpf;
 use limiter_tests::process;
+
+use crate::crowd::{self, Crowd};
+use crate::spread::Spread;
+use super::raw::{self, Raw};
 
 /// Looks of `limiter top` that are measured together: their processor time is counted in hundredths
 /// of a second.

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::run::{Effort, State};
 use limiter_tests::sandbox::format::thousands;
+
+use super::run::{Effort, State};
 
 /// The part.
 pub(super) fn markdown(effort: &Effort, states: &[State]) -> String {

@@ -2,13 +2,13 @@
 //! same size.
 
 use anyhow::{Result, ensure};
-
-use super::scene::Sample;
-use super::traffic::LIMIT;
-use crate::peers::{self, Hook, Kept, Limit};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
 use limiter_tests::testbed::Testbed;
+
+use crate::peers::{self, Hook, Kept, Limit};
+use super::scene::Sample;
+use super::traffic::LIMIT;
 
 /// Packets at once that every rule allows a source.
 const BURST: u32 = 100;

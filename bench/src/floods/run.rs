@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_tests::interrupt::Interrupt;
 
+use crate::machine::Machine;
+use crate::page;
+use crate::spread::Spread;
 use super::contender::Tool;
 use super::effort::{Effort, Rate};
 use super::scene::{self, Ladder, Sample};
 use super::{chart, report};
-use crate::machine::Machine;
-use crate::page;
-use crate::spread::Spread;
-use limiter_tests::interrupt::Interrupt;
 
 /// The page, of which a part is measured.
 pub const PAGE: &str = "floods.md";

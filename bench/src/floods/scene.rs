@@ -9,17 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-
-use super::contender::{Contender, Tool};
-use super::effort::{Effort, Rate};
-use super::tally::{self, Counts};
-use super::traffic::Class;
 use limiter_tests::generator::rate;
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::live_frames::cable::{SENDING, measured, send};
 use limiter_tests::live_frames::{self, Family, Load, Place, Sent, Sources, napi};
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
+
+use super::contender::{Contender, Tool};
+use super::effort::{Effort, Rate};
+use super::tally::{self, Counts};
+use super::traffic::Class;
 
 const SENDING_CPU: usize = 0;
 const RECEIVING_CPU: usize = 1;

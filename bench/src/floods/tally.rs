@@ -2,11 +2,11 @@
 //! passed all of them and would go to a socket. There it ends.
 
 use anyhow::{Context as _, Result};
+use limiter_tests::command;
+use limiter_tests::netns::Netns;
 use serde_json::Value;
 
 use super::traffic::Class;
-use limiter_tests::command;
-use limiter_tests::netns::Netns;
 
 const TABLE: &str = "tally";
 const FLOOD: &str = "flood";

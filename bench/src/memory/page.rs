@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::run::Results;
-use crate::spread::Spread;
 use limiter_tests::sandbox::format::thousands;
+
+use crate::spread::Spread;
+use super::run::Results;
 
 /// Maps that are smaller are summed up.
 const LARGE: u64 = 1 << 20;

@@ -6,8 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::map;
 use limiter_datapath::SourceTable;
+use limiter_tests::map_memory;
+use limiter_tests::packet::Frame;
+use limiter_tests::subject::Subject;
+use limiter_tests::walk::Order;
 
-use super::{kernel, page, peers};
 use crate::figure::{Bound, Figure};
 use crate::floods::contender::Tool;
 use crate::group::{Measured, Options};
@@ -15,10 +18,7 @@ use crate::machine::Machine;
 use crate::packets::cases::{FIRST, WIDE};
 use crate::packets::rig::Rig;
 use crate::spread::Spread;
-use limiter_tests::map_memory;
-use limiter_tests::packet::Frame;
-use limiter_tests::subject::Subject;
-use limiter_tests::walk::Order;
+use super::{kernel, page, peers};
 
 /// The sizes of `limiter run` without options.
 const SOURCES: u32 = 262_144;

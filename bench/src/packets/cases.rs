@@ -6,9 +6,9 @@ use std::net::Ipv6Addr;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::CaptureFilter;
 use limiter_datapath::SourceTable;
+use limiter_tests::packet::{Frame, Transport};
 
 use super::rig::{Baseline, Tables};
-use limiter_tests::packet::{Frame, Transport};
 
 /// The upper half of the /64 of every IPv6 source.
 pub(super) const V6_PREFIX: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];

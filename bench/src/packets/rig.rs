@@ -5,10 +5,10 @@ use anyhow::{Context as _, Result, ensure};
 use aya::maps::HashMap;
 use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader};
-
-use super::cases::Family;
 use limiter_tests::netns::Netns;
 use limiter_tests::walk::{Order, Walk};
+
+use super::cases::Family;
 
 /// The object; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-bench"));

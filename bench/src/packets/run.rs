@@ -3,16 +3,16 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_datapath::SourceTable;
+use limiter_tests::netns::Netns;
+use limiter_tests::subject::Subject;
+use limiter_tests::walk::Order;
 
+use crate::group::{Measured, Options};
+use crate::spread::Spread;
 use super::cases::{self, Case, FIRST, NEW, PORT, SMALL, Sources};
 use super::page;
 use super::ratios;
 use super::rig::{Baseline, Rig};
-use crate::group::{Measured, Options};
-use crate::spread::Spread;
-use limiter_tests::netns::Netns;
-use limiter_tests::subject::Subject;
-use limiter_tests::walk::Order;
 
 /// The protocol of the frames.
 const UDP: u8 = 17;

@@ -1,13 +1,13 @@
 //! Packets a second that one CPU takes while another one sends: the receive side alone.
 
 use anyhow::{Result, bail, ensure};
+use limiter_tests::generator::rate;
+use limiter_tests::interrupt::Interrupt;
 
+use crate::spread::Spread;
 use super::contender::Tool;
 use super::effort::{Effort, Mix};
 use super::stand::{Run, Stand, twice};
-use crate::spread::Spread;
-use limiter_tests::generator::rate;
-use limiter_tests::interrupt::Interrupt;
 
 /// Packets that a tool handled.
 #[derive(Clone, Debug)]

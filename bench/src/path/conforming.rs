@@ -10,15 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_tests::generator::rate;
+use limiter_tests::interrupt::Interrupt;
+use limiter_tests::live_frames::{Load, Regular, Sources};
 
+use crate::spread::Spread;
 use super::contender::{Limit, SHIPPED, Tool};
 use super::effort::{Effort, Flood};
 use super::service;
 use super::stand::{RECEIVING_CPU, Run, Stand, twice};
-use crate::spread::Spread;
-use limiter_tests::generator::rate;
-use limiter_tests::interrupt::Interrupt;
-use limiter_tests::live_frames::{Load, Regular, Sources};
 
 /// Sources of the flood.
 pub(super) const FLOODING: u32 = 10;

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use aya::Ebpf;
-
-use super::programs::{self, Program};
-use crate::peers::{self, Hook, Kept};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::testbed::Testbed;
+
+use crate::peers::{self, Hook, Kept};
+use super::programs::{self, Program};
 
 /// A way to drop packets, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

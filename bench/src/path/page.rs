@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
+use limiter_tests::sandbox::format::thousands;
+
+use crate::spread::Spread;
 use super::charts::{CONFORMING, COST};
 use super::conforming::{Cell, FLOODING, PER_SECOND};
 use super::contender::{Limit, PORT, Tool};
 use super::cost::Table;
 use super::effort::Flood;
 use super::run::Results;
-use crate::spread::Spread;
-use limiter_tests::sandbox::format::thousands;
 
 /// The part.
 pub(super) fn markdown(results: &Results) -> String {

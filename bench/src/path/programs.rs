@@ -5,7 +5,6 @@ use aya::maps::Array;
 use aya::programs::tc::TcAttachType;
 use aya::programs::{SchedClassifier, Xdp, xdp::XdpMode};
 use aya::{Ebpf, EbpfLoader};
-
 use limiter_tests::netns::Netns;
 use limiter_tests::veth::RECEIVER;
 

@@ -1,7 +1,10 @@
 //! The whole measurement.
 
 use anyhow::{Result, ensure};
+use limiter_tests::interrupt::Interrupt;
 
+use crate::group::{Measured, Options};
+use crate::machine::Machine;
 use super::capacity::{self, Capacity};
 use super::conforming::{self, Cell};
 use super::contender::{Limit, Tool, iptables};
@@ -10,9 +13,6 @@ use super::effort::{Crowd, Effort};
 use super::stand::Stand;
 use super::steal::Steal;
 use super::{charts, page, ratios};
-use crate::group::{Measured, Options};
-use crate::machine::Machine;
-use limiter_tests::interrupt::Interrupt;
 
 /// All of it.
 #[derive(Clone, Debug)]

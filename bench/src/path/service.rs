@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-
 use limiter_tests::{clock, cpu};
 
 /// Real-time priority: before the NAPI thread, on whose CPU it is. What is measured is the way of a

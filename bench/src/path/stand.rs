@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-
-use super::contender::{Contender, Limit, PORT, Tool};
 use limiter_tests::live_frames::cable::{self, Link, SENDING};
 use limiter_tests::live_frames::{self, Family, Load, Place, Sent, Sources, napi};
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
+
+use super::contender::{Contender, Limit, PORT, Tool};
 
 /// CPU of the generator, while everything is on one.
 pub(super) const ONLY_CPU: usize = 1;

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-
-use super::svg;
 use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Regular, Sources};
 use limiter_tests::terminal::Session;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+
+use super::svg;
 
 const RULES: &str = "domain: pictures\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 600, burst: 40}}

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use limiter_common::event::MAX_PER_SECOND;
 use limiter_common::wire::MAX_SNAP;
+use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
+use limiter_daemon::control::{Client, ClientError};
+use limiter_daemon::render;
 
 use super::args::interval;
 use super::failure::Failure;
@@ -16,9 +19,6 @@ use super::hangup::nobody_reads;
 use super::observe::Blocks;
 use super::progress::Ticker;
 use super::{living, observe};
-use limiter_daemon::control::{Client, ClientError};
-use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
-use limiter_daemon::render;
 
 /// Path of the requests.
 const CAPTURE: &str = "/v1/capture";

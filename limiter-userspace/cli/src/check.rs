@@ -1,10 +1,11 @@
 //! `limiter check`.
 
+use limiter_daemon::check;
+use limiter_daemon::render;
+
 use super::Answer;
 use super::args::{Check, Output};
 use super::failure::Failure;
-use limiter_daemon::check;
-use limiter_daemon::render;
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {

@@ -3,16 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
-use tracing_subscriber::EnvFilter;
-
-use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
-use super::failure::Failure;
-use super::{
-    Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
-    lists, observe, pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
-};
-use limiter_daemon::control::Client;
 use limiter_daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
 use limiter_daemon::api::cluster::Cluster;
 use limiter_daemon::api::events::Events;
@@ -23,13 +13,23 @@ use limiter_daemon::api::rules::Changed;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
+use limiter_daemon::control::Client;
+use limiter_daemon::render::{self, Render};
 use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
 use limiter_datapath::Backend;
-use limiter_daemon::render::{self, Render};
 use limiter_replay::load::load_schema;
 use limiter_rules::file::schema;
 use limiter_rules::source_text;
 use limiter_text::stderr::Log;
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
+use super::failure::Failure;
+use super::{
+    Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
+    lists, observe, pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
+};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.

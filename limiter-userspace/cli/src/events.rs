@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use limiter_common::event::{MAX_PER_SECOND, MIN_PER_SECOND};
+use limiter_daemon::api::events::{Line, text};
+use limiter_daemon::control::Client;
+use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 
 use super::args::{Output, interval};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::shown;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::events::{Line, text};
-use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]

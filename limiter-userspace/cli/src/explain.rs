@@ -4,6 +4,15 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_daemon::api::Counts;
+use limiter_daemon::api::stats::outcomes;
+use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
+use limiter_daemon::render::{number, push, table};
+use limiter_daemon::rule_files;
+use limiter_replay::explain::{
+    BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings,
+};
+use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::args::{Explain, Output};
@@ -12,13 +21,6 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::progress::{INTERRUPTED, Progress};
 use super::reading::Late;
-use limiter_daemon::api::Counts;
-use limiter_daemon::api::stats::outcomes;
-use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
-use limiter_daemon::rule_files;
-use limiter_replay::explain::{BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
-use limiter_daemon::render::{number, push, table};
-use limiter_text::plain::clean;
 
 /// A line about a packet, for programs.
 #[derive(Debug, Serialize)]

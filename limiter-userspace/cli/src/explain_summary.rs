@@ -2,13 +2,13 @@
 
 use limiter_common::source::Source;
 use limiter_common::wire::Tally;
+use limiter_daemon::api::Counts;
+use limiter_daemon::render::{line, number, push, table, titled};
+use limiter_replay::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
+use limiter_rules::model::TriePrefix;
 use serde::Serialize;
 
 use super::explain::verdict;
-use limiter_daemon::api::Counts;
-use limiter_replay::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
-use limiter_daemon::render::{line, number, push, table, titled};
-use limiter_rules::model::TriePrefix;
 
 /// Sums by source, the sources that lost most first.
 #[derive(Debug, Serialize)]

@@ -7,12 +7,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use limiter_daemon::api::rules::Exported;
+use limiter_daemon::control::Client;
+use limiter_daemon::render::Render;
 use serde::Serialize;
 
 use super::failure::Failure;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::rules::Exported;
-use limiter_daemon::render::Render;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use limiter_daemon::control::{ClientError, Refusal};
 use limiter_daemon::StartError;
+use limiter_daemon::control::{ClientError, Refusal};
 use limiter_datapath::DatapathError;
 use limiter_replay::explain::{CaptureError, ExplainError};
 use limiter_replay::load::LoadError;

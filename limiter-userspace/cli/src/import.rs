@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
+use limiter_text::plain::clean;
+
 use super::Answer;
 use super::args::Output;
 use super::demo;
 use super::export;
 use super::failure::Failure;
-use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
-use limiter_text::plain::clean;
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
@@ -65,7 +66,8 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     let text = read(&file)
         .map_err(|error| failed(format!("cannot be read: {error}: name a text file, or -")))?;
     let options = Options { format, shadow: ask.shadow, set: ask.set.clone() };
-    let imported = limiter_import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
+    let imported =
+        limiter_import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
     let refused = imported.count(Outcome::NotTranslated);
     let errors = summary(&imported, refused);
     let text = match (&ask.to, output.document(&imported)?) {

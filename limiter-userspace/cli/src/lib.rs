@@ -39,7 +39,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-
 use limiter_datapath::Backend;
 use limiter_text::stderr::say;
 

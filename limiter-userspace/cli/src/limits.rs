@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
+use limiter_daemon::api::limits::SetLimit;
+use limiter_daemon::api::rules::Changed;
+use limiter_daemon::control::Client;
+use limiter_daemon::ssh;
+use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};
+
 use super::args::{Set, Unset};
 use super::failure::Failure;
 use super::hand;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::limits::SetLimit;
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::ssh;
-use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};
 
 /// Sets a limit. All words are checked here as well, so that a typing error needs no daemon to be
 /// told.

@@ -5,14 +5,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use limiter_daemon::api::lists::{ListName, Lists, ListsChanged, SetList};
+use limiter_daemon::api::rules::Session;
+use limiter_daemon::control::Client;
+use limiter_daemon::ssh;
+use limiter_rules::{Selector, source_text};
+
 use super::args::{Listing, Whom};
 use super::failure::Failure;
 use super::hand;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::lists::{ListName, Lists, ListsChanged, SetList};
-use limiter_daemon::api::rules::Session;
-use limiter_daemon::ssh;
-use limiter_rules::{Selector, source_text};
 
 /// Sources in one request: far below the largest body that the daemon takes.
 const BATCH: usize = 500;

@@ -9,6 +9,13 @@ use std::time::{Duration, Instant};
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, LEVELS};
+use limiter_daemon::api::status::Status;
+use limiter_daemon::control::Client;
+use limiter_daemon::render::{duration, number};
+use limiter_datapath::{Backend, Observed, Sweep};
+use limiter_replay::tune::{Observation, Tuner};
+use limiter_rules::Selector;
+use limiter_rules::compile::RuleId;
 
 use super::capture;
 use super::failure::Failure;
@@ -16,13 +23,6 @@ use super::observe::{self, Blocks, Seen, Told};
 use super::pinned::unnamed;
 use super::progress::{INTERRUPTED, Progress, Ticker};
 use super::reading::Read;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::status::Status;
-use limiter_datapath::{Backend, Observed, Sweep};
-use limiter_daemon::render::{duration, number};
-use limiter_replay::tune::{Observation, Tuner};
-use limiter_rules::Selector;
-use limiter_rules::compile::RuleId;
 
 /// Sources that are read with one call.
 const BATCH: usize = 4096;
@@ -239,8 +239,9 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use limiter_replay::tune::Settings;
+
+    use super::*;
 
     #[test]
     fn counters_tell_what_came_since_the_last_reading() {

@@ -8,14 +8,14 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::{CompleteEnv, env};
-
-use super::args::{Args, SOCKET};
-use limiter_daemon::control::Client;
 use limiter_daemon::api::bans::Bans;
 use limiter_daemon::api::limits::{Limits, Origin};
 use limiter_daemon::api::lists::Lists;
 use limiter_daemon::api::sources::SourceList;
+use limiter_daemon::control::Client;
 use limiter_text::plain::is_plain;
+
+use super::args::{Args, SOCKET};
 
 /// Variable by which the script of a shell asks for values.
 const VARIABLE: &str = "LIMITER_COMPLETE";

@@ -12,6 +12,11 @@ use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
+use limiter_daemon::api::capture::AskCapture;
+use limiter_daemon::control::Client;
+use limiter_daemon::render::{Render, line, number};
+use limiter_daemon::source_of;
+use limiter_rules::source_text;
 use pcap_parser::Block;
 use pcap_parser::pcapng::{OptionCode, parse_block_le};
 use serde::Serialize;
@@ -20,11 +25,6 @@ use super::args::interval;
 use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
 use super::progress::Ticker;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::capture::AskCapture;
-use limiter_daemon::source_of;
-use limiter_daemon::render::{Render, line, number};
-use limiter_rules::source_text;
 
 pub(super) use seen::Seen;
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use limiter_text::plain::is_plain;
 use serde::Serialize;
 
 use super::args::Output;
 use super::failure::Failure;
-use limiter_text::plain::is_plain;
 
 impl Output {
     /// An answer in this form; none in the form for people.

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser as _;
+use limiter_daemon::api::brake::{Brake, Detached};
+use limiter_daemon::api::status::Status;
+use limiter_daemon::control::Client;
+use limiter_datapath::Backend;
 
 use super::args::{Args, Command, PIN_DIR, SOCKET};
 use super::explain_now::escaped;
 use super::failure::Failure;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::brake::{Brake, Detached};
-use limiter_daemon::api::status::Status;
-use limiter_datapath::Backend;
 
 /// Time that the daemon has to answer before the maps are changed without it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -195,8 +195,9 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use limiter_fake::Fake;
+
+    use super::*;
 
     /// Of a socket whose maps are known, and only while nothing lets all packets pass.
     #[test]

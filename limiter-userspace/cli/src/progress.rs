@@ -7,9 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::SIGINT;
-
 use limiter_daemon::render::number;
+use signal_hook::consts::SIGINT;
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -4,13 +4,13 @@ mod merge;
 
 use std::path::{Path, PathBuf};
 
-use super::failure::Failure;
-use super::progress::{INTERRUPTED, Progress};
-use limiter_replay::explain::{CaptureError, Captured};
 use limiter_daemon::render::{duration, number};
+use limiter_replay::explain::{CaptureError, Captured};
 use limiter_replay::load::parse;
 use limiter_text::plain::clean;
 
+use super::failure::Failure;
+use super::progress::{INTERRUPTED, Progress};
 use merge::Merged;
 
 /// Remarks about captures, and the reason why they were not read to the end, if they were not.

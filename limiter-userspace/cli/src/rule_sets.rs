@@ -5,15 +5,16 @@ use std::io::IsTerminal as _;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use limiter_daemon::api::rules::Changed;
+use limiter_daemon::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
+use limiter_daemon::control::Client;
+use limiter_daemon::render;
+use limiter_daemon::{rule_files, ssh};
+use limiter_text::plain::clean;
+
 use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
-use limiter_daemon::{rule_files, ssh};
-use limiter_daemon::render;
-use limiter_text::plain::clean;
 
 /// The error about files that were not taken: their mistake if they have one, which needs no daemon
 /// to be told. They are not parsed before, because the daemon does that, and 100,000 rules take a

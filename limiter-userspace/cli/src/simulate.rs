@@ -2,6 +2,12 @@
 
 use std::path::PathBuf;
 
+use limiter_daemon::render::{self, Render, duration, line, number, push, table};
+use limiter_daemon::rule_files;
+use limiter_replay::explain::{Captured, Incoming, Settings};
+use limiter_replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
+use limiter_rules::RuleSet;
+use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::args::{LEAST_FRAME, Output};
@@ -9,12 +15,6 @@ use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::reading::{self, Read};
 use super::{Answer, export};
-use limiter_daemon::rule_files;
-use limiter_replay::explain::{Captured, Incoming, Settings};
-use limiter_daemon::render::{self, Render, duration, line, number, push, table};
-use limiter_replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
-use limiter_rules::RuleSet;
-use limiter_text::plain::clean;
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]

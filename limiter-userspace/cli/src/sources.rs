@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::failure::Failure;
-use super::top::rate;
-use limiter_daemon::control::Client;
 use limiter_daemon::api::sources::{By, Dropped, MOST_SOURCES, SOURCES, SourceList, drops};
 use limiter_daemon::api::top::Top;
+use limiter_daemon::control::Client;
 use limiter_rules::source_text;
+
+use super::failure::Failure;
+use super::top::rate;
 
 /// Arguments of `sources`.
 #[derive(Debug, clap::Args)]

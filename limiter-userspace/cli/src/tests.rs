@@ -10,17 +10,17 @@ mod rule_sets;
 mod service;
 
 use clap::CommandFactory as _;
-
-use super::args::{Args, Command};
-use super::commands::execute;
-use super::{ExitCode, Failure};
+use clap::Parser as _;
 use limiter_daemon::api::Counts;
 use limiter_daemon::api::brake::Brake;
 use limiter_daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_daemon::api::source::SourceView;
-use limiter_fake::Fake;
 use limiter_daemon::render;
-use clap::Parser as _;
+use limiter_fake::Fake;
+
+use super::args::{Args, Command};
+use super::commands::execute;
+use super::{ExitCode, Failure};
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
     Args::try_parse_from(line.split(' '))

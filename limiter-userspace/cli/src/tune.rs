@@ -9,6 +9,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
+use limiter_daemon::api::nearness::Nearness;
+use limiter_daemon::control::Client;
+use limiter_daemon::render::{self, number};
+use limiter_datapath::Backend;
+use limiter_replay::explain::Captured;
+use limiter_replay::tune::{Observation, Report, Settings, Tuner, rule_file};
+use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
+use limiter_rules::{Selector, source_text};
+use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::args::{LEAST_FRAME, Output, interval};
@@ -18,16 +27,6 @@ use super::failure::Failure;
 use super::observe::share as share_of;
 use super::reading::Read;
 use super::{Answer, export, live, reading};
-use limiter_daemon::control::Client;
-use limiter_daemon::api::nearness::Nearness;
-use limiter_datapath::Backend;
-use limiter_replay::explain::Captured;
-use limiter_daemon::render::{self, number};
-use limiter_replay::tune::{Observation, Report, Settings, Tuner, rule_file};
-use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
-use limiter_text::plain::clean;
-use limiter_rules::{Selector, source_text};
-
 use text::cautions;
 
 /// Group of the arguments that name traffic. Without any, the rules in force are looked at.

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-
 use limiter_rules::RateText;
 use limiter_text::stderr::say;
 

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use limiter_daemon::control::{Client, Refusal};
+use limiter_daemon::from_maps;
+use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
 use super::pinned::{Notes, Way, unnamed, way};
-use limiter_daemon::control::{Client, Refusal};
-use limiter_daemon::from_maps;
-use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
 
 /// Whom to ask.
 pub(super) struct Asked<'a> {

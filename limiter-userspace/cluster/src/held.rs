@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use limiter_sharing::account::{Answer, Central};
+use limiter_sharing::fnv::Fnv;
 use limiter_sharing::key::{Key, Seen, Words};
 use limiter_sharing::leases::{Counts, Leases};
 use limiter_sharing::quota::Quota;
-use super::random;
+use limiter_sharing::window::WindowKind;
 use limiter_sharing::{Shared, SharedId, SharedTerms};
+
+use super::random;
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
-use limiter_sharing::window::WindowKind;
-use limiter_sharing::fnv::Fnv;
 
 /// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs
 /// to the safe side.
@@ -302,9 +303,10 @@ fn store_key(shared: &Shared) -> Box<[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use limiter_sharing::SharedId;
     use limiter_sharing::window::Window;
+
+    use super::*;
 
     fn window(name: &str, kind: WindowKind) -> Shared {
         let window = Window {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey};
-
 use limiter_sharing::leases::Leases;
 use limiter_sharing::{Shared, SharedId, SharedRule, SharedTerms};
+
 use super::store::HotKey;
 
 /// Time in microseconds for which a key that was told is remembered without another mention: as

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::change::Change;
 use limiter_sharing::rate::EXACT;
+
+use super::change::Change;
 use super::store::StoreError;
 
 /// A node that was not heard of for this long is gone, in microseconds.

@@ -5,12 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limiter_sharing::account::{Account, Answer};
-use super::meeting::{Meeting, Met, Place};
 use limiter_sharing::rate::Tat;
+use limiter_sharing::window::{WindowDemand, WindowState};
+
+use super::meeting::{Meeting, Met, Place};
 use super::store::{
     Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
 };
-use limiter_sharing::window::{WindowDemand, WindowState};
 
 /// A key stays in the hot list for this long after its last mention, in microseconds.
 pub const HOT_KEPT: u64 = 60_000_000;

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use limiter_sharing::SharedSet;
+use limiter_sharing::leases::Leases;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use super::change::Change;
-use limiter_sharing::leases::Leases;
 use super::run::{Ends, Loop};
-use limiter_sharing::SharedSet;
 use super::status::{Notice, Status};
 use super::store::Store;
 

@@ -4,10 +4,11 @@
 use std::future::Future;
 
 use limiter_sharing::account::{Answer, Central, Demand};
-use super::meeting::{Meeting, Met};
 use limiter_sharing::rate::EXACT;
-use super::status::ServerStatus;
 use limiter_sharing::window::{Window, WindowDemand};
+
+use super::meeting::{Meeting, Met};
+use super::status::ServerStatus;
 
 /// Most keys in one call: beyond it a key costs no less, and others wait for the store.
 pub const KEYS_MAX: usize = 100;

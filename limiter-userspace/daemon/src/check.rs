@@ -8,15 +8,21 @@ use std::sync::Arc;
 
 use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
-use limiter_rules::model::{LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text, rule_sentence};
-use limiter_rules::{Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, compile_set};
+use limiter_rules::model::{
+    LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
+    rule_sentence,
+};
+use limiter_rules::{
+    Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
+    compile_set,
+};
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use crate::api::rules::Document;
-use crate::render::{Render, line, push, rate, table, warnings};
 use super::layers::Layers;
 use super::rule_files;
+use crate::api::rules::Document;
+use crate::render::{Render, line, push, rate, table, warnings};
 
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;

@@ -2,11 +2,13 @@
 
 use limiter_cluster::ConfigError;
 use limiter_datapath::DatapathError;
-use limiter_rules::{Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError};
+use limiter_rules::{
+    Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
+};
 
+use super::state_dir::StateError;
 use crate::control::BindError;
 use crate::control::Refusal;
-use super::state_dir::StateError;
 
 /// Reason why a request to the daemon has no effect.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,6 @@ use limiter_rules::Selector;
 use limiter_rules::read_back::{Beside, read_back};
 use serde::de::DeserializeOwned;
 
-use crate::control::{Refusal, Step};
 use super::api::limits::Limits;
 use super::api::source::{self, SourceView};
 use super::api::stats::Stats;
@@ -22,6 +21,7 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::sources::ByRule;
 use super::views::{LimitsText, StatsText, Told};
+use crate::control::{Refusal, Step};
 
 /// Facts that no answer from the maps has.
 const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \

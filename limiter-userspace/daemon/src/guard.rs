@@ -14,10 +14,10 @@ use limiter_rules::compile::{RuleId, TableForm};
 use limiter_rules::model::key::Overlap;
 use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 
-use crate::api::rules::Session;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::{Book, Changes, Standing};
+use crate::api::rules::Session;
 
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]

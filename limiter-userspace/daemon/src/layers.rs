@@ -9,7 +9,10 @@ use limiter_rules::file::{FilePlace, Problem};
 use limiter_rules::model::Martians;
 use limiter_rules::place::budget_tag;
 use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
-use limiter_rules::{Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject, Terms};
+use limiter_rules::{
+    Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject,
+    Terms,
+};
 use limiter_sharing::SharedSet;
 
 use crate::api::limits::Origin;

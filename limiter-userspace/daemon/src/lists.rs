@@ -18,11 +18,11 @@ use limiter_datapath::Datapath;
 use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
 
+use super::error::ServiceError;
+use super::state_dir::{StateDir, StateError};
 use crate::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
 use saved::Reasons;
 use store::Store;
-use super::error::ServiceError;
-use super::state_dir::{StateDir, StateError};
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
 const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];

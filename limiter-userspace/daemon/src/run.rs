@@ -16,8 +16,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
-use crate::control::server::Bounds;
-use crate::control::{Loopback, Server};
 use super::api;
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
@@ -32,6 +30,8 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
 use super::watch;
+use crate::control::server::Bounds;
+use crate::control::{Loopback, Server};
 
 /// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);

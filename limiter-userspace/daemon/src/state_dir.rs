@@ -9,8 +9,8 @@ use limiter_rules::{RuleFileError, RuleFiles};
 use limiter_text::beside::BESIDE;
 use serde::{Deserialize, Serialize};
 
-use crate::api::rules::Document;
 use super::rule_files;
+use crate::api::rules::Document;
 
 /// Reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -21,11 +21,11 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, ListEntry, Tally};
 use limiter_datapath::{Mode, Observed};
 
-use crate::control::Step;
 use super::api::lists::ListName;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::lists;
+use crate::control::Step;
 
 pub(super) use census::Census;
 pub(super) use counted::{dropped_by, marked};

@@ -8,11 +8,11 @@ use aya::maps::{Array, MapData};
 use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Moment, map};
+use limiter_rules::Installed;
+use limiter_rules::place::Slots;
 
 use super::maps::MapSource;
 use super::{DatapathError, Kernel, Observed as _};
-use limiter_rules::Installed;
-use limiter_rules::place::Slots;
 
 /// The map of moments.
 pub(super) struct ChangeMap(Array<MapData, u64>);

@@ -8,11 +8,11 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
-
 use limiter_model::Framing;
+use limiter_text::beside::BESIDE;
+
 use super::remedy::Told;
 use super::{LeftBehind, OtherPins};
-use limiter_text::beside::BESIDE;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]

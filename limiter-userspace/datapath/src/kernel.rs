@@ -13,6 +13,8 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
 pub(super) use self::rule_set::{adopt, header_of};
+use limiter_model::Framing;
+
 use super::capture::CaptureMaps;
 use super::events::EventMaps;
 use super::load::{capacity, load, warn_of_size};
@@ -22,7 +24,6 @@ use super::open_maps::{HasMaps, OpenMaps};
 use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs;
-use limiter_model::Framing;
 use super::source_store::{Objects, SourceStore};
 use super::succession::Predecessor;
 use super::trial::{self, Trial};

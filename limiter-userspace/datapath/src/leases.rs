@@ -9,14 +9,14 @@ use aya::maps::{HashMap, Map, MapData, MapError, RingBuf};
 use aya::sys::SyscallError;
 use limiter_common::table::HostLease;
 use limiter_common::wire::{ASK_BYTES, Ask, KeyLeases, Lease, MAX_LEASES, TableKey, map};
+use limiter_sharing::Leases;
+use limiter_sharing::key::Words;
+use limiter_sharing::leases::{Counts, counts, grant, monotonic};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::pod::Wire;
 use super::reading::{Read, found};
 use super::{DatapathError, PinDir};
-use limiter_sharing::Leases;
-use limiter_sharing::key::Words;
-use limiter_sharing::leases::{Counts, counts, grant, monotonic};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.
 pub struct LeaseMemory {

@@ -4,13 +4,13 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
 use limiter_common::source::Source;
 use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
+use limiter_model::SOURCE_BITS;
+use limiter_rules::model::{Selector, TriePrefix};
 
 use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
 use super::reading::{found, longest};
-use limiter_model::SOURCE_BITS;
-use limiter_rules::model::{Selector, TriePrefix};
 
 /// Both list maps, and how many entries they have.
 pub(super) struct Lists {

@@ -2,11 +2,11 @@
 
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
+use limiter_rules::place::slots_for;
 
 use super::programs::refused_or;
 use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
-use limiter_rules::place::slots_for;
 
 /// Loads the object with maps of the sizes asked for, or with those that are pinned.
 pub(super) fn load(

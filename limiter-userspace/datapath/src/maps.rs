@@ -11,11 +11,11 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
 };
+use limiter_rules::model::TriePrefix;
 
 use super::pod::Wire;
 use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
-use limiter_rules::model::TriePrefix;
 
 /// Counters that are zeroed by one call: 64 bytes each, on every CPU.
 const CLEARED_AT_ONCE: usize = 4096;

@@ -12,6 +12,9 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Control, EntryKind, EntryTable, InterfaceCounters, ListEntry,
     RuleCounters, RuleSetHeader, Tally,
 };
+use limiter_model::{Reading, of_narrow};
+use limiter_rules::place::Slots;
+use limiter_rules::{Installed, Selector};
 
 use super::batch::KeyedMap;
 use super::changes::ChangeMap;
@@ -28,9 +31,6 @@ use super::{
     Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
     attach,
 };
-use limiter_model::{Reading, of_narrow};
-use limiter_rules::place::Slots;
-use limiter_rules::{Installed, Selector};
 
 /// Handles on all maps but those of events, and what is known of them.
 pub(super) struct OpenMaps {

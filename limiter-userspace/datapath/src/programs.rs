@@ -2,9 +2,9 @@
 
 use aya::Ebpf;
 use aya::programs::{ProgramError, Xdp, loaded_programs};
+use limiter_model::Framing;
 
 use super::DatapathError;
-use limiter_model::Framing;
 
 /// The program for such frames, loaded if it was not yet.
 pub(super) fn loaded(ebpf: &mut Ebpf, framing: Framing) -> Result<&mut Xdp, DatapathError> {

@@ -9,8 +9,8 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table,
-    TableKey, TrieValue, map,
+    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue,
+    map,
 };
 use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_narrow};
 

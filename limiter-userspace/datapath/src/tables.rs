@@ -9,12 +9,12 @@ use limiter_common::wire::{
     Action, Ban, KeyName, KeyedBucket, KeyedEntry, MAX_SHAPES, MAX_TABLES, Record, Shape, Table,
     TableKey, TrieValue, WORDS, map,
 };
+use limiter_rules::TablesPlan;
 
 use super::maps::MapSource;
 use super::pod::Wire;
 use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
-use limiter_rules::TablesPlan;
 
 /// Packets that may wait for a CPU that they were redirected to.
 const CPU_QUEUE: u32 = 2048;

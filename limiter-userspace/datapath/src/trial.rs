@@ -7,10 +7,10 @@
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
+use limiter_rules::{Installed, Plan};
 
 use super::kernel::header_of;
 use super::{DatapathError, Kernel, Observed as _};
-use limiter_rules::{Installed, Plan};
 
 /// A rule set on trial.
 #[derive(Debug)]

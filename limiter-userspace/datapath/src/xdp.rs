@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use limiter_rules::rate_text::MIN_FULL_FRAME;
+
 use super::{
     Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Objects, Observed, Options,
     capabilities, pinned, privileges,
 };
-use limiter_rules::rate_text::MIN_FULL_FRAME;
 
 /// How often the program's own log is read.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);

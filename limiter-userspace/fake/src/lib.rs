@@ -83,16 +83,23 @@ pub struct State {
     pub reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
     pub lists: BTreeMap<Selector, ListEntry>,
+    /// How often the wall clock was set.
     pub clock_refreshed: usize,
     /// Drops that the program has told, and nobody has taken.
     pub events: VecDeque<Event>,
+    /// Counts of events.
     pub event_counts: EventBudget,
+    /// Events a second.
     pub event_rate: Option<NonZero<u32>>,
+    /// Store of the buckets of sources.
     pub source_table: SourceTable,
     /// Packets that the program has told whole, and nobody has taken.
     pub captured: VecDeque<CapturedPacket>,
+    /// Packets that a capture takes.
     pub capture_filter: CaptureFilter,
+    /// End of the capture.
     pub capture_end: Ticks,
+    /// Counts of the capture.
     pub capture_counts: CaptureBudget,
 }
 
@@ -195,6 +202,7 @@ fn frame(source: Source, length: u64) -> Vec<u8> {
 }
 
 impl Fake {
+    /// The state, locked.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -209,6 +217,7 @@ impl Fake {
         }
     }
 
+    /// Opens it as a start does.
     pub fn open_now(&self) -> Box<dyn Datapath> {
         let installed = self.state().installed().clone();
         let mut fake = self.clone();

@@ -2,10 +2,10 @@
 
 use limiter_common::packet::TCP;
 use limiter_common::wire::Count;
+use limiter_rules::model::{Meter, Quota, RateLimit};
 
 use super::difference::Difference;
 use super::packets::{Packets, state};
-use limiter_rules::model::{Meter, Quota, RateLimit};
 
 /// ICMP and `ICMPv6`.
 const ICMP: [u8; 2] = [1, 58];

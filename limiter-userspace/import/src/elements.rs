@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::lists::listed;
-use super::{Entry, Imported, Outcome};
 use limiter_rules::Selector;
 use limiter_text::plain::clean;
+
+use super::lists::listed;
+use super::{Entry, Imported, Outcome};
 
 /// A list of another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

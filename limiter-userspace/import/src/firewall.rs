@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use limiter_rules::model::Meter;
+
 use super::difference::Difference;
 use super::packets::Packets;
-use limiter_rules::model::Meter;
 
 /// Place in the kernel where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,9 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{Meter, Over, RateLimit, RuleLimit};
+use limiter_rules::rate_text::MIN_FULL_FRAME;
+use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::count::counted;
@@ -19,9 +22,6 @@ use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
 use super::walk::{self, Barrier, Gone};
-use limiter_rules::model::{Meter, Over, RateLimit, RuleLimit};
-use limiter_text::plain::clean;
-use limiter_rules::rate_text::MIN_FULL_FRAME;
 use beside::Placed;
 use names::{is_interface, place};
 

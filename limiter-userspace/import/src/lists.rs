@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
-
 use limiter_rules::Selector;
 
 /// Sources in one command.

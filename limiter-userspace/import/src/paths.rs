@@ -2,11 +2,11 @@
 //! bucket here.
 
 use ipnet::IpNet;
+use limiter_rules::model::key::has_ports;
+use limiter_rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
 use super::firewall::Key;
 use super::packets::{Family, Packets, inner};
-use limiter_rules::model::key::has_ports;
-use limiter_rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
 /// The most paths of one rule.
 const MOST: usize = 1024;

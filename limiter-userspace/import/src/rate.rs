@@ -1,7 +1,6 @@
 //! Rates as other programs write them, and limits made of them.
 
 use limiter_common::wire::Count;
-
 use limiter_rules::model::{Meter, Period, RateLimit, Unit};
 
 /// A token bucket.

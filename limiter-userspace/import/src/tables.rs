@@ -5,8 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use limiter_rules::model::{
+    Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
+    Terms, Unit,
+};
+
 use super::firewall::Hook;
-use limiter_rules::model::{Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet, Terms, Unit};
 
 /// The most limits of one rule.
 const MOST_LIMITS: usize = 4;

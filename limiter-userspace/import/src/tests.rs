@@ -9,9 +9,10 @@ mod spellings;
 mod spellings_nft;
 mod texts;
 
-use super::{Format, Imported, Options, Outcome, import};
 use limiter_rules::model::limits_text;
 use limiter_rules::{Rule, RuleFile, Terms};
+
+use super::{Format, Imported, Options, Outcome, import};
 
 /// Imports a text of a format.
 fn imported(format: Format, text: &str) -> Imported {

@@ -4,6 +4,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use limiter_rules::compile::CompileErrors;
+use limiter_rules::file::blocks;
+use limiter_rules::model::{Part, Path};
+use limiter_rules::rate_text::MIN_FULL_FRAME;
+use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
+use limiter_text::plain::clean;
+
 use super::detect::Format;
 use super::error::ImportError;
 use super::firewall::{Firewall, Verdict};
@@ -11,12 +18,6 @@ use super::judge::{Fate, Judge};
 use super::lists::commands;
 use super::walk::Walk;
 use super::{Entry, Imported, Outcome};
-use limiter_rules::compile::CompileErrors;
-use limiter_rules::file::blocks;
-use limiter_rules::model::{Part, Path};
-use limiter_text::plain::clean;
-use limiter_rules::rate_text::MIN_FULL_FRAME;
-use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
 
 /// Characters of a rule that are shown.
 const LONGEST: usize = 4000;

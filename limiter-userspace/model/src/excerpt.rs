@@ -17,12 +17,12 @@ use limiter_common::wire::{
 use limiter_common::world::World as _;
 use limiter_rules::model::TriePrefix;
 
-use crate::{Framing, Reading, Way};
-use crate::{KEY_BITS, SOURCE_BITS};
 use super::part::{Entry, Part};
 use super::tables::Buffer;
 use super::trail::Trail;
 use super::{Looked, Model};
+use crate::{Framing, Reading, Way};
+use crate::{KEY_BITS, SOURCE_BITS};
 
 /// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it
 /// has for one.
@@ -129,11 +129,7 @@ impl<'m, E> Excerpt<'m, E> {
     /// # Errors
     ///
     /// When the maps cannot be read.
-    pub fn wait(
-        &mut self,
-        packet: &Packet<'_>,
-        now: Ticks,
-    ) -> Result<Option<Ticks>, E> {
+    pub fn wait(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Option<Ticks>, E> {
         self.answer(|model| wait_until(now, |at| model.judged(packet, at).0.passes()))
     }
 

@@ -37,10 +37,10 @@ use limiter_common::wire::{
 use limiter_rules::model::TriePrefix;
 use limiter_rules::{Installed, Selector};
 
+use self::entries::ModelEntries;
 use actions::{Left, ModelBans};
 use lines::ModelLines;
 use part::{Entry, Part};
-use self::entries::ModelEntries;
 use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
 use trail::Steps;

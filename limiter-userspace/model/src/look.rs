@@ -22,10 +22,10 @@ use limiter_common::wire::{
 use limiter_common::world::World;
 use limiter_rules::model::TriePrefix;
 
-use crate::Framing;
 use super::excerpt::wait_until;
 use super::keyed::ModelKeyed;
 use super::{FoundKeyed, Model, Packet};
+use crate::Framing;
 
 /// Everything that is asked about a packet, whether the program comes to it or not.
 #[derive(Clone, Debug)]

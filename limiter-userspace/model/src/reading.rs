@@ -11,7 +11,8 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TRIE_FIXED_BITS, TrieValue, WORDS,
+    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
+    TrieValue, WORDS,
 };
 use limiter_common::world::World;
 use limiter_rules::model::TriePrefix;

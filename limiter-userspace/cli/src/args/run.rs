@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use limiter_common::wire::MAX_SLOTS;
+use limiter_daemon::RunOptions;
+use limiter_daemon::control::Loopback;
+use limiter_datapath::{ModeChoice, Options, SourceTable};
 
 use super::{MAX_RULES, PIN_DIR, at_least, interval};
 use crate::events::Telling;
 use crate::living;
-use limiter_daemon::control::Loopback;
-use limiter_daemon::RunOptions;
-use limiter_datapath::{ModeChoice, Options, SourceTable};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {

@@ -1,8 +1,9 @@
 //! Programs on an interface, and whether its driver takes ours.
 
-use super::finding::Finding;
 use limiter_datapath::machine::{Link, NativeMode};
 use limiter_datapath::{DatapathError, Interface, Mode};
+
+use super::finding::Finding;
 
 /// Largest MTU of which a frame is in one buffer for sure: a page of 4096 bytes without the room
 /// before and behind the frame, less Ethernet with two VLAN tags.

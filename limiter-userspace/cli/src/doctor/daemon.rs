@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use limiter_daemon::api::status::Status;
+use limiter_daemon::control::ClientError;
+
 use super::finding::Finding;
 use super::to_daemon;
-use limiter_daemon::control::ClientError;
-use limiter_daemon::api::status::Status;
 
 /// Judges the answer of the daemon.
 pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec<Finding> {

@@ -1,9 +1,8 @@
 //! A finding of one check, and the report of all.
 
-use serde::Serialize;
-
-use limiter_datapath::DatapathError;
 use limiter_daemon::render::{Render, line};
+use limiter_datapath::DatapathError;
+use serde::Serialize;
 
 /// Weight of a finding. The order is the one of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -1,8 +1,9 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
-use super::finding::Finding;
 use limiter_datapath::machine::Queues;
 use limiter_datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
+
+use super::finding::Finding;
 
 /// Name of the kernel for `tx-vlan-offload` of `ethtool`.
 const TAKES_TAGS: &str = "tx-vlan-hw-insert";

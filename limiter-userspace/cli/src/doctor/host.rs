@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::finding::Finding;
 use limiter_datapath::machine::Link;
+
+use super::finding::Finding;
 
 /// Sources of time that take a microsecond or more to read, for each packet.
 const SLOW: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];

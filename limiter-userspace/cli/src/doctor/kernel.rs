@@ -1,7 +1,8 @@
 //! The kernel, and the privileges to use it.
 
-use super::finding::Finding;
 use limiter_datapath::machine::{Features, Privileges};
+
+use super::finding::Finding;
 
 /// First Linux whose verifier takes the program without `CAP_PERFMON`.
 const WITHOUT_PERFMON: (u32, u32) = (6, 18);
@@ -64,9 +65,10 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use limiter_datapath::DatapathError;
+
     use super::super::finding::Level;
     use super::*;
-    use limiter_datapath::DatapathError;
 
     const ROOT: Privileges = Privileges { bpf: true, net_admin: true, perfmon: true };
 

@@ -16,17 +16,18 @@ mod ssh;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_daemon::api::lists::{ListName, Lists};
+use limiter_daemon::api::status::Status;
+use limiter_daemon::control::Client;
+use limiter_daemon::render;
+use limiter_daemon::ssh::own_session;
+use limiter_datapath::machine::{self, Link};
+use limiter_datapath::{DatapathError, offloads};
+
 use super::Answer;
 use super::args::{Output, PIN_DIR, SOCKET};
 use super::failure::Failure;
 use super::living;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::lists::{ListName, Lists};
-use limiter_daemon::api::status::Status;
-use limiter_daemon::ssh::own_session;
-use limiter_datapath::machine::{self, Link};
-use limiter_datapath::{DatapathError, offloads};
-use limiter_daemon::render;
 use attaching::Owner;
 use finding::{Finding, Report};
 use frames::Peer;

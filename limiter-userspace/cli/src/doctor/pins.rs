@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use limiter_common::wire::ABI_VERSION;
+use limiter_datapath::DatapathError;
+use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 
 use super::finding::Finding;
 use crate::args::PIN_DIR;
-use limiter_datapath::DatapathError;
-use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 
 /// Judges the place.
 pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {

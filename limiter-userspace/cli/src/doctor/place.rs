@@ -1,7 +1,8 @@
 //! The right interface to limit: bridges, bonds, VLANs.
 
-use super::finding::Finding;
 use limiter_datapath::machine::Link;
+
+use super::finding::Finding;
 
 /// Judges the place of an interface among the others. Only of one that was asked for a wrong place
 /// is more than a note.

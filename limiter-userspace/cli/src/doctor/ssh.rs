@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use limiter_rules::{Selector, source_text};
+
 use super::finding::Finding;
 use super::to_daemon;
-use limiter_rules::{Selector, source_text};
 
 /// Judges whether the session is safe. `spared` are the prefixes that are never limited by the
 /// daemon, or on its allow list; none without a daemon.

@@ -1,5 +1,8 @@
 //! Judgements on fixed facts about interfaces, and the report.
 
+use limiter_daemon::render;
+use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
+use limiter_datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
 use serde_json::Value;
 
 use super::attaching::{self, Owner};
@@ -7,9 +10,6 @@ use super::finding::{Finding, Level, Report};
 use super::frames::{self, Peer};
 use super::{is_candidate, place};
 use crate::args::{Output, PIN_DIR, SOCKET};
-use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
-use limiter_datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
-use limiter_daemon::render;
 
 /// An interface that is up, of a kind.
 pub(super) fn link(index: u32, name: &str, kind: Option<&str>) -> Link {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
+use limiter_replay::tune::MAX_SOURCES;
 
 use super::Told;
-use limiter_replay::tune::MAX_SOURCES;
 
 /// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
 /// out, and half again: those of the lowest levels.

@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
 
-use super::{Listed, Read};
-use crate::failure::Failure;
 use limiter_replay::explain::{Capture, CaptureError, Captured};
 use limiter_text::plain::clean;
+
+use super::{Listed, Read};
+use crate::failure::Failure;
 
 /// A capture that is being read, with its next packet.
 struct Open {

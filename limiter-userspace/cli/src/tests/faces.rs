@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
+use limiter_fake::Fake;
+use limiter_text::plain::is_plain;
 use serde_json::{Value, json};
 
 use super::explain::{capture, explained};
 use super::{execute, parse};
 use crate::args::{Args, EXIT_CODES, Output};
-use limiter_fake::Fake;
-use limiter_text::plain::is_plain;
 
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}

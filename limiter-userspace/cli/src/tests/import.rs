@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command as Process;
 
+use limiter_fake::Fake;
 use serde_json::Value;
 
 use super::{execute, failure, parse};
 use crate::args::Command;
-use limiter_fake::Fake;
 
 const RULES: &str = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p icmp -m hashlimit \
                      --hashlimit-above 5/s --hashlimit-mode srcip --hashlimit-name a -j \

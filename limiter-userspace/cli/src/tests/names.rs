@@ -1,10 +1,6 @@
 //! Names that would steer a terminal or begin lines of their own, in every answer. Rule files may
 //! not have them; a daemon of another version may.
 
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-
-use crate::rule_sets;
 use limiter_daemon::api::bans::Bans;
 use limiter_daemon::api::brake::Detached;
 use limiter_daemon::api::events::{Events, Line};
@@ -19,6 +15,10 @@ use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::render::{self, Render};
 use limiter_text::plain::is_plain;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::rule_sets;
 
 const STEERING: &str =
     "b\u{1b}[2Jud\nget\"} 1\r\n\u{202e}fake\u{9b}31m\u{2028}x\u{7}\u{0}\u{200b}\u{85}\u{7f}";

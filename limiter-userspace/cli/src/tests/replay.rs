@@ -2,12 +2,12 @@
 
 use std::fs;
 
+use limiter_fake::Fake;
 use serde_json::Value;
 
 use super::explain::capture;
 use super::{execute, failure, parse};
 use crate::Answer;
-use limiter_fake::Fake;
 
 fn answer(line: &str) -> Answer {
     execute(&parse(line).unwrap(), &Fake::default()).unwrap()

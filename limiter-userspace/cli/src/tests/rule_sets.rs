@@ -1,10 +1,10 @@
 //! `limiter diff`, `apply` and `export`, as far as they need no daemon.
 
-use crate::failure::Failure;
-use crate::rule_sets;
 use limiter_daemon::api::rules::{ChangedRule, RuleLine, RulesDiff};
 
 use super::*;
+use crate::failure::Failure;
+use crate::rule_sets;
 
 fn line(subject: &str, text: &str) -> RuleLine {
     RuleLine { subject: subject.into(), text: text.into() }

@@ -1,12 +1,12 @@
 //! Keys of the view, and their effects.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use limiter_daemon::api::sources::By;
+use limiter_rules::{RateText, source_text};
 
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
-use limiter_daemon::api::sources::By;
-use limiter_rules::{RateText, source_text};
 
 /// The step after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::hand;
-use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::api::bans::Unbanned;
 use limiter_daemon::api::limits::SetLimit;
 use limiter_daemon::api::lists::{ListName, ListsChanged, SetList};
@@ -13,7 +11,10 @@ use limiter_daemon::api::sources::By;
 use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
+use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::ssh;
+
+use crate::hand;
 
 type Result<T> = std::result::Result<T, ClientError>;
 

@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
+use limiter_daemon::api::sources::By;
+use limiter_daemon::control::Client;
+use limiter_rules::source_text;
 
 use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::sources::By;
-use limiter_rules::source_text;
 use keys::Flow;
 use state::State;
 pub(super) use state::rate;

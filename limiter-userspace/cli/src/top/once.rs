@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
+use limiter_daemon::api::sources::{By, SourceList};
+use limiter_daemon::api::sources::{drop_words, each_second, per_second};
+use limiter_daemon::api::top::Top;
+use limiter_daemon::control::Client;
+use limiter_daemon::render;
+
 use super::super::Answer;
 use super::super::args::Output;
 use super::super::failure::Failure;
 use super::super::sources::drop_rates;
 use super::state::rate;
-use limiter_daemon::control::Client;
-use limiter_daemon::api::sources::{By, SourceList};
-use limiter_daemon::api::sources::{drop_words, each_second, per_second};
-use limiter_daemon::api::top::Top;
-use limiter_daemon::render;
 
 pub(super) fn once(
     client: &Client,

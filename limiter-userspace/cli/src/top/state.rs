@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::super::sources::drop_rates;
-use super::line::Line;
-use super::link::{Action, Asking, Link};
-use limiter_daemon::control::ClientError;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::sources::Dropped;
 use limiter_daemon::api::sources::{By, SourceRow};
 use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
+use limiter_daemon::control::ClientError;
+
+use super::super::sources::drop_rates;
+use super::line::Line;
+use super::link::{Action, Asking, Link};
 
 /// Points of a history: as wide as any terminal's.
 const HISTORY: usize = 300;

@@ -5,8 +5,6 @@ mod pressing;
 
 use std::cell::RefCell;
 
-use super::link::{Action, Asking, Link};
-use limiter_daemon::control::ClientError;
 use limiter_daemon::api::Counts;
 use limiter_daemon::api::limits::LimitView;
 use limiter_daemon::api::lists::ListName;
@@ -15,6 +13,9 @@ use limiter_daemon::api::sources::{DroppedBy, SourceRow};
 use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
 use limiter_daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
 use limiter_daemon::api::top::Top;
+use limiter_daemon::control::ClientError;
+
+use super::link::{Action, Asking, Link};
 
 /// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
 #[derive(Default)]

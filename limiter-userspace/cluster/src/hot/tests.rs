@@ -1,10 +1,11 @@
 //! Keys that ask, end, and are heard of.
 
-use super::*;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::Counts;
-use limiter_sharing::{SharedPlace, SharedTerms};
 use limiter_sharing::window::{Window, WindowKind};
+use limiter_sharing::{SharedPlace, SharedTerms};
+
+use super::*;
 
 /// Entries of keys, as the data path has them.
 #[derive(Default)]

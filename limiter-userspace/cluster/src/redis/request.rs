@@ -1,14 +1,14 @@
 //! Calls of the scripts: their keys and arguments. All keys of a call have one hash tag, so that
 //! they are on one server of a cluster.
 
+use limiter_sharing::rate::EXACT;
+use limiter_sharing::window::WindowKind;
 use redis::Cmd;
 
 use super::settings::Script;
 use super::slots::slot_of;
 use crate::meeting::{self, Meeting, Presence};
-use limiter_sharing::rate::EXACT;
 use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
-use limiter_sharing::window::WindowKind;
 
 /// One call of a script: keys and arguments.
 pub(super) struct Request {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use limiter_sharing::account::Answer;
+use limiter_sharing::leases::Leases;
 use tokio::task::JoinError;
 
-use limiter_sharing::account::Answer;
 use super::super::contact::Kind;
 use super::super::held::{Held, Request};
-use limiter_sharing::leases::Leases;
 use super::super::meeting::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,

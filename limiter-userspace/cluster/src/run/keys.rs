@@ -1,10 +1,11 @@
 //! Keys of rules in the loop: leases for those that ask, and the list of those that other nodes
 //! have leases of.
 
+use limiter_sharing::SharedRule;
+use limiter_sharing::leases::Leases;
+
 use super::super::held::Held;
 use super::super::hot::Ended;
-use limiter_sharing::leases::Leases;
-use limiter_sharing::SharedRule;
 use super::super::store::{HotKey, Store};
 use super::Loop;
 use super::calls::Batches;

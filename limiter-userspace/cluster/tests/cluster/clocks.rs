@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use limiter_common::wire::{Ask, KeyLeases, TableKey};
-use limiter_sharing::key::Words;
-use limiter_sharing::leases::{Counts, Leases, MemoryLeases, monotonic};
 use limiter_cluster::meeting::{Meeting, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use limiter_cluster::{Cluster, NodeSettings, Notices};
+use limiter_common::wire::{Ask, KeyLeases, TableKey};
+use limiter_sharing::key::Words;
+use limiter_sharing::leases::{Counts, Leases, MemoryLeases, monotonic};
 use limiter_sharing::{SharedLimit, SharedPlace, SharedRule, SharedSet, SharedTerms};
 
 use crate::node::{Node, budget, node_settings};

@@ -155,10 +155,8 @@ impl Pair {
     /// Two nodes under load, while the second server takes over.
     fn fails_over(&mut self, how: &str, fail_over: impl FnOnce(&mut Self)) {
         let servers = Servers::One(Address::Unix(self.address()));
-        let settings = limiter_cluster::redis::RedisSettings {
-            servers,
-            ..self.servers[0].settings()
-        };
+        let settings =
+            limiter_cluster::redis::RedisSettings { servers, ..self.servers[0].settings() };
         let nodes = ["a", "b"].map(|name| Node::over(name, settings.clone(), 1));
         for node in &nodes {
             node.cluster.set_rules(vec![budget("customer", 0)].into(), 1);

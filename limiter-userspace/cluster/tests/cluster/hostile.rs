@@ -1,8 +1,8 @@
 //! Answers that no store would give: read, they are refused, or cost at most one lease.
 
+use limiter_cluster::store::{HotKey, StoreError, read};
 use limiter_sharing::account::Answer;
 use limiter_sharing::key::{Key, Seen};
-use limiter_cluster::store::{HotKey, StoreError, read};
 use limiter_sharing::{Settings, SharedLimit};
 use proptest::prelude::*;
 

@@ -5,10 +5,10 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use limiter_sharing::SharedLimit;
-use limiter_sharing::account::{Central, Demand, Report};
 use limiter_cluster::redis::{Address, RedisStore, Servers};
 use limiter_cluster::store::{Answers, Ask, Batch, Store as _, StoreError, WindowAsk, WindowBatch};
+use limiter_sharing::SharedLimit;
+use limiter_sharing::account::{Central, Demand, Report};
 use limiter_sharing::window::{Back, Window, WindowDemand, WindowKind};
 use tokio::runtime::Runtime;
 
@@ -249,8 +249,7 @@ fn nodes_at_once_get_no_more_than_there_is() {
             let store = server.store();
             std::thread::spawn(move || {
                 let week = SharedLimit::new(limiter_sharing::Settings {
-                    rate: limiter_sharing::rate::Rate::new(1, 604_800_000_000)
-                        .expect("in range"),
+                    rate: limiter_sharing::rate::Rate::new(1, 604_800_000_000).expect("in range"),
                     burst: 500,
                     ..settings(6)
                 });

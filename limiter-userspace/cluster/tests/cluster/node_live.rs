@@ -3,14 +3,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use limiter_sharing::leases::{Counts, MemoryLeases};
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
+use limiter_sharing::leases::{Counts, MemoryLeases};
+use tokio::runtime::Runtime;
 
 use crate::load::{Load, passes};
 use crate::node::{Node, budget, node_settings};
 use crate::server::{Server, runtime};
-use tokio::runtime::Runtime;
 
 fn start(name: &str, server: &Server, leases: usize) -> Node {
     Node::over(name, server.settings(), leases)

@@ -1,13 +1,13 @@
 //! The Lua scripts on a real server against the store's model: same inputs, same answers.
 
 use fastrand::Rng;
-use limiter_sharing::account::{Central, Demand, Report};
 use limiter_cluster::change::{Change, List};
 use limiter_cluster::meeting::{Beat, Meeting, Met, Presence};
 use limiter_cluster::memory::Memory;
-use limiter_sharing::rate::Rate;
 use limiter_cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
 use limiter_cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
+use limiter_sharing::account::{Central, Demand, Report};
+use limiter_sharing::rate::Rate;
 use limiter_sharing::window::{Back, LOG_MAX, Window, WindowDemand, WindowKind};
 
 use crate::server::{Admin, Server, runtime};

@@ -17,16 +17,18 @@ use limiter_rules::{Selector, source_text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::lists::ListName;
+use super::rules::Session;
+use super::{Shared, words};
 use crate::control::parts::Parts;
-use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced};
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
+};
 use crate::error::ServiceError;
 use crate::guard::Hand;
 use crate::render::{Render, push, table};
 use crate::service::{Service, told_prefix};
 use crate::views::{self, Title};
-use super::lists::ListName;
-use super::rules::Session;
-use super::{Shared, words};
 
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
 pub(crate) const BY_HAND: u64 = u64::MAX;
@@ -186,11 +188,7 @@ impl Service {
     }
 
     /// Bans a source on this node for `left` from now on; a ban that ends later stays.
-    pub(crate) fn put_ban(
-        &mut self,
-        address: IpAddr,
-        left: Duration,
-    ) -> Result<Ban, ServiceError> {
+    pub(crate) fn put_ban(&mut self, address: IpAddr, left: Duration) -> Result<Ban, ServiceError> {
         let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         let source = views::key(address);
         let datapath = self.datapath_mut()?;

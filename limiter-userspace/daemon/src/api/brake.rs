@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use super::{Shared, words};
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
-use crate::service::Service;
 use crate::render::{Render, line};
+use crate::service::Service;
 
 /// `PUT /v1/brake`, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

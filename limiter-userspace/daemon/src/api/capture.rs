@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Shared;
-use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
 use crate::capture::read_on;
+use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
 use crate::error::ServiceError;
-use crate::service::Service;
 use crate::render::{Render, number};
+use crate::service::Service;
 
 /// Content type of pcapng.
 const PCAPNG: &str = "application/x-pcapng";

@@ -8,10 +8,10 @@ use limiter_cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, St
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Shared;
 use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::render::{Render, line, number, push, table, warnings};
 use crate::service::Service;
-use super::Shared;
 
 /// `GET /v1/cluster`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

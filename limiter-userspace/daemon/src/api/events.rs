@@ -8,10 +8,10 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Shared;
 use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
 use crate::render::{Render, number, push, table, titled};
 use crate::service::Service;
-use super::Shared;
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -217,12 +217,7 @@ impl Service {
     }
 
     /// Lines as they come, for a user; `first` if that one may change, too.
-    pub(crate) fn follow(
-        &mut self,
-        drops: bool,
-        user: u32,
-        first: bool,
-    ) -> Result<Lines, Refusal> {
+    pub(crate) fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal> {
         Ok(self.events.follow(drops, user, first)?)
     }
 }

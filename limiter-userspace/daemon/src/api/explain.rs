@@ -6,12 +6,12 @@ use limiter_rules::model::Fact;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::error::ServiceError;
 use crate::render::{Render, duration, line, number, push, table};
 use crate::service::Service;
 use crate::why::{InForce, Question};
-use super::{Shared, words};
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -218,10 +218,7 @@ pub(super) async fn explain(
 
 impl Service {
     /// The program's decision about a packet, and why.
-    pub(crate) fn explain(
-        &mut self,
-        asked: &AskExplain,
-    ) -> Result<ExplainedNow, Refusal> {
+    pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         let question = Question::parse(asked)?;
         let explained = self.in_force()?.explain(&question)?;
         let trial_seconds_left = self.trial().map(|trial| trial.seconds_left);

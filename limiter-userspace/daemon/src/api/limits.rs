@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 use super::rules::{Changed, Session};
 use super::{Counts, Shared, words};
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
+use crate::render::{Render, Table, line, number, push, rate, table};
 use crate::service::Service;
 use crate::views::LimitsText;
-use crate::render::{Render, Table, line, number, push, rate, table};
 
 /// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -13,15 +13,17 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::rules::Session;
+use super::{Shared, words};
 use crate::control::parts::Parts;
-use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced};
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
+};
 use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
 use crate::lists::{self, Changes};
 use crate::render::{Render, line, push, table};
 use crate::service::{Service, told_prefix};
-use super::rules::Session;
-use super::{Shared, words};
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -199,10 +201,7 @@ impl Service {
     }
 
     /// Puts sources on a list of this node.
-    pub(crate) fn put_on_list(
-        &mut self,
-        request: &SetList,
-    ) -> Result<ListsChanged, ServiceError> {
+    pub(crate) fn put_on_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         let changed = self.lists.set(datapath, request, |selector| layers.managed(selector))?;
@@ -235,10 +234,7 @@ impl Service {
     }
 
     /// Takes sources off their lists, and stores that before it is answered.
-    pub(crate) fn unlist(
-        &mut self,
-        request: &UnsetList,
-    ) -> Result<ListsChanged, Refusal> {
+    pub(crate) fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
         let selectors = lists::named(request)?;
         let session = Session::named(request.peer, request.port);
         let hand = Hand { session, force: request.force };

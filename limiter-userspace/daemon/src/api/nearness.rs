@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use super::Shared;
 use super::sources::percent;
 use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::service::Service;
 use crate::render::{Render, line, number, push, table, titled};
+use crate::service::Service;
 
 /// `GET /v1/nearness`: the rules in force that have buckets, those that need a look first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -11,10 +11,12 @@ use utoipa::ToSchema;
 
 use super::status::Reload;
 use super::{Shared, words};
-use crate::control::{Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced};
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
+};
+use crate::render::{Render, line, warnings};
 use crate::service::Service;
 use crate::views::RulesText;
-use crate::render::{Render, line, warnings};
 
 /// The answer to a change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -281,10 +283,7 @@ pub(super) async fn revert(
 
 impl Service {
     /// Reads the rule files again, and notes how that went.
-    pub(crate) fn reload_rules(
-        &mut self,
-        asked: ReloadRules,
-    ) -> Result<Changed, Refusal> {
+    pub(crate) fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
         self.notifier.reloading();
         let result = self.try_reload(asked);
         let error = result.as_ref().err().map(ToString::to_string);

@@ -15,7 +15,14 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::control::{Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced};
+use super::explain::Here;
+use super::limits::LimitView;
+use super::lists::ListName;
+use super::sources::OtherDrops;
+use super::{Shared, words};
+use crate::control::{
+    Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
+};
 use crate::error::ServiceError;
 use crate::layers::EffectiveSet;
 use crate::render::{Render, duration, number, push, rate, table, titled};
@@ -23,11 +30,6 @@ use crate::service::Service;
 use crate::sources::ByRule;
 use crate::views::{self, describe};
 use crate::why;
-use super::explain::Here;
-use super::limits::LimitView;
-use super::lists::ListName;
-use super::sources::OtherDrops;
-use super::{Shared, words};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

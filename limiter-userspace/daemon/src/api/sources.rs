@@ -12,9 +12,9 @@ use super::source::RuleDrops;
 use super::{Shared, words};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
+use crate::render::{Render, number, push, table, titled};
 use crate::service::Service;
 use crate::sources::{Known, Next, Reading, Wanted};
-use crate::render::{Render, number, push, table, titled};
 
 /// Sources in one answer, unless it is said otherwise.
 pub const SOURCES: u32 = 20;

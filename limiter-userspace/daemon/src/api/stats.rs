@@ -7,11 +7,11 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{Counts, Shared, words};
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::render::{Render, Table, number, push, table, titled};
 use crate::service::Service;
 use crate::views::StatsText;
-use super::{Counts, Shared, words};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -6,12 +6,12 @@ use limiter_datapath::{Attachment, LinkState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::rules::{Trial, TrialEnd};
+use super::{Shared, words};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::render::{Render, number, push, table, warnings as push_warnings};
 use crate::service::Service;
 use crate::{views, warnings};
-use super::rules::{Trial, TrialEnd};
-use super::{Shared, words};
 
 /// `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

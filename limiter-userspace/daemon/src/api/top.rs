@@ -7,13 +7,13 @@ use limiter_rules::source_text;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
+use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::error::ServiceError;
 use crate::service::Service;
 use crate::sources::{Known, Wanted, tracked};
 use crate::views;
-use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
-use super::{Shared, words};
 
 /// Sources that an event told of, and that are shown to every view as dropping.
 const MOST_DROPPING: usize = 256;

@@ -19,12 +19,12 @@ use limiter_datapath::{CapturedPacket, Datapath};
 use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
-use crate::api::capture::{AskCapture, CaptureReport};
-use pcapng::Writer;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::service::{Service, lock};
 use super::views::Shadows;
+use crate::api::capture::{AskCapture, CaptureReport};
+use pcapng::Writer;
 
 /// Time between two looks into the ring while there is a capture.
 const LOOK: Duration = Duration::from_millis(10);

@@ -27,7 +27,9 @@ use crate::api::explain::{AskExplain, ExplainedNow};
 use crate::api::limits::{Limits, SetLimit, UnsetLimit};
 use crate::api::lists::{ListsChanged, SetList, UnsetList};
 use crate::api::nearness::Nearness;
-use crate::api::rules::{ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff};
+use crate::api::rules::{
+    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
+};
 use crate::api::source::SourceView;
 use crate::api::sources::{AskSources, By, SourceList};
 use crate::api::stats::Stats;

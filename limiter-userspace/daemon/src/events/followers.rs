@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
-use crate::control::gives_way;
 use crate::api::events::Line;
+use crate::control::gives_way;
 
 /// Readers at once: some of the connections of the control socket are for others.
 const MOST: usize = 16;

@@ -22,17 +22,17 @@ use limiter_rules::model::TriePrefix;
 use limiter_text::plain::clean;
 use tokio::sync::mpsc;
 
-use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
-use crate::api::source::RuleDrops;
-use crate::api::sources::OtherDrops;
-use episodes::{Due, Episodes, Key, Open};
-use followers::Followers;
 use super::alarm::Notice;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views::{self, Shadows, Title};
+use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::api::source::RuleDrops;
+use crate::api::sources::OtherDrops;
+use episodes::{Due, Episodes, Key, Open};
+use followers::Followers;
 
 pub use hook::HookOptions;
 pub use webhook::HookUrl;

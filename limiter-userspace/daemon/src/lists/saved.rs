@@ -18,10 +18,10 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::{Selector, source_text};
 use serde::{Deserialize, Serialize};
 
+use super::{Entries, Entry, after, name, reason};
 use crate::api::lists::ListName;
 use crate::rule_files::Digest;
 use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
-use super::{Entries, Entry, after, name, reason};
 
 /// Content of `lists.json`.
 #[derive(Debug, Default, Deserialize)]

@@ -13,10 +13,10 @@ use limiter_rules::Selector;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use crate::rule_files::Digest;
-use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 use super::Entries;
 use super::saved::{Change, Header, SavedEntry};
+use crate::rule_files::Digest;
+use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 
 /// Records on disk beyond twice the entries that there are: fewer are not worth to write all.
 const SLACK: usize = 1000;

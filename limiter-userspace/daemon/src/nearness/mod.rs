@@ -17,10 +17,10 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, KeyedBucket, Limit, Record, RuleCounters};
 use limiter_datapath::{KeyPlace, Observed, Sweep};
 
-use crate::api::nearness::Of;
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
+use crate::api::nearness::Of;
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;

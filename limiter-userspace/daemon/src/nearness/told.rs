@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use limiter_common::time::Ticks;
 use limiter_datapath::Observed;
 
+use super::judge::{HALF as TO_HALF, NEAR, judge};
+use super::{Watch, Watched};
 use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
 use crate::error::ServiceError;
 use crate::layers::EffectiveSet;
 use crate::views;
-use super::judge::{HALF as TO_HALF, NEAR, judge};
-use super::{Watch, Watched};
 
 /// Findings about the buckets of one rule that are followed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,13 +10,13 @@ use limiter_common::time::Ticks;
 use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
+use super::Service;
 use crate::api::bans::BY_HAND;
 use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::layers::Layers;
 use crate::lists;
-use super::Service;
 
 /// The node, and what it told that still holds.
 #[derive(Debug)]

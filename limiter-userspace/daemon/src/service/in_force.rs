@@ -5,12 +5,12 @@ use std::sync::Arc;
 use limiter_common::time::Ticks;
 use limiter_rules::Plan;
 
+use super::Service;
+use super::rule_sets::plan;
 use crate::error::ServiceError;
 use crate::layers::{EffectiveSet, Layers};
 use crate::state_dir::Prepared;
 use crate::warnings;
-use super::Service;
-use super::rule_sets::plan;
 
 /// A rule set that can be put in force, as the data path is now.
 pub(super) struct Planned {

@@ -8,13 +8,13 @@ use limiter_rules::model::{SOURCE_MASKS, terms_text};
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
 
+use super::Service;
 use crate::api::limits::{SetLimit, UnsetLimit};
 use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::guard::Hand;
 use crate::limit_ends;
-use super::Service;
 
 impl Service {
     /// Puts a limit over what the rule files say.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use limiter_datapath::LinkState;
 
+use super::Service;
 use crate::notify::Notifier;
 use crate::views;
-use super::Service;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.

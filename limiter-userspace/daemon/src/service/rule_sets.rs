@@ -5,8 +5,12 @@ use std::time::Duration;
 use limiter_datapath::Datapath;
 use limiter_rules::{Environment, Plan, Subject};
 
+use super::Service;
+use super::in_force::Planned;
 use crate::api::rules::Changed;
-use crate::api::rules::{ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff};
+use crate::api::rules::{
+    ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
+};
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::guard::{self, Hand};
@@ -14,18 +18,13 @@ use crate::layers::{EffectiveSet, Layers};
 use crate::lists::Changes;
 use crate::rule_files::{self, Digest};
 use crate::state_dir::{APPLIED, Applied};
-use super::Service;
-use super::in_force::Planned;
 
 /// The longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
 
 impl Service {
     /// Reads the rule files again.
-    pub(crate) fn try_reload(
-        &mut self,
-        asked: ReloadRules,
-    ) -> Result<Changed, ServiceError> {
+    pub(crate) fn try_reload(&mut self, asked: ReloadRules) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
         self.leftovers.note();
         let max_frame = self.datapath()?.max_frame();
@@ -69,10 +68,7 @@ impl Service {
     }
 
     /// Puts other rules in the place of the rule files.
-    pub(crate) fn apply_rules(
-        &mut self,
-        rules: &ApplyRules,
-    ) -> Result<Changed, Refusal> {
+    pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
         let planned = self.read_and_planned(&rules.documents)?;
         let hand = Hand { session: rules.session, force: rules.force };

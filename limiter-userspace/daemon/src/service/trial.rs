@@ -8,6 +8,8 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 use limiter_datapath::TrialOutcome;
 
+use super::Service;
+use super::in_force::Planned;
 use crate::api::rules::Changed;
 use crate::api::rules::{Document, Trial, TrialEnd};
 use crate::control::Refusal;
@@ -15,8 +17,6 @@ use crate::error::ServiceError;
 use crate::layers::{EffectiveSet, Layers};
 use crate::rule_files::Digest;
 use crate::state_dir::{APPLIED, Applied, StateError};
-use super::Service;
-use super::in_force::Planned;
 
 /// A rule set on trial, and what it takes to end that.
 pub(super) struct Trying {

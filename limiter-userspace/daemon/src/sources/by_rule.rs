@@ -62,10 +62,7 @@ impl ByRule {
     }
 
     /// Reads on; says whether all was read.
-    pub(crate) fn step(
-        &mut self,
-        datapath: &dyn Observed,
-    ) -> Result<bool, ServiceError> {
+    pub(crate) fn step(&mut self, datapath: &dyn Observed) -> Result<bool, ServiceError> {
         let tables = &datapath.installed().tables;
         // Without a keyed table with sources there is nothing to read.
         let forms: BTreeMap<u32, TableForm> = tables

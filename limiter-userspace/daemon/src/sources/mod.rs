@@ -15,12 +15,12 @@ use limiter_datapath::{Datapath, Sweep, of_key};
 use limiter_rules::compile::RuleId;
 use limiter_rules::{Selector, source_text};
 
-use crate::api::source::view;
-use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
 use super::error::ServiceError;
 use super::events::Events;
 use super::layers::EffectiveSet;
 use super::lists::Book;
+use crate::api::source::view;
+use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
 
 pub(super) use by_rule::ByRule;
 pub(super) use reading::{Next, Reading};

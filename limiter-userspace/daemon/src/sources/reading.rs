@@ -7,12 +7,12 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
 
-use crate::api::sources::{By, SourceList};
-use crate::error::ServiceError;
-use crate::views;
 use super::by_rule::ByRule;
 use super::merit::{Best, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
+use crate::api::sources::{By, SourceList};
+use crate::error::ServiceError;
+use crate::views;
 
 /// Sources that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;

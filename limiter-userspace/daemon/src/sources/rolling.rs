@@ -11,10 +11,10 @@ use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
-use crate::api::sources::{By, SourceRow};
-use crate::error::ServiceError;
 use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
+use crate::api::sources::{By, SourceRow};
+use crate::error::ServiceError;
 
 /// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
 const SLICE: usize = 28_000;
@@ -322,11 +322,7 @@ impl View {
     }
 
     /// A source as it was seen last.
-    pub(crate) fn row(
-        &self,
-        known: Known<'_>,
-        source: &Source,
-    ) -> Result<SourceRow, ServiceError> {
+    pub(crate) fn row(&self, known: Known<'_>, source: &Source) -> Result<SourceRow, ServiceError> {
         let rates = self.pool.get(source).and_then(|candidate| candidate.rates);
         Ok(known.row(source, rates)?.0)
     }
@@ -386,10 +382,7 @@ fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.
-pub(crate) fn tracked(
-    datapath: &dyn Datapath,
-    kind: EntryKind,
-) -> Result<u64, ServiceError> {
+pub(crate) fn tracked(datapath: &dyn Datapath, kind: EntryKind) -> Result<u64, ServiceError> {
     let (_, counts) = datapath.entries(kind)?;
     Ok(counts.made.saturating_sub(counts.evicted))
 }

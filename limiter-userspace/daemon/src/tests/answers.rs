@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::control::parts::PART;
-use crate::control::{Lines, Sliced, Step};
 use crate::api::bans::{Bans, BansText};
 use crate::api::limits::Limits;
 use crate::api::lists::{ListName, Lists, ListsText, SetList};
 use crate::api::metrics::MetricsText;
 use crate::api::rules::{ExportRules, Exported};
 use crate::api::stats::Stats;
+use crate::control::parts::PART;
+use crate::control::{Lines, Sliced, Step};
 use crate::views::{LimitsText, RulesText, StatsText};
 
 /// Answers in slices.

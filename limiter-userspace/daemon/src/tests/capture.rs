@@ -11,10 +11,10 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{CaptureFilter, CaptureRecord, MAX_SNAP};
 use limiter_datapath::CapturedPacket;
 
-use crate::api::capture::{AskCapture, Told};
-use crate::api;
-use crate::control::Lines;
 use super::*;
+use crate::api;
+use crate::api::capture::{AskCapture, Told};
+use crate::control::Lines;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 7]);
 

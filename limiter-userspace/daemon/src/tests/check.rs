@@ -3,9 +3,9 @@
 use limiter_common::wire::{Admission, Ban, EntryKind};
 use limiter_fake::SOURCES;
 
+use super::*;
 use crate::api::check::{CheckSource, Checked};
 use crate::api::lists::{ListName, SetList};
-use super::*;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 

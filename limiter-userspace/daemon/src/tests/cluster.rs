@@ -15,12 +15,12 @@ use limiter_common::wire::{Ban, ListEntry, Listed};
 use limiter_sharing::leases::{Counts, MemoryLeases};
 use limiter_sharing::{SharedSet, SharedTerms};
 
+use super::shared::SHARED;
+use super::*;
 use crate::api::bans::{SetBan, Unban};
 use crate::api::cluster::{ClusterServer, ContactState};
 use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::api::rules::{ApplyRules, Document};
-use super::*;
-use super::shared::SHARED;
 
 /// A store in memory that can be away, as can one of two servers that it says to have.
 #[derive(Debug, Default)]

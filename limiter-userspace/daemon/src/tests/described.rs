@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::*;
-use crate::control::ErrorBody;
 use crate::api;
+use crate::control::ErrorBody;
 
 #[derive(OpenApi)]
 #[openapi(

@@ -6,12 +6,12 @@ use limiter_common::source::Source;
 use limiter_common::wire::{Ban, RuleCounters, Tally};
 use limiter_datapath::{Backend as _, DatapathError, Observed};
 
+use super::*;
 use crate::api::limits::{LimitEntry, Limits};
 use crate::api::source::SourceView;
 use crate::api::stats::Stats;
 use crate::control::Refusal;
 use crate::from_maps;
-use super::*;
 
 const RULES: &str = "budgets:
   - {name: customer, rate_limit: {unit: second, requests_per_unit: 5}}

@@ -5,9 +5,9 @@ use std::os::unix::net::UnixDatagram;
 
 use limiter_datapath::{DatapathError, LinkChange};
 
+use super::Daemon;
 use crate::api::brake::Brake;
 use crate::notify::Notifier;
-use super::Daemon;
 
 /// A daemon and what it says to its manager.
 fn managed() -> (Daemon, UnixDatagram) {

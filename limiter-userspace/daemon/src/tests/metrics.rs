@@ -7,8 +7,8 @@ use limiter_common::wire::{Admission, EntryKind};
 use limiter_fake::SOURCES;
 use prometheus_parse::{Scrape, Value};
 
-use crate::api::Counts;
 use super::*;
+use crate::api::Counts;
 
 /// Packets or bytes.
 type Count = fn(&Counts) -> u64;

@@ -40,16 +40,16 @@ use limiter_rules::{Selector, source_text};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use crate::api::brake::Brake;
-use crate::api::limits::{Origin, SetLimit, UnsetLimit};
-use crate::api::rules::Changed;
-use crate::api::rules::ReloadRules;
-use crate::control::Refusal;
 use super::layers::Layers;
 use super::rule_files::{self, Digest};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
+use crate::api::brake::Brake;
+use crate::api::limits::{Origin, SetLimit, UnsetLimit};
+use crate::api::rules::Changed;
+use crate::api::rules::ReloadRules;
+use crate::control::Refusal;
 
 const RULES: &str = "descriptors:
   - key: remote_address

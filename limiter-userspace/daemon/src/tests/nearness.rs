@@ -4,8 +4,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::Daemon;
-use crate::control::{Sliced as _, Step};
 use crate::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+use crate::control::{Sliced as _, Step};
 use crate::nearness::Watch;
 
 const SECOND: u64 = 1_000_000_000;

@@ -14,8 +14,8 @@ use limiter_json_schema::valid;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::api::{self, Shared};
 use super::*;
+use crate::api::{self, Shared};
 
 /// Methods that a path may have.
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];

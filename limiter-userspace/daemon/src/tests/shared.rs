@@ -5,10 +5,10 @@ use limiter_common::wire::{BUDGET_LEASES, KeyLeases};
 use limiter_sharing::key::Words;
 use limiter_sharing::{Leases, SharedTerms};
 
+use super::*;
 use crate::api::explain::{AskExplain, Here};
 use crate::api::rules::{ApplyRules, Document};
 use crate::layers::Layers;
-use super::*;
 
 pub(super) const SHARED: &str = "budgets:
   - {name: own, rate_limit: {unit: second, requests_per_unit: 5}}

@@ -8,9 +8,9 @@ use limiter_datapath::{ModeChoice, Options, SourceTable};
 use limiter_fake::Fake;
 use tempfile::TempDir;
 
+use super::RULES;
 use crate::state_dir::StateDir;
 use crate::{EventOptions, RunOptions, StartError, run};
-use super::RULES;
 
 fn options(directory: &TempDir) -> RunOptions {
     let path = |name: &str| -> PathBuf { directory.path().join(name) };

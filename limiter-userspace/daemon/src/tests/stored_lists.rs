@@ -409,10 +409,8 @@ fn a_reason_stays_with_its_entry() {
     let view = daemon.service.source("192.0.2.7").unwrap();
     assert_eq!(view.listed_reason.as_deref(), Some("ticket 4711"));
     assert_eq!(daemon.service.source("198.51.100.1").unwrap().listed_reason, None);
-    let asked = crate::api::explain::AskExplain {
-        from: "192.0.2.7".to_owned(),
-        ..Default::default()
-    };
+    let asked =
+        crate::api::explain::AskExplain { from: "192.0.2.7".to_owned(), ..Default::default() };
     let steps = daemon.service.explain(&asked).unwrap().steps;
     assert!(steps.iter().any(|step| step.says == "denied for ever (ticket 4711)"), "{steps:?}");
     // One that is allowed instead is not allowed for that reason.

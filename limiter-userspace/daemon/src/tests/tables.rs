@@ -7,11 +7,11 @@ use limiter_common::wire::{Ban, RuleCounters, Tally};
 use limiter_rules::compile::RuleId;
 use limiter_rules::place::budget_tag;
 
+use super::sources::listed;
+use super::*;
 use crate::api::limits::LimitEntry;
 use crate::api::sources::{AskSources, DroppedBy};
 use crate::api::top::AskTop;
-use super::*;
-use super::sources::listed;
 
 const TABLES: &str = "budgets:
   - name: customer

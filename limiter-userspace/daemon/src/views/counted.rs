@@ -10,10 +10,10 @@ use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
 use limiter_rules::{Subject, Terms};
 
+use super::Result;
 use crate::api::sources::DroppedBy;
 use crate::error::ServiceError;
 use crate::layers::{Effective, EffectiveSet};
-use super::Result;
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
@@ -133,10 +133,7 @@ pub(crate) fn numbered<'a>(
 }
 
 /// The rules and budgets in force, by number.
-pub(crate) fn names(
-    datapath: &dyn Observed,
-    effective: &EffectiveSet,
-) -> BTreeMap<u32, Title> {
+pub(crate) fn names(datapath: &dyn Observed, effective: &EffectiveSet) -> BTreeMap<u32, Title> {
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
     for (number, Effective { rule, .. }) in numbered(datapath, effective) {

@@ -4,12 +4,12 @@
 use limiter_rules::RuleSet;
 use limiter_rules::file::ExactFile;
 
+use super::Result;
 use crate::api::rules::ExportRules;
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::layers::Layers;
 use crate::service::Service;
-use super::Result;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;

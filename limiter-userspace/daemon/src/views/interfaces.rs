@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::Observed;
 
-use crate::api::stats::InterfaceCounts;
 use super::Result;
+use crate::api::stats::InterfaceCounts;
 
 /// Packets of each interface that the program is on, by name.
 ///

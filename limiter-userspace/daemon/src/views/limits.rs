@@ -8,15 +8,15 @@ use limiter_rules::compile::{BANS, DEFAULT_BANS, REPLIES};
 use limiter_rules::model;
 use limiter_rules::read_back::Known;
 
+use super::census::Census;
+use super::described::{Described, describe, of_limits};
+use super::{Result, Told, counted};
 use crate::api::limits::{LimitEntry, Origin};
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::layers::{Effective, EffectiveSet};
 use crate::limit_ends;
 use crate::service::Service;
-use super::census::Census;
-use super::described::{Described, describe, of_limits};
-use super::{Result, Told, counted};
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]

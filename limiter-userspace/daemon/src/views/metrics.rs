@@ -11,6 +11,8 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
+use super::census::Census;
+use super::{Result, limits, mode};
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
@@ -19,8 +21,6 @@ use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
 use crate::control::exposition::{Exposition, Kind};
 use crate::layers::EffectiveSet;
-use super::census::Census;
-use super::{Result, limits, mode};
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
@@ -62,11 +62,7 @@ pub(crate) struct Trials {
 }
 
 /// The page, with what `census` has read of the rules.
-pub(crate) fn metrics(
-    datapath: &dyn Datapath,
-    census: &Census,
-    facts: &Facts,
-) -> Result<String> {
+pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -> Result<String> {
     let effective = census.effective();
     let mut page = Exposition::default();
     daemon(&mut page, datapath, effective, facts)?;

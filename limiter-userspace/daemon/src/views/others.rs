@@ -8,9 +8,9 @@ use limiter_datapath::Observed;
 use limiter_rules::model::{Martians, Part};
 use limiter_rules::{Rule, Terms};
 
+use super::{Result, key};
 use crate::api::source::SourceView;
 use crate::layers::EffectiveSet;
-use super::{Result, key};
 
 /// Rules that are named; the others are counted.
 const NAMED: usize = 10;

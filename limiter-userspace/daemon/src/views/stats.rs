@@ -7,14 +7,14 @@ use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
 use limiter_datapath::Observed;
 use limiter_rules::Terms;
 
+use super::census::Census;
+use super::{Result, Told, counted};
 use crate::api::Counts;
 use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::layers::{Effective, EffectiveSet};
 use crate::service::Service;
-use super::census::Census;
-use super::{Result, Told, counted};
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]

@@ -20,10 +20,10 @@ use limiter_rules::Selector;
 use limiter_rules::model::Fact;
 use limiter_rules::model::key::protocol_text;
 
-use crate::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
+use crate::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
 
 pub(super) use question::Question;
 pub(super) use steps::here;

@@ -6,15 +6,17 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, Listed, RULE_NONE, field};
-use limiter_model::{Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail};
+use limiter_model::{
+    Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
+};
 use limiter_rules::Selector;
 use limiter_rules::compile::values_of_class;
 use limiter_rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
 
-use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
+use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";

@@ -12,9 +12,7 @@ use bytemuck::Pod;
 use limiter_common::bucket::Word;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::wire::{
-    Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map,
-};
+use limiter_common::wire::{Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map};
 
 use super::super::{DatapathError, PinDir};
 use super::{Elements, call};

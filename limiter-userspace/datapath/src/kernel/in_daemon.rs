@@ -13,13 +13,16 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, ListEntry, map,
 };
+use limiter_rules::{Plan, Selector};
+use limiter_sharing::Leases;
 
 use super::Kernel;
-use limiter_sharing::Leases;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
-use crate::{CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events, links, own_links, strips_tags, xdp};
-use limiter_rules::{Plan, Selector};
+use crate::{
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events,
+    links, own_links, strips_tags, xdp,
+};
 
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {

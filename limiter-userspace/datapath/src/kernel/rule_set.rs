@@ -4,13 +4,13 @@ use std::cell::RefCell;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
+use limiter_rules::place::HeldTables;
+use limiter_rules::{Installed, Plan};
 
 use super::Kernel;
 use crate::maps::Maps;
 use crate::tables::TableMaps;
 use crate::{DatapathError, PinDir};
-use limiter_rules::place::HeldTables;
-use limiter_rules::{Installed, Plan};
 
 impl Kernel {
     /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
@@ -70,11 +70,7 @@ impl Kernel {
     }
 
     /// Says what was installed before.
-    pub(crate) fn set_installed(
-        &mut self,
-        generation: u64,
-        installed: Installed,
-    ) -> Installed {
+    pub(crate) fn set_installed(&mut self, generation: u64, installed: Installed) -> Installed {
         self.held.generation = generation;
         std::mem::replace(&mut self.held.installed, installed)
     }

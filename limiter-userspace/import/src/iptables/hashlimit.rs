@@ -1,12 +1,12 @@
 //! `-m hashlimit`.
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{Period, Unit};
 
 use crate::difference::Difference;
 use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets};
 use crate::rate;
-use limiter_rules::model::{Period, Unit};
 
 /// Milliseconds after which an entry that counts bytes is forgotten, if the rule does not say.
 const BYTE_EXPIRE: u64 = 15_000;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use limiter_common::packet::{Icmp, TCP, Version};
+use limiter_rules::model::Fact;
 
 use super::rule::Reading;
 use crate::packets::{Family, Packets, state};
-use limiter_rules::model::Fact;
 
 /// Reads an option of a condition; false if it is none that is known.
 pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {

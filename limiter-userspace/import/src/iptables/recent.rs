@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 use crate::difference::Difference;
 use crate::firewall::{ChainName, Firewall, Key, Limit, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
-use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 /// The most that `sliding_log` holds.
 const MOST: u64 = 31;

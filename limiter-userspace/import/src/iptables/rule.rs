@@ -1,5 +1,7 @@
 //! One rule of iptables: from words to packets, limit and verdict.
 
+use limiter_rules::model::Period;
+
 use super::hashlimit::HashLimit;
 use super::matches;
 use super::recent::{Recent, Use};
@@ -8,7 +10,6 @@ use crate::difference::Difference;
 use crate::firewall::{Case, Limit, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
-use limiter_rules::model::Period;
 
 /// A rule that was read.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use limiter_text::plain::clean;
+
 use super::{Fate, Judge, MOST_EFFORT, Step};
 use crate::firewall::{Hook, Limit};
 use crate::packets::Packets;
-use limiter_text::plain::clean;
 
 /// A limit that was translated.
 pub(super) struct Placed {

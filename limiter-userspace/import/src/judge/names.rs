@@ -1,9 +1,10 @@
 //! Names: of rules in the rule file, and of interfaces.
 
-use super::Judge;
-use crate::firewall::Firewall;
 use limiter_rules::model::RESERVED;
 use limiter_text::plain::{clean, is_plain};
+
+use super::Judge;
+use crate::firewall::Firewall;
 
 impl Judge<'_> {
     /// Name of a rule in the rule file: its comment, and its place.

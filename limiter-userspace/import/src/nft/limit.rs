@@ -1,6 +1,7 @@
 //! Limits of nft: `limit`, named limits, and limits of the elements of a set.
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{Meter, Period, Unit};
 use serde_json::Value;
 
 use super::condition::{Field, field, implied};
@@ -8,7 +9,6 @@ use crate::difference::Difference;
 use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets};
 use crate::rate;
-use limiter_rules::model::{Meter, Period, Unit};
 
 /// `{"rate": 10, "per": "second", "burst": 5, "inv": true}`.
 pub(super) fn limit(body: &Value) -> Result<Limit, &'static str> {

@@ -1,10 +1,10 @@
 //! The numbers of a policer.
 
 use limiter_common::wire::Count;
+use limiter_rules::model::{Meter, Period, Unit};
 
 use crate::difference::Difference;
 use crate::rate;
-use limiter_rules::model::{Meter, Period, Unit};
 
 /// A policer, as it was read.
 #[derive(Debug, Default)]

@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use fastrand::Rng;
 use ipnet::IpNet;
 use limiter_common::wire::Count;
-
-use super::*;
 use limiter_rules::model::{Fact, Part};
 use limiter_rules::{Rule, RuleFile, RuleSet, Terms};
+
+use super::*;
 
 const SOURCES: [&str; 4] = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "192.0.2.0/24"];
 const PORTS: [u16; 4] = [22, 53, 80, 443];

@@ -1,10 +1,10 @@
 //! Whatever goes in: either a rule file that is taken, or an error in one line.
 
+use limiter_rules::RuleFile;
+use limiter_text::plain::is_plain;
 use proptest::prelude::*;
 
 use super::*;
-use limiter_rules::RuleFile;
-use limiter_text::plain::is_plain;
 
 /// Checks everything that is promised of any input.
 fn check(bytes: &[u8], format: Option<Format>) {

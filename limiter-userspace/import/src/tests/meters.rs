@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use fastrand::Rng;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
-
-use super::*;
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed, RuleFile};
+
+use super::*;
 
 const HZ: u64 = 250;
 

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::*;
 use limiter_daemon::check::check;
+
+use super::*;
 
 const UPDATE: &str = "LIMITER_UPDATE_IMPORT";
 

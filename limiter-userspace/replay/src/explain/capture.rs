@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
+use limiter_model::Framing;
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{PcapBlockOwned, PcapError};
 
 use super::opening::{self, BUFFER, Blocks, Extent, Opened};
 use super::{CaptureError, obsolete};
-use limiter_model::Framing;
 
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;

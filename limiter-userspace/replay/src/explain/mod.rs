@@ -29,6 +29,7 @@ pub use summary::{BySource, Others, SourceSums};
 use limiter_model::Model;
 use limiter_rules::model::Limits;
 use limiter_rules::{Environment, Installed, PlanError, RuleSet};
+
 use rulebook::Rulebook;
 
 /// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture

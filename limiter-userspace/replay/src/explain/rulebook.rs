@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::source::Source;
 use limiter_common::wire::TableKey;
-
 use limiter_model::Found;
 use limiter_rules::compile::{BANS, REPLIES, RuleId, TableForm};
 use limiter_rules::model::{Limits, Rule};

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use super::*;
 use limiter_model::Framing;
 use limiter_rules::RuleFile;
+
+use super::*;
 
 mod kinds;
 

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
+use limiter_common::wire::Count;
+use limiter_rules::RateText;
+use limiter_rules::file::{Place, Problem};
+use limiter_rules::source_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,10 +16,6 @@ use super::frame::{HEADERS, Port};
 use super::pattern::Pattern;
 use super::schema;
 use super::{Load, Sender};
-use limiter_rules::RateText;
-use limiter_rules::file::{Place, Problem};
-use limiter_rules::source_text;
-use limiter_common::wire::Count;
 
 /// The longest load.
 const MAX_DURATION: Duration = Duration::from_hours(31 * 24);

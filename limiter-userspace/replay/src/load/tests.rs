@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use limiter_common::source::Source;
+use limiter_json_schema::valid;
 use serde_json::Value;
 
 use super::*;
-use limiter_json_schema::valid;
 
 /// The times of a load's packets in milliseconds, and their sources.
 fn sent(senders: &str) -> Vec<(u64, Option<Source>)> {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_rules::{Period, RuleSet};
 use serde::Serialize;
 
 use super::peaks::{Most, Recent};
 use super::queue::{Bucket, Paces};
 use crate::explain::{Captured, Charge, Decision, ExplainError, Explainer, MAX_TRACKED};
-use limiter_rules::{Period, RuleSet};
 
 /// Times of packets that are kept before those that are past are looked for.
 const KEPT: usize = 4_000_000;

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
 use limiter_text::plain::clean;
+
+use super::Report;
 
 /// Size of the picture, and the part of it in which lines are drawn, in pixels.
 const WIDTH: f64 = 960.0;

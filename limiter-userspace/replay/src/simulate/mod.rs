@@ -15,8 +15,9 @@ pub use candidate::Row;
 pub use figure::figure;
 pub use timeline::Timeline;
 
-use crate::explain::{Captured, ExplainError, Explainer, Settings};
 use limiter_rules::{PlanError, RuleSet};
+
+use crate::explain::{Captured, ExplainError, Explainer, Settings};
 
 /// The most rule sets side by side: each keeps the state of all sources.
 pub const MAX_CANDIDATES: usize = 24;

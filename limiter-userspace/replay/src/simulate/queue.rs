@@ -4,7 +4,6 @@
 use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
-
 use limiter_rules::compile;
 use limiter_rules::model::{Limits, Meter, RateLimit, Terms};
 

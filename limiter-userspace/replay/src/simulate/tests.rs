@@ -1,8 +1,9 @@
 //! Simulations of loads whose answers are known.
 
+use limiter_rules::RuleFile;
+
 use super::*;
 use crate::load;
-use limiter_rules::RuleFile;
 
 const SETTINGS: Settings = Settings { interface: None, max_frame: 1522 };
 

@@ -3,7 +3,6 @@
 use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
-
 use limiter_rules::model::{Period, Quota, Terms};
 use limiter_rules::{LimitError, RateLimit, Unit, compile};
 

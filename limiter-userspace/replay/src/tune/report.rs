@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use limiter_common::source::Source;
 use limiter_common::wire::Count;
+use limiter_rules::compile::display_rate;
+use limiter_rules::model::SourceMasks;
 use serde::Serialize;
 
 use super::proposal::{self, Proposal};
 use super::rates::{RATES, Rate};
 use super::{Kept, State, TriePrefix, Tuner, chance};
-use limiter_rules::compile::display_rate;
-use limiter_rules::model::SourceMasks;
 
 /// Shares of the sources that a burst spares, of [`AtRate::bursts`].
 pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];

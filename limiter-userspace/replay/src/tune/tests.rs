@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use limiter_rules::RuleFile;
 use proptest::prelude::*;
 
 use super::*;
 use crate::explain;
 use crate::{load, simulate::Simulation};
-use limiter_rules::RuleFile;
 
 const SECOND: u64 = 1_000_000_000;
 const BEGAN: u64 = load::BEGAN;

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use limiter_common::wire::{self, ActionKind, Count, Full, Limit, MARK_ECN, Record};
 use limiter_sharing::SharedTerms;
 
-use crate::model::{Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit};
 use super::environment::Environment;
 use super::layout::Layout;
 use super::ranges::Ranges;
@@ -15,6 +14,10 @@ use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
+use crate::model::{
+    Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
+    Subject, Terms, Unit,
+};
 
 /// The budget of replies.
 pub const REPLIES: &str = "limiter:replies";

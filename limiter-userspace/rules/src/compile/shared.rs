@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Record, Role};
-
-use super::error::LimitError;
-use super::record::{Failure, spec};
-use super::{Environment, Pace, Quota, display_quota, paced};
 use limiter_sharing::limit::{self, SYNC_MAX, SYNC_MIN};
 use limiter_sharing::rate::Rate;
 use limiter_sharing::window::{LENGTH_MAX, QUOTA_MAX, Window, WindowKind};
 use limiter_sharing::{OnPartition, Settings, SharedLimit, SharedTerms};
+
+use super::error::LimitError;
+use super::record::{Failure, spec};
+use super::{Environment, Pace, Quota, display_quota, paced};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing};
 
 /// Shortest window, in seconds, that nodes share.

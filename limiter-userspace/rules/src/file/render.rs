@@ -7,11 +7,14 @@ use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use limiter_sharing::OnPartition;
 use serde::Serialize;
 
-use crate::model::{Ban, Budget, LimitList, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper};
-use crate::rate_text::default_burst;
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed};
 use super::shape::{self, Descriptor, File, Rules, Scalar};
+use crate::model::{
+    Ban, Budget, LimitList, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule,
+    RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+};
+use crate::rate_text::default_burst;
 
 /// Writes a rule set so that [`super::RuleFile::parse`] reads the same one. A burst that is the
 /// default for `max_frame` is left out, so that it follows the interfaces.

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use limiter_common::wire::{Evidence, Full, OnLoss};
 use limiter_sharing::fnv::Fnv;
 
-use crate::compile::display_rate;
 use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RuleLimit};
 use super::sharing::Sharing;
 use super::{RuleSet, Subject};
+use crate::compile::display_rate;
 
 /// A rate, and the algorithm if it is not the token bucket: `10 syns/min`,
 /// `sliding_slots 100/s slots 4 strict`.

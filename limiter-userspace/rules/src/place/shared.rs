@@ -6,9 +6,9 @@ use limiter_common::wire::{Algorithm, LimitSpec, Record, lease_of_budget};
 use limiter_sharing::fnv::Fnv;
 use limiter_sharing::{Shared, SharedId, SharedPlace, SharedRule, SharedSet, SharedTerms};
 
-use crate::compile::{CompiledSet, CompiledTerms};
 use super::installed::InstalledTables;
 use super::records::{EVERYTHING, budget_tag};
+use crate::compile::{CompiledSet, CompiledTerms};
 
 /// All of a rule set whose tables are `installed`.
 pub(super) fn of(set: &CompiledSet<'_>, installed: &InstalledTables) -> SharedSet {

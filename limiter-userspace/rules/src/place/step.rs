@@ -11,7 +11,9 @@ use super::free::Places;
 use super::installed::{InstalledTables, Retired};
 use super::records::{EVERYTHING, Full, Records};
 use super::{Installed, PlaceError, TablesPlan};
-use crate::compile::{self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES};
+use crate::compile::{
+    self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
+};
 use crate::model::{Martians, Path, Subject, TriePrefix};
 
 /// One step, on its way.

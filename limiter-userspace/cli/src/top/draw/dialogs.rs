@@ -1,5 +1,6 @@
 //! Dialogs above the rest.
 
+use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -9,7 +10,6 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use super::super::line::Line as Typed;
 use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
-use limiter_text::plain::clean;
 
 /// Keys and their effects.
 const HELP: [(&str, &str); 13] = [

@@ -1,5 +1,11 @@
 //! The three lists.
 
+use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::sources::{OtherDrops, SourceRow};
+use limiter_daemon::api::sources::{per_second, percent, state as beside};
+use limiter_daemon::api::status::{Interface, InterfaceState};
+use limiter_daemon::render::{number, titled};
+use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -8,12 +14,6 @@ use ratatui::widgets::Paragraph;
 use super::super::state::{RuleRow, State};
 use super::columns::{Column, table};
 use super::theme::Theme;
-use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::sources::{OtherDrops, SourceRow};
-use limiter_daemon::api::sources::{per_second, percent, state as beside};
-use limiter_daemon::api::status::{Interface, InterfaceState};
-use limiter_daemon::render::{number, titled};
-use limiter_text::plain::clean;
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: false }

@@ -7,6 +7,10 @@ mod lists;
 mod source;
 mod theme;
 
+use limiter_daemon::api::sources::By;
+use limiter_daemon::api::sources::{WHERE, drop_words, each_second, per_second};
+use limiter_daemon::render::number;
+use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
@@ -14,10 +18,6 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
 use super::state::{History, State, Tab};
-use limiter_daemon::api::sources::By;
-use limiter_daemon::api::sources::{WHERE, drop_words, each_second, per_second};
-use limiter_daemon::render::number;
-use limiter_text::plain::clean;
 use theme::Theme;
 
 /// Columns before a history.

@@ -1,5 +1,11 @@
 //! The page of one source.
 
+use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::source::{other_rules, question, rule_text};
+use limiter_daemon::api::sources::SourceRow;
+use limiter_daemon::render::{duration, number, rate};
+use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
@@ -9,12 +15,6 @@ use ratatui::widgets::Paragraph;
 use super::super::state::State;
 use super::history;
 use super::theme::Theme;
-use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::source::{other_rules, question, rule_text};
-use limiter_daemon::api::sources::SourceRow;
-use limiter_daemon::render::{duration, number, rate};
-use limiter_text::plain::clean;
 
 /// Least height, in lines, at which histories take more than one.
 const TALL: u16 = 18;

@@ -1,5 +1,7 @@
 //! Drawings of the screen.
 
+use limiter_daemon::api::source::RuleDrops;
+use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -10,8 +12,6 @@ use crate::top::draw::draw;
 use crate::top::line::Line;
 use crate::top::link::Action;
 use crate::top::state::{Dialog, Prompt, State, Tab};
-use limiter_daemon::api::source::RuleDrops;
-use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
 
 fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

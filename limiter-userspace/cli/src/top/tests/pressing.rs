@@ -1,12 +1,12 @@
 //! Keys, and what they lead to.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use limiter_daemon::api::sources::By;
 
 use super::{Fake, fake, row, seen};
 use crate::top::keys::{Flow, press};
 use crate::top::link::Action;
 use crate::top::state::{Dialog, State, Tab};
-use limiter_daemon::api::sources::By;
 
 fn key(state: &mut State, code: KeyCode, fake: &Fake) -> Flow {
     let flow = press(state, KeyEvent::new(code, KeyModifiers::NONE), fake);

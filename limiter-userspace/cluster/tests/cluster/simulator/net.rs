@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
+use limiter_cluster::memory::Memory;
+use limiter_cluster::store::{Answers, Ask, Batch};
 use limiter_sharing::SharedLimit;
 use limiter_sharing::account::Central;
 use limiter_sharing::key::{Call, Key, Seen};
-use limiter_cluster::memory::Memory;
-use limiter_cluster::store::{Answers, Ask, Batch};
 
 use super::meter::Meter;
 use super::path::Path;

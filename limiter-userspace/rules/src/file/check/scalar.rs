@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use limiter_text::plain::is_plain;
 
+use super::Failure;
 use crate::compile::{MAX_TICKS, ticks};
 use crate::file::error::Problem;
 use crate::file::placed::At;
 use crate::file::shape::Scalar;
-use super::Failure;
 
 pub(super) fn at(location: At, problem: Problem) -> Failure {
     (location.place(), problem)

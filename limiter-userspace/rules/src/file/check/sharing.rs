@@ -5,12 +5,12 @@ use std::time::Duration;
 use limiter_sharing::OnPartition;
 use limiter_sharing::limit::{SYNC_MAX, SYNC_MIN};
 
+use super::Failure;
+use super::scalar::{at, one_of, text, time};
 use crate::file::error::Problem;
 use crate::file::placed::Placed;
 use crate::file::shape::{Cluster, Scalar};
 use crate::model::{Share, Sharing};
-use super::Failure;
-use super::scalar::{at, one_of, text, time};
 
 /// Nodes that limits are of; true for all together.
 pub(super) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];

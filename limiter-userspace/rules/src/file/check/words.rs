@@ -2,8 +2,8 @@
 
 use limiter_sharing::OnPartition;
 
-use crate::model::Martians;
 use super::{actions, limits, sharing};
+use crate::model::Martians;
 
 fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'static str> {
     words.iter().map(|(word, _)| *word)

@@ -8,7 +8,10 @@ use limiter_common::wire::{Evidence, FlagClass};
 
 use super::*;
 use crate::model::Martians;
-use crate::model::{Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS, SourceMasks, Upper, Values, terms_text};
+use crate::model::{
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS,
+    SourceMasks, Upper, Values, terms_text,
+};
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
     RateLimit { count, requests_per_unit, period: Period::one(unit), burst }

@@ -7,10 +7,13 @@ use limiter_sharing::OnPartition;
 use proptest::collection::vec;
 use proptest::option::of;
 
-use crate::model::Martians;
-use crate::model::{Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values};
-use crate::{Environment, Installed};
 use super::*;
+use crate::model::Martians;
+use crate::model::{
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    Share, Sharing, SourceMasks, Terms, Upper, Values,
+};
+use crate::{Environment, Installed};
 
 fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
     (0..counts.len(), 1u64.., any_period(), 1u64..).prop_map(|(count, rate, period, burst)| {

@@ -7,8 +7,8 @@ use std::path::Path as FilePath;
 use limiter_json_schema::valid;
 use serde_json::{Value, json};
 
-use crate::file::schema::schema;
 use super::*;
+use crate::file::schema::schema;
 
 fn accepts(text: &str) -> Result<(), String> {
     let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use limiter_sharing::OnPartition;
 
+use super::fields::{LIMIT, refused};
+use super::*;
 use crate::file::render;
 use crate::model::{Share, Sharing};
-use super::*;
-use super::fields::{LIMIT, refused};
 
 fn budget(fields: &str) -> String {
     format!("budgets:\n  - {{name: b, {LIMIT}, {fields}}}\n")

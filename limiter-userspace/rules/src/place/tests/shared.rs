@@ -6,9 +6,9 @@ use limiter_common::wire::lease_of_budget;
 use limiter_sharing::window::WindowKind;
 use limiter_sharing::{Shared, SharedLimit, SharedTerms};
 
+use super::*;
 use crate::compile::display_rate;
 use crate::{RateLimit, Unit};
-use super::*;
 
 const SECOND: &str = "{unit: second, requests_per_unit: 1000}";
 
