@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::names::workspace;
+use super::names::workspace;
 
 /// A page by its path in the repository, without the parts that a command made: figures are of one
 /// machine, and no test's.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::names::{holds, quoted};
-use crate::page::{Row, heading};
+use super::names::{holds, quoted};
+use super::page::{Row, heading};
 
 /// How a line begins that names the page of the sections below it.
 const OF_PAGE: &str = "Of [";

@@ -8,7 +8,7 @@ use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::rule_set;
 use limiter_tests::root::require_root;
 
-use crate::{both, compare_all, frames};
+use super::{both, compare_all, frames};
 
 /// Rule sets in which few packets of [`frame`] are in two tables, keys that fit into a name and
 /// keys that do not; and in the last three, sets in which most are in two to five tables.

@@ -8,8 +8,8 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use crate::inject::{self, BPF, Calls, FILES, OPEN, WRITE};
-use crate::world::{
+use super::inject::{self, BPF, Calls, FILES, OPEN, WRITE};
+use super::world::{
     DRAINING, MANAGEMENT, arrive, contents, drain, ensure_clean, ensure_clear_output,
     ensure_in_force,
 };

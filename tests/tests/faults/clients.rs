@@ -12,7 +12,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-use crate::world::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
+use super::world::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
 
 /// Clients at once.
 const MANY: usize = 1000;

@@ -13,7 +13,7 @@ use limiter_tests::testbed::Testbed;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 
-use crate::world::{
+use super::world::{
     DRAINING, MANAGEMENT, contents, drain, ensure_clean, ensure_clear_output, ensure_in_force,
 };
 
@@ -222,7 +222,7 @@ fn a_log_on_a_full_disk_ends_nothing() -> Result<()> {
 }
 
 fn ensure_in_force_alone(bed: &Testbed) -> Result<()> {
-    let passed = crate::world::arrive(bed, &[crate::world::SOURCE])?;
+    let passed = super::world::arrive(bed, &[super::world::SOURCE])?;
     ensure!(passed == [0], "{passed:?} passed");
     Ok(())
 }

@@ -18,7 +18,7 @@ use limiter_tests::testbed::Testbed;
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 
-use crate::clients::{allow_many_files, connect, memory, pid};
+use super::clients::{allow_many_files, connect, memory, pid};
 
 /// Entries on the deny list.
 const LISTED: u32 = 100_000;

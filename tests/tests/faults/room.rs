@@ -5,7 +5,7 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use crate::world::{DRAINING, MANAGEMENT, arrive, drain, ensure_clear_output, ensure_in_force};
+use super::world::{DRAINING, MANAGEMENT, arrive, drain, ensure_clear_output, ensure_in_force};
 
 fn world(tag: &str, options: [&str; 2]) -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create(tag)?;

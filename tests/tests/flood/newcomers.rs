@@ -6,7 +6,7 @@ use limiter_common::wire::EntryKind;
 use limiter_tests::program::SOURCE_STORES;
 use limiter_userspace::datapath::SourceTable;
 
-use crate::scene::{Known, NANOS, Scene, Spoofed};
+use super::scene::{Known, NANOS, Scene, Spoofed};
 
 const HASH: SourceTable = SourceTable::Hash;
 const LINES: SourceTable = SourceTable::Lines;

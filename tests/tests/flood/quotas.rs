@@ -4,7 +4,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::EntryKind;
 use limiter_userspace::datapath::SourceTable;
 
-use crate::scene::{Scene, Spoofed};
+use super::scene::{Scene, Spoofed};
 
 /// Quotas by the week for some, a rate for the flood.
 const RULES: &str = "descriptors:

@@ -8,7 +8,7 @@ use limiter_common::verdict::Reason;
 use limiter_tests::frames;
 use limiter_tests::veth::SENDER;
 
-use crate::scene::{MODES, Scene};
+use super::scene::{MODES, Scene};
 
 /// One packet.
 const ONE: &str = "key: remote_address, rate_limit: {unit: week, requests_per_unit: 1, burst: 1}";

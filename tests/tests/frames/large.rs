@@ -12,7 +12,7 @@ use limiter_tests::frames::v4;
 use limiter_tests::packet_socket::{Direction, PacketSocket};
 use limiter_tests::veth::{RECEIVER, SENDER};
 
-use crate::scene::{Count, Counters, MODES, Scene};
+use super::scene::{Count, Counters, MODES, Scene};
 
 /// Three frames of 9,014 bytes, and nothing more for hours.
 const THREE: &str = "key: remote_address, \

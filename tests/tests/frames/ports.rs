@@ -8,7 +8,7 @@ use limiter_tests::frames::{v4, v6};
 use limiter_tests::packet::{Extension, Fragment, Frame};
 use limiter_tests::veth::SENDER;
 
-use crate::scene::{Count, Counters, MODES, Scene};
+use super::scene::{Count, Counters, MODES, Scene};
 
 /// The port of all frames, in a table of its own: what has no port is not in it, and no rule is
 /// left.

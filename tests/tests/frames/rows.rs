@@ -10,7 +10,7 @@ use limiter_tests::frames::{self, Row};
 use limiter_tests::receiver::Receiver;
 use limiter_tests::veth::{RECEIVER, SENDER};
 
-use crate::scene::{Count, Counters, Scene};
+use super::scene::{Count, Counters, Scene};
 
 /// More than all rows together.
 const ROOM: &str = "key: remote_address, rate_limit: {unit: second, requests_per_unit: 1000}";

@@ -7,7 +7,7 @@ use limiter_tests::netns::Netns;
 use limiter_tests::veth::{self, RECEIVER, SENDER};
 use serde_json::Value;
 
-use crate::scene::{Count, Counters, MODES, Scene};
+use super::scene::{Count, Counters, MODES, Scene};
 
 /// Whatever has this tag, and nothing else.
 const BY_TAG: &str =

@@ -1,27 +1,10 @@
 //! Lines of the guest on its second serial line, and what follows from them. The first line is the
 //! kernel's, which may write in the middle of anything.
 
-use std::fmt;
-
 use crate::summary::Tally;
 
 /// Begins every line of the guest's that is not a test's.
 const MARK: &str = "limiter-vm: ";
-
-/// One test of one binary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Case {
-    /// File name of the test binary's source.
-    pub(super) binary: String,
-    /// The test's name, as libtest lists it.
-    pub(super) test: String,
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}::{}", self.binary, self.test)
-    }
-}
 
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +20,8 @@ pub(super) enum Ended {
 /// A test, how it ended, after how long, and what it said.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
-    pub(super) case: Case,
+    /// The test's name, as libtest lists it.
+    pub(super) test: String,
     pub(super) ended: Ended,
     pub(super) seconds: Option<f64>,
     pub(super) said: String,
@@ -52,7 +36,7 @@ pub(super) struct Transcript {
     pub(super) done: bool,
     /// Lines before the first test.
     pub(super) before: String,
-    begun: Option<(Case, String)>,
+    begun: Option<(String, String)>,
     ended: Vec<Outcome>,
 }
 
@@ -69,16 +53,13 @@ impl Transcript {
         let words: Vec<&str> = words.split(' ').collect();
         match *words {
             ["kernel", release] => self.release = Some(release.to_owned()),
-            ["start", binary, test] => {
-                let case = Case { binary: binary.to_owned(), test: test.to_owned() };
-                self.begun = Some((case, String::new()));
-            }
+            ["start", test] => self.begun = Some((test.to_owned(), String::new())),
             ["end", code, from, to] => {
-                let (case, said) = self.begun.take()?;
+                let (test, said) = self.begun.take()?;
                 self.ended.push(Outcome {
                     ended: ended(code, &said),
                     seconds: seconds(from, to),
-                    case,
+                    test,
                     said,
                 });
                 return self.ended.last();
@@ -94,17 +75,17 @@ impl Transcript {
 
     /// An outcome for every test that was wanted: what did not end has failed, for the reason
     /// `why`.
-    pub(super) fn finish(&mut self, wanted: &[Case], why: &str) -> Vec<Outcome> {
-        let outcome = |case: &Case| {
-            if let Some(outcome) = self.ended.iter().find(|outcome| outcome.case == *case) {
+    pub(super) fn finish(&mut self, wanted: &[String], why: &str) -> Vec<Outcome> {
+        let outcome = |test: &String| {
+            if let Some(outcome) = self.ended.iter().find(|outcome| outcome.test == *test) {
                 return outcome.clone();
             }
             let (ended, said) = match &self.begun {
-                Some((begun, said)) if begun == case => (format!("did not end: {why}"), &**said),
+                Some((begun, said)) if begun == test => (format!("did not end: {why}"), &**said),
                 _ => (format!("was not begun: {why}"), ""),
             };
             Outcome {
-                case: case.clone(),
+                test: test.clone(),
                 ended: Ended::Failed(ended),
                 seconds: None,
                 said: said.to_owned(),
@@ -141,16 +122,12 @@ fn seconds(from: &str, to: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn case(test: &str) -> Case {
-        Case { binary: "verdict".to_owned(), test: test.to_owned() }
-    }
-
     fn read(text: &str, wanted: &[&str]) -> (Transcript, Vec<(Ended, Option<f64>)>) {
         let mut transcript = Transcript::default();
         for line in text.lines() {
             transcript.line(line);
         }
-        let wanted: Vec<Case> = wanted.iter().map(|test| case(test)).collect();
+        let wanted: Vec<String> = wanted.iter().map(|test| format!("verdict::{test}")).collect();
         let outcomes = transcript.finish(&wanted, "no time");
         let outcomes = outcomes.into_iter().map(|one| (one.ended, one.seconds)).collect();
         (transcript, outcomes)
@@ -169,9 +146,9 @@ mod tests {
     fn a_whole_run_is_read() {
         let text = format!(
             "hello\nlimiter-vm: kernel 6.1.0-56\r\n\
-             limiter-vm: start verdict a\r\nrunning 1 test\n{}\n\nlimiter-vm: end 0 1.50 4.00\n\
-             limiter-vm: start verdict b\n{}\nlimiter-vm: end 101 4.00 4.25\n\
-             limiter-vm: start verdict c\n{}\nlimiter-vm: end 0 5.00 5.00\nlimiter-vm: done\n",
+             limiter-vm: start verdict::a\r\nrunning 1 test\n{}\n\nlimiter-vm: end 0 1.50 4.00\n\
+             limiter-vm: start verdict::b\n{}\nlimiter-vm: end 101 4.00 4.25\n\
+             limiter-vm: start verdict::c\n{}\nlimiter-vm: end 0 5.00 5.00\nlimiter-vm: done\n",
             closing(1, 0, 0),
             closing(0, 1, 0),
             closing(0, 0, 1),
@@ -193,7 +170,8 @@ mod tests {
     #[test]
     fn success_needs_a_closing_line_with_one_test() {
         let end = |said: &str, code: &str| {
-            let text = format!("limiter-vm: start verdict a\n{said}\nlimiter-vm: end {code} 1 2\n");
+            let text =
+                format!("limiter-vm: start verdict::a\n{said}\nlimiter-vm: end {code} 1 2\n");
             read(&text, &["a"]).1[0].0.clone()
         };
         assert_eq!(end(&closing(1, 0, 0), "0"), Ended::Passed);
@@ -213,8 +191,8 @@ mod tests {
     fn what_is_missing_has_failed() {
         // A panic of the kernel in the middle of b.
         let text = format!(
-            "limiter-vm: start verdict a\n{}\nlimiter-vm: end 0 1 2\n\
-             limiter-vm: start verdict b\nrunning",
+            "limiter-vm: start verdict::a\n{}\nlimiter-vm: end 0 1 2\n\
+             limiter-vm: start verdict::b\nrunning",
             closing(1, 0, 0)
         );
         let (transcript, outcomes) = read(&text, &["a", "b", "c"]);

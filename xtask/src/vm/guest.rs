@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::console::{Case, Outcome, Transcript};
+use super::console::{Outcome, Transcript};
 use super::emulator::Emulator;
 use super::package::Kernel;
 use crate::arch::Arch;
@@ -86,7 +86,7 @@ pub(super) struct Machine<'a> {
 /// Runs a machine for `limit` at most. `each` is called for every test that ends.
 pub(super) fn run(
     machine: &Machine<'_>,
-    wanted: &[Case],
+    wanted: &[String],
     limit: Duration,
     mut each: impl FnMut(&Outcome),
 ) -> Result<Report> {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::console::Case;
 use super::newc::Archive;
 use super::package::{Kernel, name};
 use super::userland::Userland;
@@ -19,6 +18,8 @@ const TOOLS: [&str; 2] = ["ip", "ping"];
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
 /// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";
+/// Path of the tests, as init.sh has it, without the slash.
+const TESTS: &str = "tests/kernel";
 
 /// Content of a guest, whatever its kernel.
 #[derive(Debug)]
@@ -27,10 +28,10 @@ pub(super) struct Content {
     pub(super) busybox: PathBuf,
     /// The binary under test.
     pub(super) limiter: PathBuf,
-    /// Test binaries, by the names of their sources.
-    pub(super) tests: Vec<(String, PathBuf)>,
+    /// The program with all tests.
+    pub(super) tests: PathBuf,
     /// Tests to run, in order, and the seconds that each may take.
-    pub(super) plan: Vec<(Case, u32)>,
+    pub(super) plan: Vec<(String, u32)>,
     /// Variables for the tests and for the guest itself.
     pub(super) environment: Vec<(&'static str, String)>,
 }
@@ -44,12 +45,9 @@ impl Content {
         for directory in MOUNTS {
             archive.directory(directory)?;
         }
-        let mut dynamic = vec![self.limiter.clone()];
+        let mut dynamic = vec![self.limiter.clone(), self.tests.clone()];
         archive.file("tests/limiter", &read(&self.limiter)?)?;
-        for (name, path) in &self.tests {
-            archive.file(&format!("tests/{name}"), &read(path)?)?;
-            dynamic.push(path.clone());
-        }
+        archive.file(TESTS, &read(&self.tests)?)?;
         for tool in TOOLS {
             let path = self.userland.program(tool)?;
             archive.file(&format!("tools/{tool}"), &read(&path)?)?;
@@ -74,9 +72,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// A line for every test, as init.sh reads it.
-fn plan(cases: &[(Case, u32)]) -> String {
-    let line = |(case, seconds): &(Case, u32)| format!("{} {} {seconds}\n", case.binary, case.test);
-    cases.iter().map(line).collect()
+fn plan(tests: &[(String, u32)]) -> String {
+    tests.iter().map(|(test, seconds)| format!("{test} {seconds}\n")).collect()
 }
 
 /// For the shell.
@@ -93,8 +90,7 @@ mod tests {
 
     #[test]
     fn the_guest_s_files_are_what_the_shell_reads() {
-        let case = Case { binary: "verdict".to_owned(), test: "a::b".to_owned() };
-        assert_eq!(plan(&[(case, 60)]), "verdict a::b 60\n");
+        assert_eq!(plan(&[("verdict::a".to_owned(), 60)]), "verdict::a 60\n");
         let variables = [("A", "x y".to_owned()), ("B", "it's".to_owned())];
         assert_eq!(environment(&variables), "export A='x y'\nexport B='it'\\''s'\n");
     }

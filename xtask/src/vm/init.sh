@@ -1,5 +1,5 @@
 #!/busybox/busybox sh
-# The guest's first process. Runs what /plan lists (test binary, test, seconds it may take), each test
+# The guest's first process. Runs what /plan lists (test, seconds it may take), each test
 # in a process of its own, and says on a serial line of its own how each ended; see console.rs.
 export PATH=/tools:/busybox
 /busybox/busybox mount -t proc proc /proc
@@ -19,10 +19,10 @@ for module in /modules/*; do
 done
 ip link set lo up
 echo "limiter-vm: kernel $(uname -r)"
-while read -r binary test seconds; do
+while read -r test seconds; do
     read -r before _ </proc/uptime
-    echo "limiter-vm: start $binary $test"
-    timeout -s KILL "$seconds" "/tests/$binary" --exact "$test" --test-threads=1 --nocapture </dev/null
+    echo "limiter-vm: start $test"
+    timeout -s KILL "$seconds" /tests/kernel --exact "$test" --test-threads=1 --nocapture </dev/null
     code=$?
     read -r after _ </proc/uptime
     # The test may have left a line open.

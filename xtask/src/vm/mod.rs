@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use self::console::{Case, Ended, Outcome};
+use self::console::{Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::{Machine, Report};
 use self::image::Content;
@@ -69,9 +69,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
     let filter = arguments.filter.as_deref();
-    let prepared = prepare(arguments.arch, scope, |case| {
-        filter.is_none_or(|text| case.to_string().contains(text))
-    })?;
+    let prepared = prepare(arguments.arch, scope, filter)?;
     if prepared.content.plan.is_empty() {
         return Err(Refused::new(
             "no test of the guest's has that in its name",
@@ -87,9 +85,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 /// The part that `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in
 /// its name is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
-    let prepared = prepare(Arch::Amd64, Scope::Quick, |case| {
-        filter.is_none_or(|text| case.test.contains(text))
-    })?;
+    let prepared = prepare(Arch::Amd64, Scope::Quick, filter)?;
     if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&KERNELS) }
 }
 
@@ -100,7 +96,7 @@ struct Prepared {
     emulator: Emulator,
     cache: PathBuf,
     scope: Scope,
-    /// Test binaries that are not run.
+    /// Modules of tests that are not run.
     left_out: Vec<String>,
 }
 
@@ -116,7 +112,7 @@ fn check_architecture() -> Result<()> {
     Ok(())
 }
 
-fn prepare(arch: Arch, scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
+fn prepare(arch: Arch, scope: Scope, filter: Option<&str>) -> Result<Prepared> {
     check_architecture()?;
     let toolchain = setup::ensure(if arch.is_host() { Tools::Vm } else { Tools::VmCross })?;
     let cache = workspace::root()?.join(CACHE);
@@ -127,29 +123,16 @@ fn prepare(arch: Arch, scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Resul
     let limiter = limiter(&toolchain, arch)?;
     let (parts, mut left_out) = suite::parts()?;
     let is_in = |part: &Part| part.quick || scope == Scope::Full;
-    left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.binary.clone()));
+    left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.module.clone()));
     let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
     let mut cargo = cargo(&toolchain, arch, "test")?;
-    cargo.args(["--no-run", "--package", "limiter-tests"]);
-    for part in &parts {
-        cargo.args(["--test", &part.binary]);
-    }
-    let built = workspace::executables(&mut cargo)?;
-    let mut tests = Vec::new();
-    let mut plan = Vec::new();
-    for part in parts {
-        let path = built.iter().find(|(name, _)| *name == part.binary).map(|(_, path)| path);
-        let path = path.with_context(|| format!("cargo built no test {}", part.binary))?;
-        let mut list = arch.run(path);
-        let list = process::output(list.args(["--list", "--format", "terse"]))?;
-        for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
-            let case = Case { binary: part.binary.clone(), test: test.to_owned() };
-            if is_wanted(&case) {
-                plan.push((case, part.seconds * slower(arch)));
-            }
-        }
-        tests.push((part.binary, path.clone()));
-    }
+    cargo.args(["--no-run", "--package", "limiter-tests", "--test", suite::PROGRAM]);
+    let tests = workspace::built(cargo, suite::PROGRAM)?;
+    let list = process::output(arch.run(&tests).args(["--list", "--format", "terse"]))?;
+    let plan = suite::plan(&list, &parts)
+        .filter(|(test, _)| filter.is_none_or(|text| test.contains(text)))
+        .map(|(test, seconds)| (test.to_owned(), seconds * slower(arch)))
+        .collect();
     let mut environment: Vec<(&str, String)> =
         BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
@@ -210,7 +193,7 @@ impl Prepared {
             .iter()
             .map(|version| package::kernel(&self.cache, self.arch, version, &unpacker))
             .collect::<Result<Vec<_>>>()?;
-        let wanted: Vec<Case> = self.content.plan.iter().map(|(case, _)| case.clone()).collect();
+        let wanted: Vec<String> = self.content.plan.iter().map(|(test, _)| test.clone()).collect();
         // Together: a guest keeps one of its two CPUs busy most of the time.
         let run = |kernel| self.run_on(kernel, &wanted);
         let reports = thread::scope(|scope| {
@@ -237,7 +220,7 @@ impl Prepared {
     }
 
     /// Runs the tests on one kernel.
-    fn run_on(&self, kernel: &Kernel, wanted: &[Case]) -> Result<Report> {
+    fn run_on(&self, kernel: &Kernel, wanted: &[String]) -> Result<Report> {
         // Hundreds of megabytes, gone at the end.
         let archive = tempfile::NamedTempFile::new_in(&self.cache)
             .context("no file for the guest's file system could be made")?;
@@ -258,14 +241,14 @@ impl Prepared {
     }
 }
 
-fn line(kernel: &str, Outcome { case, ended, seconds, .. }: &Outcome) -> String {
+fn line(kernel: &str, Outcome { test, ended, seconds, .. }: &Outcome) -> String {
     let seconds = seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
     let ended = match ended {
         Ended::Passed => "passed",
         Ended::Ignored => "ignored",
         Ended::Failed(why) => why,
     };
-    format!("{kernel:<28} {:<72} {seconds:>9}  {ended}", case.to_string())
+    format!("{kernel:<28} {test:<72} {seconds:>9}  {ended}")
 }
 
 /// Shows what failed, with its words; the sum.
@@ -277,7 +260,7 @@ fn show_trouble(report: &Report) -> Tally {
             Ended::Ignored => tally.skipped += 1,
             Ended::Failed(why) => {
                 tally.failed += 1;
-                println!("---- Linux {}: {}: {why}", report.release, outcome.case);
+                println!("---- Linux {}: {}: {why}", report.release, outcome.test);
                 print!("{}", guest::tail(&outcome.said, OUTPUT_LINES));
             }
         }
@@ -312,9 +295,8 @@ mod tests {
     use super::*;
 
     fn report(ended: &[Ended], trouble: Option<&str>) -> Report {
-        let case = Case { binary: "none".to_owned(), test: "of_this_run".to_owned() };
         let outcome = |ended: &Ended| Outcome {
-            case: case.clone(),
+            test: "none::of_this_run".to_owned(),
             ended: ended.clone(),
             seconds: None,
             said: String::new(),

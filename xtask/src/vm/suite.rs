@@ -18,11 +18,14 @@ pub(super) enum Scope {
     Full,
 }
 
-/// A test binary for a guest.
+/// Name of the program with all tests.
+pub(super) const PROGRAM: &str = "kernel";
+
+/// A module of tests for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// The file in tests/tests, without its ending.
-    pub(super) binary: String,
+    pub(super) module: String,
     /// True if [`Scope::Quick`] has it.
     pub(super) quick: bool,
     /// Seconds that one test may take, emulated, on a busy machine.
@@ -37,7 +40,7 @@ const QUICK: &str = ", and in the quick part";
 pub(super) const BOUNDS: [(&str, &str); 2] =
     [("LIMITER_STEPS", "100000"), ("LIMITER_SHORTER", "5")];
 
-/// The test binaries that a guest runs, and the names of those that it does not, by name.
+/// The modules of tests that a guest runs, and the names of those that it does not, by name.
 pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
     let directory = workspace::root()?.join("tests/tests");
     let (mut parts, mut left_out) = (Vec::new(), Vec::new());
@@ -49,14 +52,15 @@ pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
     entries.sort_by_key(fs::DirEntry::path);
     for entry in entries {
         let mut path = entry.path();
-        let binary = path.file_stem().context("it has no name")?.to_string_lossy().into_owned();
+        let module = path.file_stem().context("it has no name")?.to_string_lossy().into_owned();
         if path.is_dir() {
-            path.push("main.rs");
+            path.push("mod.rs");
         }
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        match part(&binary, &text).with_context(|| path.display().to_string())? {
+        match part(&module, &text).with_context(|| path.display().to_string())? {
             Some(part) => parts.push(part),
-            None => left_out.push(binary),
+            None if module == "main" => {}
+            None => left_out.push(module),
         }
     }
     ensure!(!parts.is_empty(), "no file of {} has a line `{MARK}: ...`", directory.display());
@@ -64,7 +68,7 @@ pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
 }
 
 /// Reads the line of a file, if it has one.
-fn part(binary: &str, text: &str) -> Result<Option<Part>> {
+fn part(module: &str, text: &str) -> Result<Option<Part>> {
     let Some(line) = text.lines().find_map(|line| line.strip_prefix(MARK)) else {
         return Ok(None);
     };
@@ -76,7 +80,20 @@ fn part(binary: &str, text: &str) -> Result<Option<Part>> {
     let seconds = seconds
         .and_then(|seconds| seconds.parse().ok())
         .with_context(|| format!("not `{MARK}[{QUICK}]: SECONDS s each.`: `{MARK}{line}`"))?;
-    Ok(Some(Part { binary: binary.to_owned(), quick, seconds }))
+    Ok(Some(Part { module: module.to_owned(), quick, seconds }))
+}
+
+/// The tests of the parts, in the order of the parts, and the seconds that each may take: of the
+/// output of libtest's `--list --format terse`.
+pub(super) fn plan<'a>(
+    list: &'a str,
+    parts: &'a [Part],
+) -> impl Iterator<Item = (&'a str, u32)> + use<'a> {
+    let tests = || list.lines().filter_map(|line| line.strip_suffix(": test"));
+    let is_of = |test: &str, part: &Part| test.split("::").next() == Some(&part.module);
+    parts.iter().flat_map(move |part| {
+        tests().filter(move |test| is_of(test, part)).map(|test| (test, part.seconds))
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +103,7 @@ mod tests {
     #[test]
     fn a_file_says_whether_and_how_long() {
         let part = |text: &str| part("a", text);
-        let is = |quick, seconds| Some(Part { binary: "a".to_owned(), quick, seconds });
+        let is = |quick, seconds| Some(Part { module: "a".to_owned(), quick, seconds });
         assert_eq!(
             part("//! A.\n\n// Also on other kernels: 60 s each.\n").unwrap(),
             is(false, 60)
@@ -99,9 +116,32 @@ mod tests {
     }
 
     #[test]
+    fn tests_are_of_their_module_by_its_whole_name() {
+        let part = |module: &str, seconds| Part { module: module.to_owned(), quick: true, seconds };
+        let list = "tables::size::a: test\nverdict::b: test\nverdict_of::c: test\nd: benchmark\n";
+        let parts = [part("verdict", 60), part("tables", 30)];
+        let planned: Vec<_> = plan(list, &parts).collect();
+        assert_eq!(planned, [("verdict::b", 60), ("tables::size::a", 30)]);
+    }
+
+    /// A file that no line `mod` names would be neither compiled nor missed.
+    #[test]
+    fn every_file_of_tests_is_a_module() {
+        let main =
+            fs::read_to_string(workspace::root().unwrap().join("tests/tests/main.rs")).unwrap();
+        let named: Vec<&str> =
+            main.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect();
+        let (parts, left_out) = parts().unwrap();
+        let mut files: Vec<String> = parts.into_iter().map(|part| part.module).collect();
+        files.extend(left_out);
+        files.sort();
+        assert_eq!(named, files);
+    }
+
+    #[test]
     fn the_decisions_and_the_races_are_run_on_every_kernel() {
         let (parts, left_out) = parts().unwrap();
-        let has = |name: &str| parts.iter().any(|part| part.binary == name);
+        let has = |name: &str| parts.iter().any(|part| part.module == name);
         assert!(["verdict", "equivalence", "concurrency", "verifier"].into_iter().all(has));
         assert!(parts.iter().any(|part| part.quick) && !left_out.is_empty());
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use self::disk::Disk;
-use super::console::{Case, Outcome};
+use super::console::Outcome;
 use super::emulator::Emulator;
 use super::guest::{self, Machine};
 use super::newc::Archive;
@@ -122,10 +122,7 @@ fn run(
     let disk = disk.copy()?;
     let mut tally = Tally::default();
     for (boot, steps) in (1..).zip(BOOTS) {
-        let wanted: Vec<Case> = steps
-            .iter()
-            .map(|step| Case { binary: format!("boot{boot}"), test: (*step).to_owned() })
-            .collect();
+        let wanted: Vec<String> = steps.iter().map(|step| format!("boot{boot}::{step}")).collect();
         let log = cache.join(format!("{}.system{boot}.log", kernel.version));
         eprintln!("xtask: Linux {}: boot {boot}, emulated", kernel.version);
         let machine = Machine {

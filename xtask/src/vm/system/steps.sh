@@ -231,7 +231,7 @@ boot=$(sed -n 's/.*limiter\.boot=\([0-9]*\).*/\1/p' /proc/cmdline)
 echo "limiter-vm: kernel $(uname -r)"
 while read -r step; do
     before=$(now)
-    echo "limiter-vm: start boot$boot $step"
+    echo "limiter-vm: start boot$boot::$step"
     (
         set -eE
         trap 'echo "line $LINENO: $BASH_COMMAND"; systemctl status --no-pager limiter; journalctl --no-pager -n 20' ERR

@@ -13,9 +13,9 @@ use std::fs;
 use limiter_common::verdict::Reason;
 use limiter_tests::frames;
 
-use crate::names::{all_tests, holds, quoted, workspace};
-use crate::page::{anchor, heading, links, prose, rows, written};
-use crate::statements::{Statements, unheld};
+use self::names::{all_tests, holds, quoted, workspace};
+use self::page::{anchor, heading, links, prose, rows, written};
+use self::statements::{Statements, unheld};
 
 /// Pages with tables of statements, each of which has a row in docs/tests.md; of a page with
 /// sections, the tables in these.
