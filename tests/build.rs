@@ -1,8 +1,6 @@
-//! Builds the objects of the tests, and tells the tests where the shipped ones are.
+//! Builds the objects of the tests.
 
-use std::env;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use limiter_ebpf_build::Objects;
 
 const TEST: [Objects<'_>; 2] = [
@@ -21,12 +19,5 @@ const TEST: [Objects<'_>; 2] = [
 ];
 
 fn main() -> Result<()> {
-    limiter_ebpf_build::build("..", &TEST)?;
-    for name in ["OBJECT", "LINES_OBJECT"] {
-        // From limiter-userspace's build script, through its `links` key.
-        let object = env::var(format!("DEP_LIMITER_EBPF_{name}"))
-            .context("limiter-userspace does not say where its objects are")?;
-        println!("cargo::rustc-env=LIMITER_{name}={object}");
-    }
-    Ok(())
+    limiter_ebpf_build::build("..", &TEST)
 }

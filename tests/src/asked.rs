@@ -3,11 +3,21 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::model::{Excerpt, Judged, Looked, Packet, Step};
-use limiter_userspace::datapath::{Framing, Reading, Way};
+use limiter_datapath::DatapathError;
+use limiter_model::{Excerpt, Framing, Judged, Looked, Model, Packet, Reading, Step, Way};
 
 /// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
+
+/// What maps say to a packet.
+fn answer<E>(
+    maps: &dyn Reading<Error = E>,
+    packet: &Packet<'_>,
+    now: Ticks,
+) -> Result<(Looked, Judged), E> {
+    let mut excerpt = Excerpt::new(maps, u32::MAX)?;
+    Ok((excerpt.look(packet, now)?, excerpt.judge(packet, now)?))
+}
 
 /// Counts of questions, by their outcome.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,17 +43,14 @@ impl Asked {
     /// When they are not, or the kernel refuses.
     pub fn ask(
         &mut self,
-        maps: [&dyn Reading; 2],
+        maps: &dyn Reading<Error = DatapathError>,
+        model: &Model,
         frame: &[u8],
         now: Ticks,
     ) -> Result<(Reason, u32, Option<Way>)> {
         let length = u64::try_from(frame.len())?;
         let packet = Packet { framing: Framing::Ethernet, frame, length, interface: INTERFACE };
-        let answer = |maps| {
-            let mut excerpt = Excerpt::new(maps, u32::MAX)?;
-            anyhow::Ok((excerpt.look(&packet, now)?, excerpt.judge(&packet, now)?))
-        };
-        let ((looked, judged), model) = (answer(maps[0])?, answer(maps[1])?);
+        let ((looked, judged), model) = (answer(maps, &packet, now)?, answer(model, &packet, now)?);
         ensure!(judged == model.1, "kernel {judged:?}, model {:?}", model.1);
         let rules = |looked: &Looked| format!("{:?} {:?}", looked.rule, looked.tables);
         ensure!(rules(&looked) == rules(&model.0), "kernel {looked:?}, model {:?}", model.0);

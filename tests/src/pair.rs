@@ -6,9 +6,9 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ask, Ban, KeyLeases, Lease, ListEntry, TableKey};
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::datapath::{Observed as _, Way};
-use limiter_userspace::rules::{Environment, RuleFile, Selector};
+use limiter_datapath::{Observed as _, Way};
+use limiter_model::Model;
+use limiter_rules::{Environment, RuleFile, Selector};
 
 use crate::program::{MAX_FRAME, NODES, Program};
 

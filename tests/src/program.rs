@@ -13,11 +13,11 @@ use limiter_common::wire::{
     Admission, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyedBucket, ListEntry,
     RuleCounters, TableKey, Tally,
 };
-use limiter_userspace::datapath::{
-    Datapath as _, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options, Reading,
+use limiter_datapath::{
+    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options, Reading,
     SourceTable, TrialOutcome,
 };
-use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
+use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
 use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
@@ -129,7 +129,7 @@ impl Program {
     }
 
     /// Maps of the program, as questions about a packet read them.
-    pub fn reading(&self) -> &dyn Reading {
+    pub fn reading(&self) -> &dyn Reading<Error = DatapathError> {
         &self.kernel
     }
 
@@ -432,10 +432,14 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
     apply(kernel, set, &environment(None), now).map(drop)
 }
 
+/// The shipped objects.
+pub const SHIPPED: Objects<'static> =
+    Objects { hash: limiter_objects::HASH, lines: limiter_objects::LINES };
+
 /// The loader wants ELF files aligned.
 fn open(options: &Options) -> Result<Kernel> {
     let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
-    Ok(Kernel::open_objects(objects, options)?)
+    Ok(Kernel::open(objects, options)?)
 }
 
 /// Opens the program again, on the pins of one that is there.

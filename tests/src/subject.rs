@@ -12,13 +12,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{BUDGET_LEASES, CaptureFilter, EntryKind, EntryTable, KeyLeases, map};
-use limiter_userspace::datapath::{
+use limiter_datapath::{
     Datapath as _, Framing, Kernel, Observed as _, Options, SourceTable, Sweep,
 };
-use limiter_userspace::rules::Selector;
+use limiter_rules::Selector;
 
 use crate::bpffs::Bpffs;
-use crate::program;
+use crate::program::{self, SHIPPED};
 use crate::work_dir::WorkDir;
 
 /// The loaded program. Its pins go with it.
@@ -50,7 +50,7 @@ impl Subject {
         let pin_dir = bpffs.path().join("limiter");
         let options =
             Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
-        let mut kernel = Kernel::open(&options)?;
+        let mut kernel = Kernel::open(SHIPPED, &options)?;
         let id = kernel.program_id(Framing::Ethernet)?;
         let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
         let fd = found.context("the program of limiter is gone")?.fd()?;

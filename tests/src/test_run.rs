@@ -12,7 +12,7 @@ use aya_obj::programs::XdpAttachType;
 use limiter_common::packet::Facts;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_userspace::datapath::{Framing, Kernel, Way};
+use limiter_datapath::{Framing, Kernel, Way};
 
 /// `enum xdp_action` of include/uapi/linux/bpf.h.
 const XDP_DROP: u32 = 1;

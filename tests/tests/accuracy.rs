@@ -10,11 +10,11 @@
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
+use limiter_rules::{Period, RateLimit, Unit, compile};
 use limiter_tests::accuracy::range::{self, Entry, Multiple};
 use limiter_tests::accuracy::simulated::{self, Effort, Spacing};
 use limiter_tests::program::{MAX_FRAME, Program};
 use limiter_tests::root::require_root;
-use limiter_userspace::rules::{Period, RateLimit, Unit, compile};
 
 /// Promise P3.
 const ONE_PERCENT: f64 = 0.01;

@@ -6,10 +6,10 @@
 use etherparse::{Ipv4HeaderSlice, PacketHeaders};
 use limiter_common::reply;
 use limiter_common::verdict::Reason;
+use limiter_datapath::Way;
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::Way;
 
 const V4: [u8; 4] = [192, 0, 2, 1];
 const V4_TO: [u8; 4] = [192, 0, 2, 254];

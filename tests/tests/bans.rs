@@ -6,11 +6,11 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, ListEntry, Listed};
+use limiter_datapath::Datapath as _;
+use limiter_rules::Selector;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::Datapath as _;
-use limiter_userspace::rules::Selector;
 
 const SECOND: u64 = 1_000_000_000;
 const TO: [u8; 4] = [192, 0, 2, 254];
@@ -157,9 +157,9 @@ fn the_model_knows_connections() {
     packet::facts(&frame(16).as_slice(), &mut facts).unwrap();
     let [rules, _] = both("");
     let rules = rules.replace("evidence: none", "evidence: established");
-    let mut model = limiter_userspace::datapath::model::Model::new();
-    let set = limiter_userspace::rules::RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap();
-    let machine = limiter_userspace::rules::Environment::of_frame(1522);
+    let mut model = limiter_model::Model::new();
+    let set = limiter_rules::RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap();
+    let machine = limiter_rules::Environment::of_frame(1522);
     let plan = model.installed().plan(&set.rules, 1, 64, &machine).unwrap();
     model.commit(plan, Ticks::ZERO);
     model.connect(FlowKey::of(&facts));

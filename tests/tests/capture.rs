@@ -15,13 +15,13 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureFilter, CaptureRecord, LEVELS, ListEntry, Listed, MAX_SNAP, RULE_NONE,
 };
+use limiter_datapath::{CapturedPacket, Datapath as _, SourceTable};
+use limiter_rules::Selector;
 use limiter_tests::cpu;
 use limiter_tests::frames::{self, V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{CapturedPacket, Datapath as _, SourceTable};
-use limiter_userspace::rules::Selector;
 
 const START: u64 = 1_000_000_000_000;
 

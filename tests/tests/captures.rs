@@ -10,9 +10,9 @@ use std::path::Path;
 
 use limiter_common::packet::{self, Facts, Reach};
 use limiter_common::verdict::Reason;
+use limiter_replay::explain::{Capture, Captured, Explainer, Settings};
+use limiter_rules::RuleFile;
 use limiter_tests::captures::{Row, answer_of, ask, directory, list, rows, tshark};
-use limiter_userspace::explain::{Capture, Captured, Explainer, Settings};
-use limiter_userspace::rules::RuleFile;
 
 /// All packets of a capture, through the reader of `limiter explain`.
 fn packets(path: &Path) -> Vec<Captured> {

@@ -12,12 +12,12 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Count;
+use limiter_datapath::{Observed as _, SourceTable, Sweep};
+use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
 use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{Observed as _, SourceTable, Sweep};
-use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
 const START: u64 = 1_000_000_000_000;

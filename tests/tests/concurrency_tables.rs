@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_model::Model;
 use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::model::Model;
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 864_000 * SECOND;
@@ -144,7 +144,7 @@ fn borders_cost_at_most_a_packet_of_every_other_cpu() {
         let program = program(&file);
         let mut model = Model::new();
         let set = rule_set(&file).unwrap();
-        let environment = limiter_userspace::rules::Environment::of_frame(1522);
+        let environment = limiter_rules::Environment::of_frame(1522);
         let plan = model.installed().plan(&set, 1, 1024, &environment).unwrap();
         model.commit(plan, Ticks::ZERO);
         let times: Vec<u64> = (0..steps)

@@ -9,13 +9,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{KeyedBucket, RuleCounters, TableKey, Tally};
+use limiter_datapath::of_key;
+use limiter_rules::compile::RuleId;
+use limiter_rules::place::budget_tag;
+use limiter_rules::{Path, Selector};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::of_key;
-use limiter_userspace::rules::compile::RuleId;
-use limiter_userspace::rules::place::budget_tag;
-use limiter_userspace::rules::{Path, Selector};
 
 /// Index of the interface that frames of a test run come in by.
 const LOOPBACK: u32 = 1;

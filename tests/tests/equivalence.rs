@@ -10,14 +10,14 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
+use limiter_datapath::SourceTable;
+use limiter_model::Model;
+use limiter_rules::model::Limits;
+use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
 use limiter_tests::program::{Program, SEED, SOURCE_STORES};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::SourceTable;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::model::Limits;
-use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
 /// Steps of one run: with fewer, some do not meet what they are for.
 const STEPS: u32 = 100_000;
@@ -217,7 +217,7 @@ fn run(source_store: SourceTable, seed: u64) {
         let frame = random.frame();
         // A question that charged anything would be found by the comparison of everything.
         let answer = (step % ASKED == 0)
-            .then(|| asked.ask([program.reading(), &model], &frame, ticks))
+            .then(|| asked.ask(program.reading(), &model, &frame, ticks))
             .transpose()
             .unwrap();
         let became = model.judge(&frame, ticks);

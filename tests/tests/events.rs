@@ -10,13 +10,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EVENT_BYTES, Event, ListEntry, Listed, RULE_NONE};
+use limiter_datapath::Datapath as _;
+use limiter_rules::Selector;
 use limiter_tests::cpu;
 use limiter_tests::frames::{V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Fragment, Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::Datapath as _;
-use limiter_userspace::rules::Selector;
 
 const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";

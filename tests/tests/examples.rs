@@ -7,10 +7,10 @@ use std::path::Path;
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_rules::RuleFile;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
-use limiter_userspace::rules::RuleFile;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_datapath::Way;
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 use limiter_tests::sandbox::attached_mode;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::tun::Tun;
-use limiter_userspace::datapath::Way;
 
 const ADDRESS: [u8; 4] = [198, 51, 100, 1];
 const FROM: [u8; 4] = [198, 51, 100, 9];

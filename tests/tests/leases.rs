@@ -7,11 +7,11 @@ use limiter_common::bucket::Slot;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Ask, BUDGET_LEASES, KeyLeases, lease_of_budget};
+use limiter_datapath::SourceTable;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::SourceTable;
 
 /// The lease of the first limit of the only budget.
 const LEASE: u32 = lease_of_budget(0, 0);

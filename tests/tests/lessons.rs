@@ -7,10 +7,10 @@
 use limiter_common::algorithm::window::LATE;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
+use limiter_model::Model;
+use limiter_rules::Environment;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::rule_set;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::Environment;
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000 * SECOND;

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use limiter_common::source::Source;
+use limiter_datapath::SourceTable;
 use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
 use limiter_tests::subject::Subject;
 use limiter_tests::walk::{Order, Walk};
-use limiter_userspace::datapath::SourceTable;
 
 /// The first source: 11.0.0.0.
 const FIRST: u32 = 0x0b00_0000;

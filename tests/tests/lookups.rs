@@ -24,10 +24,10 @@ use limiter_common::wire::{
     TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
+use limiter_model::Model;
+use limiter_rules::{Environment, Installed};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{MAX_FRAME, rule_set};
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::{Environment, Installed};
 
 /// Look-ups in maps that grow with the traffic or with the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use object::{Object as _, ObjectSection as _};
 
 /// The shipped programs, by the store of their sources.
 static SHIPPED: [(&str, &[u8]); 2] = [
-    ("hash maps", include_bytes!(env!("LIMITER_OBJECT"))),
-    ("lines", include_bytes!(env!("LIMITER_LINES_OBJECT"))),
+    ("hash maps", limiter_objects::HASH),
+    ("lines", limiter_objects::LINES),
 ];
 
 /// DWARF is most of what LLVM writes, and nobody reads it once there is the BTF.

@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Bucket;
+use limiter_datapath::{Observed as _, SourceTable, Sweep};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{Observed as _, SourceTable, Sweep};
 
 /// A packet keeps its source for an hour.
 const RULES: &str = "descriptors:

@@ -11,10 +11,10 @@ use object::{
 };
 
 /// The shipped program.
-static OBJECT: &[u8] = include_bytes!(env!("LIMITER_OBJECT"));
+static OBJECT: &[u8] = limiter_objects::HASH;
 
 /// The shipped program with the buckets of sources in lines.
-static LINES: &[u8] = include_bytes!(env!("LIMITER_LINES_OBJECT"));
+static LINES: &[u8] = limiter_objects::LINES;
 
 /// The programs of tests, which other kernels are asked to load as well.
 static TEST_OBJECTS: [&[u8]; 2] = [limiter_tests::program::OBJECT, limiter_tests::program::LINES];

@@ -6,10 +6,10 @@
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_datapath::TrialOutcome;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::TrialOutcome;
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000 * SECOND;

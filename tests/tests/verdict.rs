@@ -10,13 +10,13 @@ use limiter_common::source::Source;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
+use limiter_datapath::Datapath as _;
+use limiter_rules::model::Limits;
+use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::Datapath as _;
-use limiter_userspace::rules::model::Limits;
-use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Terms {
     RateLimit { count, requests_per_unit, period: Period::one(unit), burst }.into()

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use limiter_datapath::{Datapath as _, Framing, Kernel, Options, SourceTable};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::verified_instructions;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// As it was at the build: a guest of `cargo xtask vm` has no files of the repository.
@@ -52,7 +52,7 @@ fn load(pins: &Path) -> Result<Vec<Loaded>> {
             max_keys: 16,
             kernel_log: 0,
         };
-        let mut kernel = Kernel::open(&options)?;
+        let mut kernel = Kernel::open(limiter_tests::program::SHIPPED, &options)?;
         let ids = Framing::ALL
             .into_iter()
             .map(|framing| Ok(((framing, source_table), kernel.program_id(framing)?)))

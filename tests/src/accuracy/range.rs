@@ -4,8 +4,8 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 use limiter_common::wire::Count;
-use limiter_userspace::rules::model::Limits;
-use limiter_userspace::rules::{RateLimit, RateText};
+use limiter_rules::model::Limits;
+use limiter_rules::{RateLimit, RateText};
 
 use crate::program::MAX_FRAME;
 

@@ -9,7 +9,7 @@ use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, compile};
+use limiter_rules::{Path, RateLimit, Rule, RuleSet, Selector, compile};
 
 use super::range::{Entry, Multiple};
 use crate::packet::Frame;

@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
-use limiter_userspace::datapath::Framing;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::model::{Fact, Limits, Meter, Part, Values};
-use limiter_userspace::rules::{Environment, Installed, Path, RuleSet};
+use limiter_datapath::Framing;
+use limiter_model::Model;
+use limiter_rules::model::{Fact, Limits, Meter, Part, Values};
+use limiter_rules::{Environment, Installed, Path, RuleSet};
 
 use crate::interrupt::Interrupt;
 use crate::packet::{Frame, Transport};

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use limiter_userspace::import::{self, Entry, Format, Imported};
-use limiter_userspace::rules::{Path, RuleFile, RuleSet, Terms};
+use limiter_import::{Entry, Format, Imported};
+use limiter_rules::{Path, RuleFile, RuleSet, Terms};
 
 use crate::interrupt::Interrupt;
 use crate::program::MAX_FRAME;
@@ -71,8 +71,8 @@ fn prepare(options: &Options) -> Result<Prepared> {
     let text = fs::read(&options.file)
         .with_context(|| format!("{}: cannot be read", options.file.display()))?;
     let format = options.format.as_deref().map(named).transpose()?;
-    let asked = import::Options { format, ..import::Options::default() };
-    let imported = import::import(&text, &asked)
+    let asked = limiter_import::Options { format, ..limiter_import::Options::default() };
+    let imported = limiter_import::import(&text, &asked)
         .map_err(|error| anyhow!("{}: {error}", options.file.display()))?;
     let ruleset = Ruleset::new(named(&imported.format)?, text)?;
     let file = RuleFile::parse("imported.yaml", imported.text.as_bytes(), MAX_FRAME)?;
@@ -109,7 +109,7 @@ fn pairs<'a>(imported: &'a Imported, set: &RuleSet) -> (Vec<Pair<'a>>, Vec<Strin
 }
 
 /// Limits of the rule with a path, its own or its budget's.
-fn limits(set: &RuleSet, path: &Path) -> Option<limiter_userspace::rules::model::Limits> {
+fn limits(set: &RuleSet, path: &Path) -> Option<limiter_rules::model::Limits> {
     let rule = set.rules.iter().find(|rule| rule.path == *path)?;
     match &rule.terms {
         Terms::Unlimited => None,

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use limiter_userspace::import::Imported;
-use limiter_userspace::rules::plain::clean;
+use limiter_import::Imported;
+use limiter_text::plain::clean;
 use serde_json::json;
 
 use crate::sandbox::format::{table, thousands};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fs, path};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use limiter_userspace::import::Format;
+use limiter_import::Format;
 use serde_json::Value;
 
 use super::load::Traffic;

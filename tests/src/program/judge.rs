@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::packet::Facts;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::{Framing, Observed as _, Way};
+use limiter_datapath::{Framing, Observed as _, Way};
 
 use super::Program;
 use crate::test_run::{Runner, TestRun};

@@ -18,12 +18,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
+use limiter_datapath::{Reading, SourceTable};
+use limiter_model::Model;
+use limiter_rules::Installed;
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::model::Model;
-use limiter_userspace::datapath::{Reading, SourceTable};
-use limiter_userspace::rules::Installed;
+
 use rules::Rules;
 
 /// Steps between two rule changes at most, and between two comparisons of everything.
@@ -290,7 +291,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         // frame, and a question that charged anything would be found by the comparison of
         // everything.
         let answer = (step % ASKED == 0)
-            .then(|| met.asked.ask([program.reading(), &model], &frame, ticks))
+            .then(|| met.asked.ask(program.reading(), &model, &frame, ticks))
             .transpose()
             .unwrap();
         let begun = Instant::now();

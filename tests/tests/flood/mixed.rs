@@ -3,12 +3,12 @@
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, EntryTable};
+use limiter_datapath::SourceTable;
+use limiter_model::Model;
 use limiter_tests::cpu;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, SEED, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::SourceTable;
-use limiter_userspace::datapath::model::Model;
 
 const ENTRIES: u32 = 64;
 

@@ -3,8 +3,8 @@
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::EntryKind;
+use limiter_datapath::SourceTable;
 use limiter_tests::program::SOURCE_STORES;
-use limiter_userspace::datapath::SourceTable;
 
 use super::scene::{Known, NANOS, Scene, Spoofed};
 

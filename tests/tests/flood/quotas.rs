@@ -2,7 +2,7 @@
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::EntryKind;
-use limiter_userspace::datapath::SourceTable;
+use limiter_datapath::SourceTable;
 
 use super::scene::{Scene, Spoofed};
 

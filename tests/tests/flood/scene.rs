@@ -9,11 +9,11 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, EntryTable};
+use limiter_datapath::SourceTable;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Flood;
-use limiter_userspace::datapath::SourceTable;
 
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;

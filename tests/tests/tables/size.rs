@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use limiter_rules::model::Part;
+use limiter_rules::{Path, Rule, RuleSet};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::rules::model::Part;
-use limiter_userspace::rules::{Path, Rule, RuleSet};
 
 use super::{START, at, passed, udp, v4};
 
