@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use limiter_common::capture::level_of;
+use limiter_decision::capture::level_of;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};

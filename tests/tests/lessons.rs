@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_common::algorithm::window::LATE;
+use limiter_common::window::LATE;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_model::Model;

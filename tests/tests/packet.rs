@@ -8,12 +8,13 @@
     reason = "a test fails where its machinery does"
 )]
 
-#[path = "../../limiter-common/tests/packet/oracle.rs"]
+#[path = "../../limiter-common/decision/tests/packet/oracle.rs"]
 mod oracle;
 
 use std::collections::BTreeSet;
 
-use limiter_common::packet::{self, Facts, Fragment as Piece, Reach};
+use limiter_decision::packet::{self, Facts};
+use limiter_common::header::{Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
 use limiter_datapath::{Framing, Kernel, Options, SourceTable};
 use limiter_tests::bpffs::Bpffs;

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_common::packet::{self, Packet};
+use limiter_decision::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};

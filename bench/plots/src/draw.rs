@@ -1,7 +1,7 @@
 //! One SVG for an algorithm: a panel for each load, and a legend.
 
 use anyhow::{Result, bail};
-use limiter_common::algorithm::soft::Grade;
+use limiter_decision::algorithm::soft::Grade;
 use limiter_common::time::Ticks;
 use plotters::coord::Shift;
 use plotters::prelude::*;

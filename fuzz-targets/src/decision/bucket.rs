@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use limiter_common::packet::{self, Packet};
+use limiter_decision::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 

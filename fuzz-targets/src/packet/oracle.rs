@@ -4,7 +4,8 @@
 use etherparse::{
     IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice,
 };
-use limiter_common::packet::{Facts, Fragment, Reach, Version};
+use limiter_decision::packet::Facts;
+use limiter_common::header::{Fragment, Reach, Version};
 use limiter_common::verdict::Reason;
 
 /// Extension headers of IPv6 by number, of which etherparse walks some.

@@ -7,7 +7,7 @@ use aya_ebpf::{
     macros::btf_map,
     programs::XdpContext,
 };
-use limiter_common::packet::{self, Facts};
+use limiter_decision::packet::{self, Facts};
 use limiter_common::time::Ticks;
 
 use crate::step::{define_steps, step};
@@ -29,7 +29,7 @@ own_steps!(define_steps);
 /// The steps of this clock as BPF functions.
 #[cfg(target_arch = "bpf")]
 mod call {
-    use limiter_common::declare_steps;
+    use limiter_decision::declare_steps;
 
     own_steps!(declare_steps);
 }

@@ -3,8 +3,8 @@
 use core::hint::black_box;
 use core::ptr::NonNull;
 
-use limiter_common::ban::Entry;
-use limiter_common::cell::Cell;
+use limiter_decision::ban::Entry;
+use limiter_decision::cell::Cell;
 use limiter_common::wire::Ban;
 
 use super::atomic::MapWord;

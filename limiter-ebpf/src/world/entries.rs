@@ -2,8 +2,8 @@
 
 use core::ptr::NonNull;
 
-use limiter_common::cell::Cell;
-use limiter_common::entries::EntryTableWords;
+use limiter_decision::cell::Cell;
+use limiter_decision::entries::EntryTableWords;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryTable;
 

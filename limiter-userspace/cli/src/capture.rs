@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use limiter_common::event::MAX_PER_SECOND;
+use limiter_decision::event::MAX_PER_SECOND;
 use limiter_common::wire::MAX_SNAP;
 use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use limiter_daemon::control::{Client, ClientError};

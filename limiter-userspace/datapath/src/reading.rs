@@ -6,12 +6,7 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue,
-    map,
-};
+use limiter_common::wire::{Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases, KeyedBucket, Lease, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map};
 use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_narrow};
 
 use super::maps::MapSource;

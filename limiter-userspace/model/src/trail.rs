@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use limiter_common::table::{SOURCE_CLASS, Scratch};
+use limiter_decision::table::{SOURCE_CLASS, Scratch};
 use limiter_common::verdict::{Reason, Verdict};
 
 /// A step of the decision.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use limiter_common::algorithm::window::WallOffset;
+use limiter_common::window::WallOffset;
 use limiter_common::bucket::Slot;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;

@@ -3,10 +3,9 @@
 use std::sync::Barrier;
 use std::thread;
 
-use limiter_common::entries::SECOND;
-use limiter_common::entries::fingerprint::{MOST, STEP_BITS};
+use limiter_common::time::{SECOND, Ticks};
+use limiter_decision::entries::fingerprint::{MOST, STEP_BITS};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, EntryTable};
 use limiter_datapath::SourceTable;

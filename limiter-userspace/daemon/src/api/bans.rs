@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_cluster::Change;
-use limiter_common::ban::{BanTerms, History, Strike, strike};
+use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
 use limiter_datapath::BANNED_BEFORE;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{Fragment, Icmp, SYN, TCP, Version};
+use limiter_common::header::{Fragment, Icmp, SYN, TCP, Version};
 use limiter_rules::model::Fact;
 use limiter_rules::model::key::has_ports;
 

@@ -14,8 +14,8 @@ mod summary;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::outcome::Outcome;
+use limiter_common::window::WallOffset;
+use limiter_decision::outcome::Outcome;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;

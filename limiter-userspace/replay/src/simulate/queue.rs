@@ -1,7 +1,7 @@
 //! Buckets beside the decision: how long packets would wait if they were queued and not dropped,
 //! and how long nothing of a bucket passed that kept to its limit.
 
-use limiter_common::gcra;
+use limiter_decision::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
 use limiter_rules::compile;
