@@ -8,14 +8,14 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query, bpf_xdp_load_bytes},
     macros::btf_map,
 };
-use limiter_decision::capture::{self, Level};
-use limiter_decision::outcome::Packed;
-use limiter_decision::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
 };
+use limiter_decision::capture::{self, Level};
+use limiter_decision::outcome::Packed;
+use limiter_decision::packet::{self, Packet};
 use limiter_decision::world::World as _;
 
 use crate::events::ScratchFacts;

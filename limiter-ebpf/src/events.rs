@@ -4,12 +4,12 @@ use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
     macros::btf_map,
 };
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 use limiter_decision::event::EventRate;
 use limiter_decision::outcome::Packed;
 use limiter_decision::register::Register;
 use limiter_decision::table::Scratch;
-use limiter_common::time::Ticks;
-use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 use limiter_decision::world::World as _;
 
 use crate::step::step;

@@ -159,7 +159,7 @@ macro_rules! define_steps {
 
 pub(crate) use define_steps;
 
-/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// Calls a step, as `step!` of `limiter-decision` does. In the XDP program, what stands before the
 /// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(not(target_arch = "bpf"))]
 macro_rules! step {
@@ -169,7 +169,7 @@ macro_rules! step {
     };
 }
 
-/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// Calls a step, as `step!` of `limiter-decision` does. In the XDP program, what stands before the
 /// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(target_arch = "bpf")]
 macro_rules! step {

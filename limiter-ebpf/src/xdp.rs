@@ -4,14 +4,14 @@ use aya_ebpf::bindings::xdp_action;
 use aya_ebpf::programs::XdpContext;
 use aya_log_ebpf::debug;
 use aya_log_ebpf::macro_support::{Level, level_enabled};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::ActionKind;
 use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_decision::packet;
 use limiter_decision::table::{self, judge_narrow, judge_row, judge_shortly, run_tables};
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::ActionKind;
 use limiter_decision::world::World as _;
 
 use crate::capture;

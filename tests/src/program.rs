@@ -4,14 +4,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
-use limiter_common::window::WallOffset;
 use limiter_common::source::Source;
-use limiter_common::wire::{Admission, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{
+    Admission, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyedBucket, ListEntry,
+    RuleCounters, TableKey, Tally,
+};
 use limiter_datapath::{
-    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options, Reading,
-    SourceTable, TrialOutcome,
+    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options,
+    Reading, SourceTable, TrialOutcome,
 };
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 

@@ -1,11 +1,11 @@
 //! Bans by the clock, in the kernel and in the model.
 
-use limiter_decision::packet;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, ListEntry, Listed};
 use limiter_datapath::Datapath as _;
+use limiter_decision::packet;
 use limiter_rules::Selector;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;

@@ -8,7 +8,6 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use limiter_decision::capture::level_of;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -16,6 +15,7 @@ use limiter_common::wire::{
     CAPTURED_BYTES, CaptureFilter, CaptureRecord, LEVELS, ListEntry, Listed, MAX_SNAP, RULE_NONE,
 };
 use limiter_datapath::{CapturedPacket, Datapath as _, SourceTable};
+use limiter_decision::capture::level_of;
 use limiter_rules::Selector;
 use limiter_tests::cpu;
 use limiter_tests::frames::{self, V4, V4_TO, V6, V6_TO};

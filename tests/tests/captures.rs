@@ -9,10 +9,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 use limiter_common::header;
-
-use limiter_decision::packet::{self, Facts};
 use limiter_common::header::Reach;
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Facts};
 use limiter_replay::explain::{Capture, Captured, Explainer, Settings};
 use limiter_rules::RuleFile;
 use limiter_tests::captures::{Row, answer_of, ask, directory, list, rows, tshark};

@@ -5,12 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_decision::clock;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_datapath::SourceTable;
+use limiter_decision::clock;
 use limiter_model::Model;
 use limiter_rules::model::Limits;
 use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};

@@ -7,18 +7,21 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::owner::Owner;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{
+    Action, Bucket, Control, EntryKind, FlowKey, KeyedEntry, Limit, ListEntry, Moment, Record,
+    Shape, Table, TableKey, TrieValue, Uncounted,
+};
 use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::host;
 use limiter_decision::line::Lines;
 use limiter_decision::outcome::{Insert, Outcome};
-use limiter_common::owner::Owner;
 use limiter_decision::register::Aside;
-use limiter_common::source::Source;
-use limiter_common::wire::{Action, Bucket, Control, EntryKind, FlowKey, KeyedEntry, Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue, Uncounted};
 use limiter_decision::table::{KeyCell, Scratch};
-use limiter_common::time::Ticks;
-use limiter_common::verdict::{Reason, Verdict};
 use limiter_decision::world::World;
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed};

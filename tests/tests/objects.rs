@@ -4,10 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use object::{Object as _, ObjectSection as _};
 
 /// The shipped programs, by the store of their sources.
-static SHIPPED: [(&str, &[u8]); 2] = [
-    ("hash maps", limiter_objects::HASH),
-    ("lines", limiter_objects::LINES),
-];
+static SHIPPED: [(&str, &[u8]); 2] =
+    [("hash maps", limiter_objects::HASH), ("lines", limiter_objects::LINES)];
 
 /// DWARF is most of what LLVM writes, and nobody reads it once there is the BTF.
 #[test]

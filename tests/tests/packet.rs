@@ -13,10 +13,10 @@ mod oracle;
 
 use std::collections::BTreeSet;
 
-use limiter_decision::packet::{self, Facts};
 use limiter_common::header::{Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
 use limiter_datapath::{Framing, Kernel, Options, SourceTable};
+use limiter_decision::packet::{self, Facts};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};

@@ -5,12 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_decision::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_datapath::Datapath as _;
+use limiter_decision::packet::{self, Packet};
 use limiter_rules::model::Limits;
 use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};

@@ -5,8 +5,8 @@ use aya_ebpf::{
     helpers::{bpf_jiffies64, bpf_ktime_get_ns},
     macros::btf_map,
 };
-use limiter_decision::clock::Clock as Reading;
 use limiter_common::time::Ticks;
+use limiter_decision::clock::Clock as Reading;
 
 use crate::world::frame::Frame;
 use crate::world::{Clock, Kernel};

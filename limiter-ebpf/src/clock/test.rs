@@ -7,8 +7,8 @@ use aya_ebpf::{
     macros::btf_map,
     programs::XdpContext,
 };
-use limiter_decision::packet::{self, Facts};
 use limiter_common::time::Ticks;
+use limiter_decision::packet::{self, Facts};
 
 use crate::step::{define_steps, step};
 use crate::world::frame::Frame;

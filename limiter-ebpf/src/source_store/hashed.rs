@@ -10,12 +10,12 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
+use limiter_common::owner::Owner;
+use limiter_common::wire::{Bucket, EntryKind};
 use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::line::{LineBucket, Lines, NoLine};
 use limiter_decision::outcome::Insert;
-use limiter_common::owner::Owner;
 use limiter_decision::register::Place;
-use limiter_common::wire::{Bucket, EntryKind};
 
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;

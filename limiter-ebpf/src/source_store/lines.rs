@@ -6,10 +6,10 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_decision::line::{LineBucket, Lines};
-use limiter_decision::outcome::Insert;
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, LineEntry};
+use limiter_decision::line::{LineBucket, Lines};
+use limiter_decision::outcome::Insert;
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;

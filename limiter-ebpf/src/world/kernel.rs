@@ -6,17 +6,21 @@ use core::ptr::NonNull;
 use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP};
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::owner::Owner;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Action, Ask, Bucket, Control, EntryKind, FlowKey, InterfaceCounters, KeyLeases, KeyName,
+    KeyedEntry, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS,
+    Table, TableKey, TrieValue, Uncounted,
+};
 use limiter_decision::cell::{Cell as SharedWord, SourceBucket};
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::{Line, LineBucket, Lines};
 use limiter_decision::outcome::Insert;
-use limiter_common::owner::Owner;
 use limiter_decision::register::{Aside, Place};
-use limiter_common::source::Source;
 use limiter_decision::table::KeyCell;
-use limiter_common::wire::{Action, Ask, Bucket, Control, EntryKind, FlowKey, InterfaceCounters, KeyLeases, KeyName, KeyedEntry, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted};
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
 use limiter_decision::world::World;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};

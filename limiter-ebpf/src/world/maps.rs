@@ -9,10 +9,16 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
+    FINGERPRINTS as FINGERPRINT_COUNT, FlowKey, InterfaceCounters, KEY_LEASES, KeyName,
+    KeyedBucket, KeyedEntry, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS,
+    MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally,
+    Uncounted,
+};
 use limiter_decision::entries::AdmissionCells;
 use limiter_decision::table::Scratch;
-use limiter_common::wire::{AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable, FINGERPRINTS as FINGERPRINT_COUNT, FlowKey, InterfaceCounters, KEY_LEASES, KeyName, KeyedBucket, KeyedEntry, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally, Uncounted};
-use limiter_common::verdict::Reason;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]

@@ -7,11 +7,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use limiter_decision::event::MAX_PER_SECOND;
 use limiter_common::wire::MAX_SNAP;
 use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::render;
+use limiter_decision::event::MAX_PER_SECOND;
 
 use super::args::interval;
 use super::failure::Failure;

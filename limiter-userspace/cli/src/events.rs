@@ -5,10 +5,10 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 use limiter_daemon::api::events::{Line, text};
 use limiter_daemon::control::Client;
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
+use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::{Output, interval};
 use super::failure::Failure;

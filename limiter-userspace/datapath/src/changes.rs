@@ -5,8 +5,8 @@
 //! takes a later instant: a source gets less, never more.
 
 use aya::maps::{Array, MapData};
-use limiter_common::wire::{Moment, ended_in, map};
 use limiter_common::time::Ticks;
+use limiter_common::wire::{Moment, ended_in, map};
 use limiter_rules::Installed;
 use limiter_rules::place::Slots;
 

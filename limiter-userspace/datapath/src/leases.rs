@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapData, MapError, RingBuf};
 use aya::sys::SyscallError;
-use limiter_common::wire::{ASK_BYTES, Ask, HostLease, KeyLeases, Lease, MAX_LEASES, TableKey, map};
+use limiter_common::wire::{
+    ASK_BYTES, Ask, HostLease, KeyLeases, Lease, MAX_LEASES, TableKey, map,
+};
 use limiter_sharing::Leases;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::{Counts, counts, grant, monotonic};

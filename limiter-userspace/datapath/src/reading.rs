@@ -6,7 +6,11 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::wire::{Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases, KeyedBucket, Lease, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map};
+use limiter_common::wire::{
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table,
+    TableKey, TrieValue, map,
+};
 use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_narrow};
 
 use super::maps::MapSource;

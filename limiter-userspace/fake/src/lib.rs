@@ -2,6 +2,7 @@
 //! still until it is set, a switch that refuses, and counters that a test may add to.
 
 mod leases;
+mod memory_leases;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -27,6 +28,8 @@ use limiter_datapath::{
 use limiter_model::Model;
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
+
+pub use memory_leases::MemoryLeases;
 
 /// Sources that the model has room for, per family: so many that 60,000 at once get entries.
 pub const SOURCES: u32 = 1 << 18;

@@ -5,7 +5,10 @@ use std::convert::Infallible;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::wire::{Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases, KeyedBucket, Lease, Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue};
+use limiter_common::wire::{
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
+};
 use limiter_datapath::{DatapathError, Reading};
 use limiter_model::Model;
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use limiter_common::source::Source;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{ActionKind, Ban, FlowKey};
 use limiter_decision::act::{self, FrameMut};
 use limiter_decision::ban::Entry;
 use limiter_decision::cell::Cell;
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::Facts;
-use limiter_common::source::Source;
 use limiter_decision::table::Scratch;
-use limiter_common::wire::{ActionKind, Ban, FlowKey};
-use limiter_common::verdict::{Reason, Verdict};
 use limiter_decision::world::World as _;
 
 use super::Model;

@@ -20,17 +20,20 @@ mod world;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use limiter_common::owner::Owner;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
+use limiter_common::wire::{
+    Admission, Ask, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyLeases,
+    KeyedBucket, Limit, ListEntry, RuleCounters, TableKey, Tally,
+};
 use limiter_decision::cell::Cell as _;
 use limiter_decision::host;
 use limiter_decision::outcome::Outcome;
-use limiter_common::owner::Owner;
 use limiter_decision::packet::{Bytes, Layer3};
-use limiter_common::source::Source;
-use limiter_common::wire::{Admission, Ask, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyLeases, KeyedBucket, Limit, ListEntry, RuleCounters, TableKey, Tally};
 use limiter_decision::table::Scratch;
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
 use limiter_rules::model::TriePrefix;
 use limiter_rules::{Installed, Selector};
 

@@ -1,26 +1,25 @@
 //! The rules that a packet falls under, and how full their buckets are.
 
-use limiter_common::narrow;
-
-use limiter_decision::algorithm::Words as _;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_decision::cell::Cell as _;
-use limiter_decision::engine;
-use limiter_decision::entries::aggregate::debt;
-use limiter_decision::gcra::{self, Charge};
-use limiter_decision::host;
-use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use limiter_common::narrow;
 use limiter_common::owner::Owner;
-use limiter_decision::packet::{self, Bytes, Layer3};
 use limiter_common::source::Source;
-use limiter_decision::table::limit::wall_offset;
-use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     ActionKind, Algorithm, Ban, Bucket, Control, KeyLeases, Limit, LimitSpec, ListEntry, Listed,
     MAX_BUDGETS, Record, RuleSetHeader, Table, TableKey, lease_of_budget,
 };
+use limiter_decision::algorithm::Words as _;
+use limiter_decision::cell::Cell as _;
+use limiter_decision::engine;
+use limiter_decision::entries::aggregate::debt;
+use limiter_decision::gcra::{self, Charge};
+use limiter_decision::host;
+use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use limiter_decision::packet::{self, Bytes, Layer3};
+use limiter_decision::table::limit::wall_offset;
+use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
 use limiter_decision::world::World;
 use limiter_rules::model::TriePrefix;
 

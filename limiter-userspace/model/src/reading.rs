@@ -4,11 +4,15 @@
 use std::convert::Infallible;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_decision::cell::Cell as _;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::wire::{Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases, KeyedBucket, Lease, Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, WORDS};
 use limiter_common::time::Ticks;
+use limiter_common::wire::{
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, TRIE_FIXED_BITS,
+    Table, TableKey, TrieValue, WORDS,
+};
+use limiter_decision::cell::Cell as _;
 use limiter_decision::world::World;
 use limiter_rules::model::TriePrefix;
 

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use limiter_common::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_decision::cell::Cell as _;
-use limiter_common::wire::{Action, ActionKind, Ask, FlowKey, HostLease, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue};
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{
+    Action, ActionKind, Ask, FlowKey, HostLease, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS,
+    OwnBudget, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue,
+};
+use limiter_decision::cell::Cell as _;
 use limiter_rules::TablesPlan;
 
 use super::entries::WordRef;

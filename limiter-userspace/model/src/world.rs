@@ -4,17 +4,21 @@ use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::owner::Owner;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, FlowKey, HostLease, KeyLeases,
+    KeyedEntry, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget,
+    Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+};
 use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
 use limiter_decision::outcome::Insert;
-use limiter_common::owner::Owner;
 use limiter_decision::register::Aside;
-use limiter_common::source::Source;
-use limiter_common::wire::{ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, FlowKey, HostLease, KeyLeases, KeyedEntry, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted};
 use limiter_decision::table::KeyCell;
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
 use limiter_decision::world::World;
 use limiter_rules::model::TriePrefix;
 

@@ -1,9 +1,7 @@
 //! Leases of the data path, as the node sees them: counts that it reads, and words that it writes.
 
-use std::sync::Arc;
-
-use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
 use limiter_common::time::Ticks;
+use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::key::Words;
@@ -85,63 +83,6 @@ pub fn grant(lease: &HostLease, Words { granted, expires }: Words) {
 }
 
 /// A time of [`Leases::now`], as the data path has it.
-const fn ticks(micros: u64) -> Ticks {
+pub const fn ticks(micros: u64) -> Ticks {
     Ticks::from_nanos(micros.saturating_mul(1_000))
-}
-
-/// Leases in memory, with a data path that charges them: for tests.
-#[derive(Clone, Debug)]
-pub struct MemoryLeases {
-    lines: Arc<[HostLease]>,
-}
-
-impl MemoryLeases {
-    /// `count` leases that decide nothing yet; `begin` are their totals.
-    pub fn new(count: usize, begin: Counts) -> Self {
-        let Counts { used, denied } = begin;
-        let line = |_| HostLease::of(&Lease { used, denied, ..Lease::default() });
-        Self { lines: (0..count).map(line).collect() }
-    }
-
-    /// A packet of `units`: true if the lease passes it. Without a lease in force, none passes.
-    pub fn packet(&self, lease: u32, units: u64) -> bool {
-        self.line(lease).is_some_and(|line| limiter_decision::table::passes(line, units, ticks(monotonic())))
-    }
-
-    /// Words of a lease.
-    pub fn words(&self, lease: u32) -> Words {
-        self.line(lease).map_or_else(Words::default, |line| Words {
-            granted: line.read().granted,
-            expires: Ticks::new(line.read().expires).as_nanos() / 1_000,
-        })
-    }
-
-    fn line(&self, lease: u32) -> Option<&HostLease> {
-        self.lines.get(usize::try_from(lease).ok()?)
-    }
-}
-
-impl Leases for MemoryLeases {
-    /// Has no keys.
-    fn take_asks(&mut self) -> Vec<Ask> {
-        Vec::new()
-    }
-
-    fn set_leased(&mut self, _key: &TableKey, _leases: Option<KeyLeases>) {}
-
-    fn forget_keys(&mut self) {}
-
-    fn now(&self) -> u64 {
-        monotonic()
-    }
-
-    fn seen(&self, lease: u32) -> Counts {
-        self.line(lease).map_or_else(Counts::default, counts)
-    }
-
-    fn write(&mut self, lease: u32, words: Words) {
-        if let Some(line) = self.line(lease) {
-            grant(line, words);
-        }
-    }
 }

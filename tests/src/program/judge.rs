@@ -1,9 +1,9 @@
 //! Frames through the program, one by one.
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_decision::packet::Facts;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed as _, Way};
+use limiter_decision::packet::Facts;
 
 use super::Program;
 use crate::test_run::{Runner, TestRun};

@@ -3,10 +3,10 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
 
+use limiter_common::wire::{Line, LineEntry};
 use limiter_decision::cell::Cell;
 use limiter_decision::line;
 use limiter_decision::register::{Place, Register};
-use limiter_common::wire::{Line, LineEntry};
 
 use super::entry_at;
 use crate::world::atomic::{MapWord, acquire_fence};

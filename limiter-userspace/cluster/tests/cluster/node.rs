@@ -8,8 +8,9 @@ use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::redis::RedisSettings;
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Notices, Status};
+use limiter_fake::MemoryLeases;
 use limiter_sharing::key::Words;
-use limiter_sharing::leases::{Counts, MemoryLeases};
+use limiter_sharing::leases::Counts;
 use limiter_sharing::window::{Window, WindowKind};
 use limiter_sharing::{Settings, Shared, SharedId, SharedLimit, SharedSet, SharedTerms};
 

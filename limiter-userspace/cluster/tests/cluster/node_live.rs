@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
-use limiter_sharing::leases::{Counts, MemoryLeases};
+use limiter_fake::MemoryLeases;
+use limiter_sharing::leases::Counts;
 use tokio::runtime::Runtime;
 
 use crate::load::{Load, passes};

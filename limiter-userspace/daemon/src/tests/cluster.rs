@@ -12,7 +12,8 @@ use limiter_cluster::status::ServerStatus;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use limiter_cluster::{Change, Cluster, List, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ban, ListEntry, Listed};
-use limiter_sharing::leases::{Counts, MemoryLeases};
+use limiter_fake::MemoryLeases;
+use limiter_sharing::leases::Counts;
 use limiter_sharing::{SharedSet, SharedTerms};
 
 use super::shared::SHARED;

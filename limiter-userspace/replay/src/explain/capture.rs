@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use limiter_decision::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
+use limiter_decision::packet::{self, Layer3, Packet};
 use limiter_model::Framing;
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
 use pcap_parser::traits::PcapNGPacketBlock as _;

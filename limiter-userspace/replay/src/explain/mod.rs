@@ -14,12 +14,12 @@ mod summary;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use limiter_common::window::WallOffset;
-use limiter_decision::outcome::Outcome;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
+use limiter_decision::outcome::Outcome;
 
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};

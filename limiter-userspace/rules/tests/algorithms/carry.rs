@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use limiter_common::window::{LogLimit, WallOffset};
-use limiter_decision::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
+use limiter_common::window::{LogLimit, WallOffset};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
+use limiter_decision::meter::{Carried, Peek, Seed, Share};
 use limiter_rules::compile::{self, Quota, SlotError};
 use limiter_rules::{Period, Unit};
 use proptest::prelude::*;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use limiter_decision::algorithm::leaky_bucket::{self, Charge};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::{Count, Limit};
+use limiter_decision::algorithm::leaky_bucket::{self, Charge};
 use limiter_rules::compile::{self, Quota};
 use limiter_rules::{Period, Unit};
 use proptest::prelude::*;

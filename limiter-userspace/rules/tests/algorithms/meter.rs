@@ -3,14 +3,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::window;
-
-use limiter_decision::algorithm::two_rate::charge_bucket;
-use limiter_common::window::WallOffset;
-use limiter_decision::algorithm::{Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots};
-use limiter_decision::meter::{self, Peek};
 use limiter_common::time::Ticks;
+use limiter_common::window;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, LimitSpec};
+use limiter_decision::algorithm::two_rate::charge_bucket;
+use limiter_decision::algorithm::{
+    Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots,
+};
+use limiter_decision::meter::{self, Peek};
 use proptest::prelude::*;
 
 use crate::metered::{ALGORITHMS, Metered, in_bound, offset, parts, scale_of, spec};

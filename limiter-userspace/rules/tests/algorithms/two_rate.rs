@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use limiter_decision::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
-use limiter_common::wire::{Count, TwoRate};
 use limiter_common::time::Ticks;
+use limiter_common::wire::{Count, TwoRate};
+use limiter_decision::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
 use limiter_rules::compile::{self, Upper};
 use limiter_rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
