@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use limiter_common::wire::MAX_SLOTS;
+use limiter_common::bucket::MAX_SLOTS;
 use limiter_daemon::RunOptions;
 use limiter_daemon::control::Loopback;
 use limiter_datapath::{ModeChoice, Options, SourceTable};

@@ -42,7 +42,7 @@ const MAX_SOURCES: u32 = 262_144;
 const MAX_KEYS: u32 = 65_536;
 
 /// Rules that fit: as many as the maps can be made for.
-const CAPACITY: u32 = limiter_common::wire::MAX_SLOTS / 4;
+const CAPACITY: u32 = limiter_common::bucket::MAX_SLOTS / 4;
 
 /// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of
 /// the file may be older, if several queues of a card were captured.
