@@ -8,8 +8,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-use limiter_common::header;
-use limiter_common::header::Reach;
+use limiter_common::header::{self, Reach};
 use limiter_common::verdict::Reason;
 use limiter_decision::packet::{self, Facts};
 use limiter_replay::explain::{Capture, Captured, Explainer, Settings};

@@ -9,9 +9,6 @@ use crate::process;
 use crate::setup::{self, Tools};
 use crate::{comments, width, workspace};
 
-/// Packages of BPF programs: not for the host's compiler, and so not in the host's checks.
-const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
-
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -130,17 +127,13 @@ fn clippy_of_bench(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
-fn exclude_ebpf() -> impl Iterator<Item = &'static str> {
-    EBPF.into_iter().flat_map(|package| ["--exclude", package])
-}
-
 fn packages_ebpf() -> impl Iterator<Item = &'static str> {
-    EBPF.into_iter().flat_map(|package| ["--package", package])
+    workspace::EBPF.into_iter().flat_map(|package| ["--package", package])
 }
 
 fn clippy(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["clippy", "--workspace", "--all-targets"]).args(exclude_ebpf());
+    cargo.arg("clippy").args(workspace::host()).arg("--all-targets");
     cargo.args(["--", "--deny", "warnings"]);
     Ok(cargo)
 }
@@ -177,7 +170,7 @@ fn ebpf_build(toolchain: &str) -> Result<Command> {
 
 fn documentation(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["doc", "--workspace", "--no-deps"]).args(exclude_ebpf());
+    cargo.arg("doc").args(workspace::host()).arg("--no-deps");
     cargo.env("RUSTDOCFLAGS", "--deny warnings");
     Ok(cargo)
 }

@@ -69,6 +69,41 @@ impl fmt::Display for Tally {
     }
 }
 
+/// A test that was run, and how long it took.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Time {
+    test: String,
+    seconds: f64,
+}
+
+/// Every test of nextest's `JUnit` report, whose lines are as
+/// `<testcase name="a::b" classname="limiter-tests::kernel" timestamp="..." time="1.234">`.
+pub(crate) fn times(report: &str) -> Vec<Time> {
+    let cases = report.split("<testcase").skip(1);
+    let time = |case: &str| {
+        let (case, _) = case.split_once('>')?;
+        let attribute = |name: &str| -> Option<&str> {
+            let (_, rest) = case.split_once(&format!(" {name}=\""))?;
+            Some(rest.split_once('"')?.0)
+        };
+        let test = format!("{} {}", attribute("classname")?, attribute("name")?);
+        Some(Time { test, seconds: attribute("time")?.parse().ok()? })
+    };
+    cases.filter_map(time).collect()
+}
+
+/// A line for each of the `most` tests that took longest, and one above them.
+pub(crate) fn slowest(times: &[Time], most: usize) -> Vec<String> {
+    let mut sorted: Vec<&Time> = times.iter().collect();
+    sorted.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let lines =
+        sorted.iter().take(most).map(|time| format!("{:>8.1} s  {}", time.seconds, time.test));
+    let sum: f64 = times.iter().map(|time| time.seconds).sum();
+    let head =
+        format!("xtask: the slowest of {} tests, which took {sum:.0} s together:", times.len());
+    if times.is_empty() { Vec::new() } else { [head].into_iter().chain(lines).collect() }
+}
+
 /// The number of `#[ignore]`d tests that a filter leaves, in the output of
 /// `cargo nextest list --message-format json`; `None` if it is no list.
 pub(crate) fn ignored(list: &str) -> Option<u64> {
@@ -115,6 +150,23 @@ mod tests {
         assert_eq!(Tally::from_junit(report), Some(Tally { passed: 9, failed: 3, skipped: 0 }));
         assert_eq!(Tally::from_junit(""), None);
         assert_eq!(Tally::from_junit("<testsuites tests=\"1\">"), None);
+    }
+
+    #[test]
+    fn the_slowest_come_first() {
+        let report = r#"<testsuite name="x::y" tests="2">
+            <testcase name="a::quick" classname="x::y" timestamp="2026" time="0.250">
+            </testcase><testcase name="b::slow" classname="x::y" timestamp="2026" time="12.5"/>"#;
+        let times = times(report);
+        assert_eq!(times.len(), 2);
+        assert_eq!(
+            slowest(&times, 1),
+            [
+                "xtask: the slowest of 2 tests, which took 13 s together:",
+                "    12.5 s  x::y b::slow",
+            ]
+        );
+        assert!(slowest(&[], 20).is_empty());
     }
 
     #[test]

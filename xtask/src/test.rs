@@ -12,13 +12,12 @@ use anyhow::{Context as _, Result};
 use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::setup::{self, Tools};
-use crate::summary::{self, Tally};
+use crate::summary::{self, Tally, Time};
+use crate::workspace::Programs;
 use crate::{process, vm, workspace};
 
 /// Tells the end-to-end tests where the binary is, so that they all drive the same one.
 const BINARY_VARIABLE: &str = "LIMITER_BIN";
-const HOST_PACKAGES: [&str; 5] =
-    ["limiter-common", "limiter-decision", "limiter-userspace", "limiter-fuzz-targets", "xtask"];
 const KERNEL_PACKAGE: &str = "limiter-tests";
 
 /// Variables that make tests longer than their usual time limit.
@@ -31,16 +30,22 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// Not done by set-up: from source it takes longer than it saves.
 const INSTALL_NEXTEST: &str = "cargo install --locked cargo-nextest";
 
+/// Tests that are named at the end, by how long they took.
+const SLOWEST: usize = 20;
+
 /// Options of `test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only tests whose name contains this
+    /// Only tests whose name contains this, long ones as well
     filter: Option<String>,
+    /// Also the long tests, which hold none of the promises
+    #[arg(long)]
+    long: bool,
     /// Leave out the kernel and end-to-end tests, which need root
     #[arg(long)]
     host_only: bool,
     /// Run the tests of the measurements in bench/ instead, which need root
-    #[arg(long, conflicts_with = "host_only")]
+    #[arg(long, conflicts_with_all = ["host_only", "long"])]
     bench: bool,
 }
 
@@ -60,18 +65,30 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let tools = if arguments.host_only { Tools::None } else { Tools::Test };
     let toolchain = setup::ensure(tools)?;
-    let mut tally = host(arguments, &toolchain)?;
-    tally += if arguments.host_only || privilege == Privilege::None {
-        let skipped = count(arguments, &toolchain)?;
+    let mut build = workspace::cargo(&toolchain)?;
+    let shown = process::shown(build.args(["build", "--tests"]));
+    println!("xtask: {shown}");
+    let programs = match workspace::programs(build, &[]) {
+        Ok(programs) => programs,
+        Err(error) => {
+            println!("xtask: {error:#}: counted as one failure");
+            return Ok(closing(Tally { failed: 1, ..Tally::default() }, &[]));
+        }
+    };
+    let suite = Suite { arguments, toolchain, programs };
+    let (mut tally, mut times) = (Tally::default(), Vec::new());
+    for part in parts(arguments, privilege) {
+        tally += suite.run(*part, privilege, &mut times)?;
+    }
+    if arguments.host_only || privilege == Privilege::None {
+        let skipped = suite.count_kernel()?;
         let why = if arguments.host_only { "--host-only" } else { "not root, and no sudo" };
         println!(
             "xtask: NOT RUN: {skipped} kernel and end-to-end tests of {KERNEL_PACKAGE} ({why})"
         );
-        Tally { skipped, ..Tally::default() }
-    } else {
-        kernel(arguments, &toolchain, privilege)?
-    };
-    tally += other_kernels(arguments, in_ci)?;
+        tally.skipped += skipped;
+    }
+    tally += other_kernel(arguments, &suite.programs, in_ci)?;
     if let (Some(filter), 0) = (&arguments.filter, tally.total()) {
         return Err(Refused::new(
             format!("no test has `{filter}` in its name"),
@@ -79,7 +96,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    Ok(closing(tally))
+    Ok(closing(tally, &times))
 }
 
 /// The tests of the measurements: that they work, and that their peers do what limiter is compared
@@ -92,82 +109,142 @@ fn measurements(arguments: &Arguments, privilege: Privilege) -> Result<ExitCode>
     cargo.args(["--no-fail-fast", "--package", "limiter-bench"]).args(&arguments.filter);
     cargo.args(["--", "--test-threads=1"]).env(BINARY_VARIABLE, limiter).envs(runner(privilege)?);
     let tally = libtest(&mut cargo, arguments.filter.is_some(), &mut io::stdout())?;
-    Ok(closing(tally))
+    Ok(closing(tally, &[]))
 }
 
-/// Prints the closing line; whether all went well.
-fn closing(tally: Tally) -> ExitCode {
+/// Prints the slowest tests and the closing line; whether all went well.
+fn closing(tally: Tally, times: &[Time]) -> ExitCode {
+    for line in summary::slowest(times, SLOWEST) {
+        println!("{line}");
+    }
     println!("{tally}");
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The tests that need no privilege.
-fn host(arguments: &Arguments, toolchain: &str) -> Result<Tally> {
-    tests(&HOST_PACKAGES, arguments, || workspace::cargo(toolchain))
+/// Tests that are run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Those that need no privilege.
+    Host,
+    /// Those against the kernel.
+    Kernel,
 }
 
-/// The tests against the kernel, one at a time: they share its namespaces, links and pins.
-fn kernel(arguments: &Arguments, toolchain: &str, privilege: Privilege) -> Result<Tally> {
-    let limiter = workspace::build(toolchain, "limiter-userspace", "limiter", false)?;
-    let runner = runner(privilege)?;
-    tests(&[KERNEL_PACKAGE], arguments, || {
-        let mut cargo = workspace::cargo(toolchain)?;
-        cargo.env(BINARY_VARIABLE, &limiter).envs(runner.clone());
-        Ok(cargo)
-    })
+/// All at once, unless the kernel tests are left out, or need what the others do not.
+fn parts(arguments: &Arguments, privilege: Privilege) -> &'static [Part] {
+    if arguments.host_only || privilege == Privilege::None {
+        &[Part::Host]
+    } else if privilege == Privilege::Root && has_nextest() {
+        &[Part::All]
+    } else {
+        &[Part::Host, Part::Kernel]
+    }
 }
 
-/// Runs the tests of some packages by nextest, which has time limits and groups
-/// (.config/nextest.toml), and what it leaves out by cargo; all by cargo where there is no nextest.
-fn tests(
-    packages: &[&str],
-    arguments: &Arguments,
-    cargo: impl Fn() -> Result<Command>,
-) -> Result<Tally> {
-    let of = |command: &[&str]| -> Result<Command> {
-        let mut cargo = cargo()?;
-        cargo.args(command);
+fn has_nextest() -> bool {
+    process::find("cargo-nextest").is_some()
+}
+
+/// All tests, built.
+struct Suite<'a> {
+    arguments: &'a Arguments,
+    toolchain: String,
+    programs: Programs,
+}
+
+impl Suite<'_> {
+    /// A cargo command on the tests.
+    fn cargo(&self, command: &[&str]) -> Result<Command> {
+        let mut cargo = workspace::cargo(&self.toolchain)?;
+        cargo.args(command).args(workspace::host());
         if env::var_os(SEED).is_none() {
             cargo.env(SEED, "1");
         }
-        for package in packages {
-            cargo.args(["--package", package]);
-        }
-        cargo.args(&arguments.filter);
+        cargo.env(BINARY_VARIABLE, &self.programs.limiter);
         Ok(cargo)
-    };
-    if process::find("cargo-nextest").is_none() {
-        eprintln!("xtask: no cargo-nextest: a test that hangs is not ended ({INSTALL_NEXTEST})");
-        let mut cargo = of(&["test", "--no-fail-fast"])?;
-        if packages == [KERNEL_PACKAGE] {
-            cargo.args(["--", "--test-threads=1"]);
+    }
+
+    /// True if the long tests are run: who names a test means it.
+    fn has_long(&self) -> bool {
+        self.arguments.long || self.arguments.filter.is_some()
+    }
+
+    /// Runs a part by nextest, which has time limits and groups (.config/nextest.toml); by cargo
+    /// where there is no nextest. Adds to the times of the tests.
+    fn run(&self, part: Part, privilege: Privilege, times: &mut Vec<Time>) -> Result<Tally> {
+        if !has_nextest() {
+            return self.run_by_cargo(part, privilege);
         }
-        return libtest(&mut cargo, arguments.filter.is_some(), &mut io::stdout());
+        let longer = self.arguments.long || LONGER.iter().any(|name| env::var_os(name).is_some());
+        let profile = if longer { "long" } else { "whole" };
+        let of = |command: &[&str]| -> Result<Command> {
+            let mut cargo = self.cargo(command)?;
+            cargo.args(["--profile", profile]).args(&self.arguments.filter);
+            match part {
+                Part::All => {}
+                Part::Host => {
+                    cargo.args(["--filterset", &format!("not package({KERNEL_PACKAGE})")]);
+                }
+                Part::Kernel => {
+                    cargo.args(["--filterset", &format!("package({KERNEL_PACKAGE})")]);
+                    cargo.envs(runner(privilege)?);
+                }
+            }
+            Ok(cargo)
+        };
+        let mut run = of(&["nextest", "run", "--no-tests", "pass"])?;
+        if self.has_long() {
+            run.args(["--run-ignored", "all"]);
+        }
+        let report = workspace::root()?.join("target/nextest").join(profile).join("junit.xml");
+        let may_be_none = self.arguments.filter.is_some();
+        let (mut tally, of_run) = nextest(&mut run, &report, may_be_none)?;
+        times.extend(of_run);
+        if !self.has_long() {
+            let list = process::output(&mut of(&["nextest", "list", "--message-format", "json"])?)?;
+            let long = summary::ignored(&list).context("nextest's list is none")?;
+            println!("xtask: NOT RUN: {long} long tests (`cargo xtask test --long`)");
+            tally.skipped += long;
+        }
+        Ok(tally)
     }
-    let longer = LONGER.iter().any(|name| env::var_os(name).is_some());
-    let profile = if longer { "long" } else { "whole" };
-    let mut run = of(&["nextest", "run", "--no-tests", "pass", "--profile", profile])?;
-    let report = workspace::root()?.join("target/nextest").join(profile).join("junit.xml");
-    let mut tally = nextest(&mut run, &report, arguments.filter.is_some())?;
-    let list = process::output(&mut of(&[
-        "nextest",
-        "list",
-        "--profile",
-        profile,
-        "--message-format",
-        "json",
-    ])?);
-    // A build that fails is counted already.
-    tally.skipped += list.ok().and_then(|list| summary::ignored(&list)).unwrap_or(0);
-    if packages == HOST_PACKAGES {
-        // Nextest has no doctests. There may be none.
-        tally += libtest(&mut of(&["test", "--no-fail-fast", "--doc"])?, true, &mut io::stdout())?;
+
+    /// The kernel tests are run one at a time: they share the kernel's namespaces, links and pins.
+    fn run_by_cargo(&self, part: Part, privilege: Privilege) -> Result<Tally> {
+        eprintln!("xtask: no cargo-nextest: a test that hangs is not ended ({INSTALL_NEXTEST})");
+        let mut cargo = self.cargo(&["test", "--no-fail-fast"])?;
+        let mut options = Vec::new();
+        match part {
+            Part::All => {}
+            Part::Host => {
+                cargo.args(["--exclude", KERNEL_PACKAGE]);
+            }
+            Part::Kernel => {
+                cargo = workspace::cargo(&self.toolchain)?;
+                cargo.args(["test", "--no-fail-fast", "--package", KERNEL_PACKAGE]);
+                cargo.env(BINARY_VARIABLE, &self.programs.limiter).envs(runner(privilege)?);
+                options.push("--test-threads=1");
+            }
+        }
+        if self.has_long() {
+            options.push("--include-ignored");
+        }
+        cargo.args(&self.arguments.filter).arg("--").args(options);
+        libtest(&mut cargo, self.arguments.filter.is_some(), &mut io::stdout())
     }
-    Ok(tally)
+
+    /// How many kernel tests there are, for those that are not run.
+    fn count_kernel(&self) -> Result<u64> {
+        let mut cargo = workspace::cargo(&self.toolchain)?;
+        cargo.args(["test", "--package", KERNEL_PACKAGE]).args(&self.arguments.filter);
+        let list = process::output(cargo.args(["--", "--list", "--format", "terse"]))?;
+        Ok(summary::listed(&list))
+    }
 }
 
 /// Runs nextest, and reads what it reports.
-fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<Tally> {
+fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<(Tally, Vec<Time>)> {
     let shown = process::shown(cargo);
     println!("xtask: {shown}");
     if report.exists() {
@@ -175,37 +252,31 @@ fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<Tall
     }
     let status = cargo.stdin(Stdio::null()).status();
     let status = status.with_context(|| format!("{shown} could not be started"))?;
-    let tally = fs::read_to_string(report).ok().and_then(|report| Tally::from_junit(&report));
-    judged(tally.unwrap_or_default(), status, &shown, may_be_none, &mut io::stdout())
+    // None where nothing was built, or nextest ended before its end.
+    let report = fs::read_to_string(report).unwrap_or_default();
+    let tally = Tally::from_junit(&report).unwrap_or_default();
+    let tally = judged(tally, status, &shown, may_be_none, &mut io::stdout())?;
+    Ok((tally, summary::times(&report)))
 }
 
-/// The kernel tests on other kernels. Where those cannot be had, that is said and counted; CI must
-/// have them.
-fn other_kernels(arguments: &Arguments, in_ci: bool) -> Result<Tally> {
+/// Kernel tests on another kernel. Where that cannot be had, this is said and counted; CI must have
+/// it.
+fn other_kernel(arguments: &Arguments, programs: &Programs, in_ci: bool) -> Result<Tally> {
     if arguments.host_only {
-        return Ok(without_kernels("--host-only"));
+        return Ok(without_kernel("--host-only"));
     }
-    match vm::quick(arguments.filter.as_deref()) {
+    match vm::quick(arguments.filter.as_deref(), programs) {
         Err(error) if error.downcast_ref::<Refused>().is_some() && !in_ci => {
-            Ok(without_kernels(&format!("{error:#}")))
+            Ok(without_kernel(&format!("{error:#}")))
         }
         result => result,
     }
 }
 
-fn without_kernels(why: &str) -> Tally {
-    let kernels = vm::KERNELS;
-    println!("xtask: NOT RUN: any test on Linux {} ({why})", kernels.join(" and "));
-    // One for each kernel: what could not be set up cannot be counted.
-    Tally { skipped: kernels.len() as u64, ..Tally::default() }
-}
-
-/// How many kernel tests there are, for those that are not run.
-fn count(arguments: &Arguments, toolchain: &str) -> Result<u64> {
-    let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["test", "--package", KERNEL_PACKAGE]).args(&arguments.filter);
-    let list = process::output(cargo.args(["--", "--list", "--format", "terse"]))?;
-    Ok(summary::listed(&list))
+fn without_kernel(why: &str) -> Tally {
+    println!("xtask: NOT RUN: any test on Linux {} ({why})", vm::STRICTEST);
+    // One for the kernel: what could not be set up cannot be counted.
+    Tally { skipped: 1, ..Tally::default() }
 }
 
 /// Runs cargo, shows its output as it comes, and adds up libtest's closing lines in it.
@@ -304,10 +375,11 @@ mod tests {
         let report = directory.path().join("junit.xml");
         let write = "<testsuites tests='3' failures='1' errors='0'>".replace('\'', "\"");
         fs::write(&report, &write).unwrap();
-        let broken = nextest(Command::new("sh").args(["-c", "exit 101"]), &report, false).unwrap();
+        let (broken, _) =
+            nextest(Command::new("sh").args(["-c", "exit 101"]), &report, false).unwrap();
         assert_eq!(broken, Tally { failed: 1, ..Tally::default() });
         let script = format!("printf '%s' '{write}' > {}; exit 100", report.display());
-        let whole = nextest(Command::new("sh").args(["-c", &script]), &report, false).unwrap();
+        let (whole, _) = nextest(Command::new("sh").args(["-c", &script]), &report, false).unwrap();
         assert_eq!(whole, Tally { passed: 2, failed: 1, skipped: 0 });
     }
 

@@ -29,6 +29,40 @@ pub(crate) fn cargo(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
+/// Packages of BPF programs, which are not for the host's compiler.
+pub(crate) const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
+
+/// Arguments that choose all other packages. Features are those of all that are chosen: what is
+/// built of another choice is built again.
+pub(crate) fn host() -> impl Iterator<Item = &'static str> {
+    ["--workspace"].into_iter().chain(EBPF.into_iter().flat_map(|package| ["--exclude", package]))
+}
+
+/// Programs of a build that the kernel tests are run with.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    /// The binary under test.
+    pub(crate) limiter: PathBuf,
+    /// The program with all kernel and end-to-end tests.
+    pub(crate) tests: PathBuf,
+}
+
+/// Target of the tests that [`Programs::tests`] has.
+pub(crate) const TESTS: &str = "kernel";
+
+/// Runs a build of [`host`]'s packages. `what` names its targets, beside the binary under test.
+pub(crate) fn programs(mut cargo: Command, what: &[&str]) -> Result<Programs> {
+    cargo.args(host()).args(["--bin", "limiter"]).args(what);
+    let shown = process::shown(&cargo);
+    let built = executables(&mut cargo)?;
+    let find = |wanted: &str| {
+        let found = built.iter().find(|(name, _)| name == wanted);
+        let (_, path) = found.with_context(|| format!("{shown} built no program {wanted}"))?;
+        anyhow::Ok(path.clone())
+    };
+    Ok(Programs { limiter: find("limiter")?, tests: find(TESTS)? })
+}
+
 /// The manifest of the measurements, a workspace of its own.
 pub(crate) const BENCH: &str = "bench/Cargo.toml";
 
@@ -82,9 +116,14 @@ pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<(String, PathBuf)>>
     Ok(executables)
 }
 
-/// Name and path in one line of cargo's JSON messages, if it is about a program.
+/// Name and path in one line of cargo's JSON messages, if it is about a program, be it one of
+/// integration tests. Unit tests have the names of what they are of.
 fn executable_of(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
+    let kind = message.pointer("/target/kind/0")?;
+    if kind != "test" && message.pointer("/profile/test")?.as_bool()? {
+        return None;
+    }
     let name = message.pointer("/target/name")?.as_str()?;
     Some((name.to_owned(), Path::new(message.get("executable")?.as_str()?).to_owned()))
 }
@@ -95,12 +134,18 @@ mod tests {
 
     #[test]
     fn programs_are_found_by_name() {
-        let line = r#"{"reason":"compiler-artifact",
-            "target":{"name":"limiter"},"executable":"/t/limiter"}"#;
-        let expected = ("limiter".to_owned(), PathBuf::from("/t/limiter"));
-        assert_eq!(executable_of(line), Some(expected));
-        let library = r#"{"target":{"name":"limiter"},"executable":null}"#;
-        assert_eq!(executable_of(library), None);
+        let line = |kind: &str, is_test: bool, path: &str| {
+            let line = format!(
+                r#"{{"reason":"compiler-artifact","target":{{"name":"limiter","kind":["{kind}"]}},
+                "profile":{{"test":{is_test}}},"executable":{path}}}"#
+            );
+            executable_of(&line)
+        };
+        let expected = Some(("limiter".to_owned(), PathBuf::from("/t/limiter")));
+        assert_eq!(line("bin", false, "\"/t/limiter\""), expected);
+        assert_eq!(line("test", true, "\"/t/limiter\""), expected);
+        assert_eq!(line("bin", true, "\"/t/limiter\""), None);
+        assert_eq!(line("lib", false, "null"), None);
         assert_eq!(executable_of("no JSON"), None);
     }
 }

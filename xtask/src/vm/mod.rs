@@ -12,7 +12,7 @@ mod suite;
 mod system;
 mod userland;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
@@ -30,10 +30,13 @@ use crate::arch::Arch;
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
 use crate::summary::Tally;
+use crate::workspace::Programs;
 use crate::{cross, process, workspace};
 
 /// The kernels that are tested when none is named.
-pub(crate) const KERNELS: [&str; 2] = ["6.1", "6.12"];
+const KERNELS: [&str; 2] = ["6.1", "6.12"];
+/// The kernel that `cargo xtask test` has: its verifier refuses most.
+pub(crate) const STRICTEST: &str = "6.1";
 /// Directory, in the checkout, of what was downloaded.
 const CACHE: &str = "target/vm";
 /// Lines of a failed test's output that are shown.
@@ -69,7 +72,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
     let filter = arguments.filter.as_deref();
-    let prepared = prepare(arguments.arch, scope, filter)?;
+    let prepared = prepare(arguments.arch, scope, filter, None)?;
     if prepared.content.plan.is_empty() {
         return Err(Refused::new(
             "no test of the guest's has that in its name",
@@ -82,11 +85,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The part that `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in
-/// its name is no error here.
-pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
-    let prepared = prepare(Arch::Amd64, Scope::Quick, filter)?;
-    if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&KERNELS) }
+/// The part that `cargo xtask test` does: the quick tests on one kernel, with programs that are
+/// built. No test with `filter` in its name is no error here.
+pub(crate) fn quick(filter: Option<&str>, programs: &Programs) -> Result<Tally> {
+    let prepared = prepare(Arch::Amd64, Scope::Quick, filter, Some(programs))?;
+    if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&[STRICTEST]) }
 }
 
 /// Everything but the kernels.
@@ -112,7 +115,12 @@ fn check_architecture() -> Result<()> {
     Ok(())
 }
 
-fn prepare(arch: Arch, scope: Scope, filter: Option<&str>) -> Result<Prepared> {
+fn prepare(
+    arch: Arch,
+    scope: Scope,
+    filter: Option<&str>,
+    programs: Option<&Programs>,
+) -> Result<Prepared> {
     check_architecture()?;
     let toolchain = setup::ensure(if arch.is_host() { Tools::Vm } else { Tools::VmCross })?;
     let cache = workspace::root()?.join(CACHE);
@@ -120,15 +128,15 @@ fn prepare(arch: Arch, scope: Scope, filter: Option<&str>) -> Result<Prepared> {
     let userland = Userland::find(&cache, arch)?;
     let emulator = Emulator::find(&cache, arch)?;
     let busybox = package::busybox(&cache, arch)?;
-    let limiter = limiter(&toolchain, arch)?;
+    let programs = match programs {
+        Some(programs) => programs.clone(),
+        None => workspace::programs(cargo(&toolchain, arch)?, &["--test", workspace::TESTS])?,
+    };
     let (parts, mut left_out) = suite::parts()?;
     let is_in = |part: &Part| part.quick || scope == Scope::Full;
     left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.module.clone()));
     let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
-    let mut cargo = cargo(&toolchain, arch, "test")?;
-    cargo.args(["--no-run", "--package", "limiter-tests", "--test", suite::PROGRAM]);
-    let tests = workspace::built(cargo, suite::PROGRAM)?;
-    let list = process::output(arch.run(&tests).args(["--list", "--format", "terse"]))?;
+    let list = process::output(arch.run(&programs.tests).args(["--list", "--format", "terse"]))?;
     let plan = suite::plan(&list, &parts)
         .filter(|(test, _)| filter.is_none_or(|text| test.contains(text)))
         .map(|(test, seconds)| (test.to_owned(), seconds * slower(arch)))
@@ -139,29 +147,34 @@ fn prepare(arch: Arch, scope: Scope, filter: Option<&str>) -> Result<Prepared> {
     environment.push(("LIMITER_VM_SERIAL", guest::serial(arch).to_owned()));
     // A little after we would have ended it.
     environment.push(("LIMITER_VM_SECONDS", (limit(scope, arch).as_secs() + 10).to_string()));
+    // A guest holds all of its files in memory, twice.
+    let Programs { limiter, tests } =
+        if arch.is_host() { stripped(&programs, &cache)? } else { programs };
     let content = Content { userland, busybox, limiter, tests, plan, environment };
     Ok(Prepared { arch, content, emulator, cache, scope, left_out })
 }
 
-/// The binary under test. For another architecture it is built as the tests are, without symbols,
-/// so that what both need is built once.
-fn limiter(toolchain: &str, arch: Arch) -> Result<PathBuf> {
-    if arch.is_host() {
-        return workspace::build(toolchain, "limiter-userspace", "limiter", false);
-    }
-    let mut cargo = cargo(toolchain, arch, "build")?;
-    cargo.args(["--package", "limiter-userspace", "--bin", "limiter"]);
-    workspace::built(cargo, "limiter")
+/// Copies without symbols.
+fn stripped(programs: &Programs, cache: &Path) -> Result<Programs> {
+    let strip = |program: &Path, name: &str| {
+        let copy = cache.join(name);
+        process::run(process::command("strip").arg("-o").arg(&copy).arg(program))?;
+        anyhow::Ok(copy)
+    };
+    Ok(Programs {
+        limiter: strip(&programs.limiter, "limiter")?,
+        tests: strip(&programs.tests, workspace::TESTS)?,
+    })
 }
 
-/// A command of cargo's for programs of an architecture.
-fn cargo(toolchain: &str, arch: Arch, command: &str) -> Result<Command> {
+/// A build by cargo of programs for an architecture.
+fn cargo(toolchain: &str, arch: Arch) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.arg(command);
+    cargo.arg("build");
     if !arch.is_host() {
         cross::prepare(&mut cargo, arch, toolchain)?;
         cargo.env("CARGO_ENCODED_RUSTFLAGS", cross::flags(arch)?.join("\x1f"));
-        // A guest holds all of its files in memory, twice.
+        // The host's `strip` does not know them.
         cargo.envs([("CARGO_PROFILE_DEV_DEBUG", "none"), ("CARGO_PROFILE_DEV_STRIP", "symbols")]);
     }
     Ok(cargo)

@@ -18,9 +18,6 @@ pub(super) enum Scope {
     Full,
 }
 
-/// Name of the program with all tests.
-pub(super) const PROGRAM: &str = "kernel";
-
 /// A module of tests for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {

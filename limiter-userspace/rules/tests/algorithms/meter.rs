@@ -4,8 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::time::Ticks;
-use limiter_common::window;
-use limiter_common::window::WallOffset;
+use limiter_common::window::{self, WallOffset};
 use limiter_common::wire::{Algorithm, LimitSpec};
 use limiter_decision::algorithm::two_rate::charge_bucket;
 use limiter_decision::algorithm::{
