@@ -57,9 +57,9 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let tools = if arguments.cluster.is_some() { Tools::Cluster } else { Tools::Run };
     let toolchain = setup::ensure(tools)?;
-    let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let mut command = match (&arguments.iface, &arguments.rules) {
         (Some(iface), Some(rules)) => {
+            let [limiter] = workspace::binaries(&toolchain, ["limiter"])?;
             let mut command = process::as_root(privilege, limiter, &kept());
             command.args(["run", "--iface", iface, "--rules"]).arg(rules);
             if let Some(peer) = env::var("SSH_CONNECTION").ok().and_then(|value| ssh_peer(&value)) {
@@ -68,7 +68,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
             }
             command
         }
-        _ => sandbox(arguments, privilege, &toolchain, limiter)?,
+        _ => sandbox(arguments, privilege, &toolchain)?,
     };
     command.args(&arguments.extra);
     eprintln!("xtask: {}", process::shown(&command));
@@ -76,13 +76,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The sandbox: network namespaces, traffic and the table are the program's own.
-fn sandbox(
-    arguments: &Arguments,
-    privilege: Privilege,
-    toolchain: &str,
-    limiter: PathBuf,
-) -> Result<Command> {
-    let program = workspace::build(toolchain, "limiter-tests", "limiter-sandbox", false)?;
+fn sandbox(arguments: &Arguments, privilege: Privilege, toolchain: &str) -> Result<Command> {
+    let [limiter, program] = workspace::binaries(toolchain, ["limiter", "limiter-sandbox"])?;
     let mut command = process::as_root(privilege, program, &kept());
     command.arg("--limiter").arg(limiter);
     match arguments.cluster {

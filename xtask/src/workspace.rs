@@ -63,6 +63,24 @@ pub(crate) fn programs(mut cargo: Command, what: &[&str]) -> Result<Programs> {
     Ok(Programs { limiter: find("limiter")?, tests: find(TESTS)? })
 }
 
+/// Builds programs of [`host`]'s packages in one call, so that nothing is built twice, and says
+/// where they are.
+pub(crate) fn binaries<const N: usize>(toolchain: &str, names: [&str; N]) -> Result<[PathBuf; N]> {
+    let mut cargo = cargo(toolchain)?;
+    cargo.arg("build").args(host());
+    for name in names {
+        cargo.args(["--bin", name]);
+    }
+    let shown = process::shown(&cargo);
+    let built = executables(&mut cargo)?;
+    let mut paths = names.map(|_| PathBuf::new());
+    for (path, name) in paths.iter_mut().zip(names) {
+        let found = built.iter().find(|(program, _)| program == name);
+        path.clone_from(&found.with_context(|| format!("{shown} built no program {name}"))?.1);
+    }
+    Ok(paths)
+}
+
 /// The manifest of the measurements, a workspace of its own.
 pub(crate) const BENCH: &str = "bench/Cargo.toml";
 
