@@ -5,6 +5,7 @@ use limiter_tests::page::follow::{Page, follow, follow_as};
 use limiter_tests::root::require_root;
 
 const PACKAGE: &str = "dist/debian/try-package does so in a root and under a systemd of its own";
+const RELEASE: &str = "there is no release yet: `cargo xtask dist` makes its files";
 const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const DEMO: &str = "the test `the_demo_is_the_sandbox_where_packages_have_it` runs it";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
@@ -13,16 +14,27 @@ const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
+        (
+            "curl -fLO \"https://github.com/limiter-rs/limiter/releases/download/v0.1.0/\
+             {SHA256SUMS,limiter_0.1.0-1_amd64.deb}\"",
+            RELEASE,
+        ),
+        (
+            "sha256sum --check --ignore-missing SHA256SUMS && sudo dpkg -i \
+             limiter_0.1.0-1_amd64.deb",
+            RELEASE,
+        ),
+        (
+            "sudo limiter demo    # two namespaces, six senders, a table: no network card, no \
+             configuration",
+            DEMO,
+        ),
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
-        ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
+        ("cargo xtask run      # the demo, without a package", CARGO),
         (
             "cargo xtask dist --only deb --arch amd64 && sudo dpkg -i \
              target/packages/limiter_*.deb",
             PACKAGE,
-        ),
-        (
-            "sudo limiter demo    # the same, of the package: two namespaces, six senders, a table",
-            DEMO,
         ),
     ],
 };

@@ -73,7 +73,24 @@ fn a_terminal_that_closes_ends_what_runs_in_it() -> Result<()> {
         watching.wait_for("the view", |text| text.contains("limits on"))?;
         thread::sleep(Duration::from_millis(pause));
         watching.hang_up()?;
-        ensure!(watching.ended()?.success(), "limiter top failed at the end of its terminal");
+        let status = watching.ended()?;
+        ensure!(status.success(), "limiter top at the end of its terminal: {status}");
+    }
+
+    // Stopped while the terminal closes, with an answer to draw: the first thing that it notices is
+    // mostly a write that fails.
+    for _ in 0..4 {
+        let mut watching = session(&bed, &limiter, &["top", "--interval", "250ms"])?;
+        watching.wait_for("the view", |text| text.contains("limits on"))?;
+        limiter.signal(Signal::STOP)?;
+        thread::sleep(Duration::from_millis(300));
+        watching.signal(Signal::STOP)?;
+        limiter.signal(Signal::CONT)?;
+        thread::sleep(Duration::from_millis(100));
+        watching.hang_up()?;
+        watching.signal(Signal::CONT)?;
+        let status = watching.ended()?;
+        ensure!(status.success(), "limiter top, which draws for a terminal that is gone: {status}");
     }
 
     // No drop is told, so nothing is written that would fail.

@@ -38,7 +38,7 @@ pub(super) const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 /// Rules that fit unless `--max-rules` says otherwise.
 const MAX_RULES: u32 = 16_384;
 
-/// The least that [`limiter_daemon::Backend::check`] says.
+/// The least that [`limiter_datapath::Backend::check`] says.
 pub(super) const LEAST_FRAME: u64 = 1522;
 
 /// Sources that are shown one by one unless `--top` says otherwise.

@@ -57,8 +57,8 @@ impl Load {
         self.spans.push(Span { from: now, to: now, rate, burst });
     }
 
-    /// Lets the load go on for so long; at least `least` and at most `most` packets a second, and
-    /// `most_at_once`, must arrive of it.
+    /// Lets the load go on for so long; at least `least` packets a second must arrive of it, and at
+    /// most `most`.
     pub fn expect(&mut self, what: &'static str, millis: u64, least: u64, most: Bound) {
         let from = clock::now();
         thread::sleep(Duration::from_millis(millis));

@@ -47,8 +47,8 @@ pub(crate) struct Run {
     )]
     max_sources: u32,
     /// Table that sources have their buckets in
-    #[arg(long, value_enum, default_value_t = SourceHome::Auto)]
-    source_table: SourceHome,
+    #[arg(long, value_enum, default_value_t = SourceTableChoice::Auto)]
+    source_table: SourceTableChoice,
     /// Rules that fit, with those being replaced
     #[arg(
         long, value_name = "N", default_value_t = MAX_RULES,
@@ -109,7 +109,7 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SourceHome {
+enum SourceTableChoice {
     /// In lines on x86-64 and arm64, elsewhere in hash maps
     Auto,
     /// In hash maps of the kernel
@@ -128,7 +128,7 @@ enum KernelLog {
     Trace,
 }
 
-impl SourceHome {
+impl SourceTableChoice {
     /// `None` where nobody names one.
     const fn named(self) -> Option<SourceTable> {
         match self {

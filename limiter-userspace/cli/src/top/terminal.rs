@@ -2,6 +2,7 @@
 //! signal. When it is gone, so is the program.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,9 @@ const LAST: Duration = Duration::from_millis(200);
 
 /// The whole terminal, in raw mode, on its other screen.
 pub(super) struct Terminal {
-    screen: DefaultTerminal,
+    /// Never dropped: that would write to standard error if the cursor cannot be shown, and panic
+    /// where standard error is the terminal that is gone. The cursor is shown here.
+    screen: ManuallyDrop<DefaultTerminal>,
     end: Arc<AtomicBool>,
     open: bool,
 }
@@ -41,7 +44,7 @@ impl Terminal {
             watcher.spawn(move || watch(&told))?;
             Ok(screen)
         }) {
-            Ok(screen) => Ok(Self { screen, end, open: true }),
+            Ok(screen) => Ok(Self { screen: ManuallyDrop::new(screen), end, open: true }),
             Err(error) => {
                 // The start may have come half the way.
                 ratatui::try_restore().unwrap_or_default();
