@@ -74,6 +74,7 @@ const TUNING: Page = Page {
 };
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_of_tuning_is_followed() -> Result<()> {
     require_root();
     follow(&TUNING)?;
@@ -88,6 +89,7 @@ fn the_readme_is_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_operations_page_is_followed() -> Result<()> {
     require_root();
     follow(&OPERATIONS)?;
@@ -95,6 +97,7 @@ fn the_operations_page_is_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_recipes_are_followed() -> Result<()> {
     require_root();
     follow(&RECIPES)?;
@@ -102,6 +105,7 @@ fn the_recipes_are_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_of_devices_is_followed() -> Result<()> {
     require_root();
     follow(&DEVICES)?;
@@ -110,6 +114,7 @@ fn the_page_of_devices_is_followed() -> Result<()> {
 
 /// A wrong line of a page is found.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };
