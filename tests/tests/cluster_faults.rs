@@ -61,12 +61,14 @@ impl Fault {
 
 /// Whatever fails, no window is over the bound, and afterwards all that is within the limit passes.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn faults_at_random_hold_the_bound_and_heal() -> Result<()> {
     faults("faults", &rules(""), 0)
 }
 
 /// A limit by source holds as well; what shares pass until it has leases comes on top.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn faults_at_random_hold_the_bound_of_a_source() -> Result<()> {
     faults("keyfault", &rules_by_source(), excess_by_source())
 }
@@ -74,6 +76,7 @@ fn faults_at_random_hold_the_bound_of_a_source() -> Result<()> {
 /// A node that takes over 100,000 other rules meanwhile keeps its leases: they have a thread of
 /// their own.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
     require_root();
     let mut nodes = Nodes::create("reload", &binary()?, &rules(""), 3, 3)?;

@@ -15,6 +15,7 @@ use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn slots_move_and_a_server_dies_under_load() -> Result<()> {
     require_root();
     let mut nodes = Nodes::create("slots", &binary()?, &rules(""), 3, 3)?;

@@ -41,6 +41,7 @@ fn rows(output: &Output) -> Result<Vec<Value>> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn rules_and_their_translation_let_the_same_pass() -> Result<()> {
     require_root();
     let dir = WorkDir::create("compare")?;
@@ -67,6 +68,7 @@ fn rules_and_their_translation_let_the_same_pass() -> Result<()> {
 /// A burst of bytes there is one of whole seconds, and import says so; and what the policy drops,
 /// whatever its rate, says nothing of a limit.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn differences_are_named_and_what_others_drop_is_none() -> Result<()> {
     require_root();
     let dir = WorkDir::create("compare")?;
@@ -88,6 +90,7 @@ fn differences_are_named_and_what_others_drop_is_none() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn an_interrupted_comparison_leaves_nothing() -> Result<()> {
     require_root();
     let dir = WorkDir::create("compare")?;
@@ -108,6 +111,7 @@ fn an_interrupted_comparison_leaves_nothing() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn what_cannot_be_compared_is_refused() -> Result<()> {
     require_root();
     let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../limiter-userspace/src/import/tests");

@@ -82,6 +82,7 @@ fn listed(netns: &Netns, program: &str, arguments: &[&str], begin: &str) -> Resu
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn jobs_have_the_lines_that_are_shown_and_are_taken() -> Result<()> {
     require_root();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/comparison.md");

@@ -86,6 +86,7 @@ const TUNING: Page = Page {
 };
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_of_tuning_is_followed() -> Result<()> {
     require_root();
     follow(&TUNING)?;
@@ -100,6 +101,7 @@ fn the_readme_is_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_operations_page_is_followed() -> Result<()> {
     require_root();
     follow(&OPERATIONS)?;
@@ -107,6 +109,7 @@ fn the_operations_page_is_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_recipes_are_followed() -> Result<()> {
     require_root();
     follow(&RECIPES)?;
@@ -114,6 +117,7 @@ fn the_recipes_are_followed() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_of_devices_is_followed() -> Result<()> {
     require_root();
     follow(&DEVICES)?;
@@ -122,6 +126,7 @@ fn the_page_of_devices_is_followed() -> Result<()> {
 
 /// A wrong line of a page is found.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };

@@ -63,6 +63,7 @@ fn counted(bed: &Testbed) -> Result<u64> {
 /// The generator, the interface, nft and a packet socket all count the same, for every way to
 /// choose sources.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn others_count_what_it_says_that_it_sent() -> Result<()> {
     require_root();
     let bed = Testbed::create("gen-count")?;
@@ -118,6 +119,7 @@ fn judged(tag: &str, work: impl FnOnce(&Testbed) -> Result<()>) -> Result<Judged
 /// Equal frames in the same order through packet sockets: limiter counts the same packets, bytes
 /// and reasons, and lets the same pass.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn another_generator_finds_the_same_limiter() -> Result<()> {
     require_root();
     let fast = judged("gen-live", |bed| {

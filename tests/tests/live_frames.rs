@@ -86,6 +86,7 @@ fn wait(what: &str, mut happened: impl FnMut() -> Result<bool>) -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn every_frame_has_another_source() -> Result<()> {
     require_root();
     let bed = Testbed::create("live")?;
@@ -104,6 +105,7 @@ fn every_frame_has_another_source() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn sources_are_the_ones_asked_for() -> Result<()> {
     require_root();
     let bed = Testbed::create("live-few")?;
@@ -133,6 +135,7 @@ fn sources_are_the_ones_asked_for() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn regular_sources_send_amid_the_others() -> Result<()> {
     require_root();
     let bed = Testbed::create("live-regular")?;
@@ -174,6 +177,7 @@ fn regular_sources_send_amid_the_others() -> Result<()> {
 
 /// The stack of the receiver drops what has a wrong checksum, and counts it.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn checksums_are_right() -> Result<()> {
     require_root();
     let bed = Testbed::create("live-sums")?;
@@ -204,6 +208,7 @@ fn checksums_are_right() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn it_stops_by_its_time() -> Result<()> {
     require_root();
     let bed = Testbed::create("live-stop")?;

@@ -56,6 +56,7 @@ fn package(directory: &Path) -> Result<String> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_package_has_the_files_that_are_listed_and_they_fit() -> Result<()> {
     let dir = WorkDir::create("package")?;
     let files = package(&dir.path().join("made"))?;

@@ -74,6 +74,7 @@ fn picture(browser: &Browser, name: &str) -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_follows_traffic_and_a_restart() -> Result<()> {
     require_root();
     let bed = Testbed::create("page")?;
@@ -141,6 +142,7 @@ fn the_page_follows_traffic_and_a_restart() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     require_root();
     let bed = Testbed::create("view")?;

@@ -73,6 +73,7 @@ fn a_good_limiter_passes() -> Result<()> {
 /// `cargo xtask run --tune`: what is proposed from live traffic hits those whom it promised, spares
 /// the users, and of others like them hits no more than it said.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
     require_root();
     let mut command = Command::new(PROGRAM);
@@ -90,6 +91,7 @@ fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
 
 /// A limit that comes into force other than as proposed is found.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_proposal_that_is_not_kept_fails() -> Result<()> {
     require_root();
     // A limiter that puts a tenth of the proposed burst in force.

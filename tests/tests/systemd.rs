@@ -109,6 +109,7 @@ fn expand(name: &str, sets: &BTreeMap<String, Vec<String>>) -> Result<Vec<String
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn systemd_takes_the_unit_and_finds_it_hardened() -> Result<()> {
     let unit = Unit::read()?;
     let dir = WorkDir::create("unit")?;
@@ -221,6 +222,7 @@ fn as_the_unit(unit: &Unit, bed: &Testbed, between: &[&str]) -> Result<Limiter> 
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_service_manager_is_told() -> Result<()> {
     require_root();
     let unit = Unit::read()?;
@@ -265,6 +267,7 @@ fn the_service_manager_is_told() -> Result<()> {
 
 /// A plain user that may not make the directory of pins may not remove it either.
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn a_detached_service_starts_again() -> Result<()> {
     require_root();
     let unit = Unit::read()?;
@@ -289,6 +292,7 @@ fn a_detached_service_starts_again() -> Result<()> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask test --long`"]
 fn the_filter_lets_all_through_that_the_daemon_calls() -> Result<()> {
     require_root();
     let unit = Unit::read()?;

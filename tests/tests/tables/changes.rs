@@ -10,11 +10,19 @@ use limiter_tests::root::require_root;
 use super::{SECOND, keyed, passed, program, v4, v6};
 
 fn frame() -> Vec<u8> {
-    v4(1).vlan(7).build()
+    of_vlan(7)
+}
+
+fn of_vlan(vlan: u16) -> Vec<u8> {
+    v4(1).vlan(vlan).build()
 }
 
 fn vlan(program: &Program) -> KeyedBucket {
-    keyed(program, field::VLAN, TableKey { vlan: 7, ..TableKey::EMPTY }).unwrap()
+    bucket_of(program, 7)
+}
+
+fn bucket_of(program: &Program, vlan: u16) -> KeyedBucket {
+    keyed(program, field::VLAN, TableKey { vlan, ..TableKey::EMPTY }).unwrap()
 }
 
 fn rule(limits: &str) -> String {
@@ -40,7 +48,10 @@ fn algorithms(packets: u32) -> Vec<String> {
 
 #[test]
 fn an_unchanged_rule_keeps_its_state_exactly() {
-    for limit in algorithms(20) {
+    let mut program = program("descriptors: []");
+    // A bucket of its own for each algorithm.
+    for (number, limit) in (100..).zip(algorithms(20)) {
+        let frame = of_vlan(number);
         let with = |other: u32| {
             format!(
                 "descriptors:
@@ -49,16 +60,16 @@ fn an_unchanged_rule_keeps_its_state_exactly() {
 "
             )
         };
-        let mut program = program(&with(30));
-        assert_eq!(passed(&program, &frame(), 5), 5, "{limit}");
-        let before = vlan(&program);
-        program.apply_file(&with(40)).unwrap();
+        program.apply_file(&with(300)).unwrap();
+        assert_eq!(passed(&program, &frame, 5), 5, "{limit}");
+        let before = bucket_of(&program, number);
+        program.apply_file(&with(400)).unwrap();
         assert_eq!(passed(&program, &v4(2).build(), 1), 1, "the new rules are in force");
-        assert_eq!(vlan(&program), before, "{limit}: nobody came by");
+        assert_eq!(bucket_of(&program, number), before, "{limit}: nobody came by");
         // One more packet, and nothing else.
-        assert_eq!(passed(&program, &frame(), 1), 1);
-        assert_eq!(vlan(&program).passed, 6);
-        assert_eq!(passed(&program, &frame(), 9), 3, "{limit}");
+        assert_eq!(passed(&program, &frame, 1), 1);
+        assert_eq!(bucket_of(&program, number).passed, 6);
+        assert_eq!(passed(&program, &frame, 9), 3, "{limit}");
     }
 }
 
@@ -66,13 +77,18 @@ fn an_unchanged_rule_keeps_its_state_exactly() {
 /// after.
 #[test]
 fn a_changed_limit_keeps_what_is_available_between_all_algorithms() {
+    let mut program = program("descriptors: []");
+    // A bucket of its own for each pair.
+    let mut number = 100;
     for packets in [5, 20] {
         for before in algorithms(10) {
             for after in algorithms(packets) {
-                let mut program = program(&rule(&before));
-                assert_eq!(passed(&program, &frame(), 6), 6, "{before}");
+                number += 1;
+                let frame = of_vlan(number);
+                program.apply_file(&rule(&before)).unwrap();
+                assert_eq!(passed(&program, &frame, 6), 6, "{before}");
                 program.apply_file(&rule(&after)).unwrap();
-                let left = passed(&program, &frame(), 30);
+                let left = passed(&program, &frame, 30);
                 assert_eq!(left, 4, "{before} to {after}");
             }
         }
@@ -81,14 +97,18 @@ fn a_changed_limit_keeps_what_is_available_between_all_algorithms() {
 
 #[test]
 fn an_exhausted_limit_stays_so_and_an_untouched_one_is_full_between_all_algorithms() {
+    let mut program = program("descriptors: []");
+    // Two buckets for each pair.
+    let mut number = 100;
     for before in algorithms(10) {
         for after in algorithms(20) {
-            let mut program = program(&rule(&before));
-            assert_eq!(passed(&program, &frame(), 30), 10, "{before}");
-            let other = v4(1).vlan(8).build();
+            number += 2;
+            let (frame, other) = (of_vlan(number), of_vlan(number + 1));
+            program.apply_file(&rule(&before)).unwrap();
+            assert_eq!(passed(&program, &frame, 30), 10, "{before}");
             // A bucket of its own, of which nothing is used: its packets are over another limit.
             program.apply_file(&rule(&after)).unwrap();
-            assert_eq!(passed(&program, &frame(), 30), 0, "{before} to {after}");
+            assert_eq!(passed(&program, &frame, 30), 0, "{before} to {after}");
             assert_eq!(passed(&program, &other, 30), 20, "{before} to {after}");
         }
     }
@@ -96,20 +116,23 @@ fn an_exhausted_limit_stays_so_and_an_untouched_one_is_full_between_all_algorith
 
 #[test]
 fn an_added_limit_begins_full_and_the_others_go_on() {
-    for added in algorithms(8) {
+    let mut program = program("descriptors: []");
+    // A bucket of its own for each algorithm.
+    for (number, added) in (100..).zip(algorithms(8)) {
+        let frame = of_vlan(number);
         let first = "{unit: day, requests_per_unit: 10}";
-        let mut program = program(&rule(first));
-        assert_eq!(passed(&program, &frame(), 6), 6);
-        let word = vlan(&program).words[0] >> 1;
+        program.apply_file(&rule(first)).unwrap();
+        assert_eq!(passed(&program, &frame, 6), 6);
+        let word = bucket_of(&program, number).words[0] >> 1;
         program.apply_file(&rule(&format!("{first}, {added}"))).unwrap();
-        assert_eq!(passed(&program, &frame(), 1), 1);
-        assert!(vlan(&program).words[0] >> 1 > word, "{added}");
-        assert_eq!(passed(&program, &frame(), 9), 3, "{added}: four of ten were left");
+        assert_eq!(passed(&program, &frame, 1), 1);
+        assert!(bucket_of(&program, number).words[0] >> 1 > word, "{added}");
+        assert_eq!(passed(&program, &frame, 9), 3, "{added}: four of ten were left");
         // And the added one has four left of eight.
         program
             .apply_file(&rule(&format!("{{unit: second, requests_per_unit: 99}}, {added}")))
             .unwrap();
-        assert_eq!(passed(&program, &frame(), 9), 0, "{added}: the first one is used up");
+        assert_eq!(passed(&program, &frame, 9), 0, "{added}: the first one is used up");
     }
 }
 

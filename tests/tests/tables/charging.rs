@@ -8,7 +8,7 @@ use limiter_common::wire::{KeyedBucket, TableKey, field};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::Program;
 
-use super::{START, at, mapped, passed, program, reason, udp, v4};
+use super::{START, at, begin_anew, mapped, passed, program, reason, udp, v4};
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 
@@ -55,11 +55,13 @@ fn in_order(tables: &[&str], tight: usize) -> String {
 fn what_one_table_drops_is_charged_to_none() {
     let tables =
         ["key: remote_address", "key: vlan", "key: destination_port", "key: protocol, value: udp"];
+    let (mut program, mut days) = (program("descriptors: []"), 0);
     for rotation in 0..tables.len() {
         let mut tables = tables;
         tables.rotate_left(rotation);
         for tight in 0..tables.len() {
-            let program = program(&in_order(&tables, tight));
+            days += 1;
+            begin_anew(&mut program, &in_order(&tables, tight), days);
             assert_eq!(passed(&program, &frame(), 3), 3, "{tables:?} {tight}");
             let before = words(&program);
             assert_eq!(before.len(), 7);
@@ -100,6 +102,7 @@ fn several_limits_in_a_rule_any_of_them_trips_and_none_is_charged() {
         "{unit: day, requests_per_unit: 900000, count: bytes}",
         "{unit: day, requests_per_unit: 20, algorithm: sliding_log}",
     ];
+    let (mut program, mut days) = (program("descriptors: []"), 0);
     for algorithm in [
         "token_bucket",
         "fixed_window",
@@ -111,9 +114,11 @@ fn several_limits_in_a_rule_any_of_them_trips_and_none_is_charged() {
             let mut limits = limits;
             limits.rotate_left(rotation);
             let limits = limits.join(", ").replace("ALGORITHM", algorithm);
-            let program = program(&format!(
+            let rules = format!(
                 "descriptors: [{{key: vlan, rate_limits: [{limits}]}}, {{key: protocol, {ROOM}}}]"
-            ));
+            );
+            days += 1;
+            begin_anew(&mut program, &rules, days);
             assert_eq!(passed(&program, &frame(), 3), 3, "{limits}");
             let before = words(&program);
             assert_eq!(reason(&program, &frame()), Reason::OverLimit, "{limits}");

@@ -4,7 +4,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, TableKey, field};
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 
-use super::{halves, keyed, mapped, passed, program, reason, tcp, udp, v4, v6};
+use super::{begin_anew, halves, keyed, mapped, passed, program, reason, tcp, udp, v4, v6};
 
 const TWO: &str = "rate_limit: {unit: day, requests_per_unit: 2}";
 const NO_KEY: TableKey = TableKey::EMPTY;
@@ -167,6 +167,7 @@ fn icmp_types_are_found_where_they_are() {
     let piece = |offset, more| Fragment { id: 1, offset, more };
     let (first, later, atomic) = (piece(0, true), piece(185, false), piece(0, false));
     let cut = |frame: Frame, length: usize| frame.build()[..length].to_vec();
+    let (mut program, mut days) = (program("descriptors: []"), 0);
     for (what, frame, known) in [
         ("options", v4.clone().options(&[1; 40]).build(), true),
         ("two tags", v4.clone().vlan(1).vlan(2).build(), true),
@@ -186,10 +187,15 @@ fn icmp_types_are_found_where_they_are() {
             false,
         ),
     ] {
-        let load = |keys: &str| program(&format!("descriptors: [{{{keys}, {TWO}}}]"));
-        let of_type = passed(&load("key: icmp_type, value: echo-request"), &frame, 5);
+        let mut of_five = |keys: &str| {
+            let rules = format!("descriptors: [{{{keys}, {TWO}}}]");
+            days += 1;
+            begin_anew(&mut program, &rules, days);
+            passed(&program, &frame, 5)
+        };
+        let of_type = of_five("key: icmp_type, value: echo-request");
         assert_eq!(of_type, if known { 2 } else { 5 }, "{what}");
-        assert_eq!(passed(&load("key: remote_address"), &frame, 5), 2, "{what}: by source");
+        assert_eq!(of_five("key: remote_address"), 2, "{what}: by source");
     }
 }
 
@@ -203,6 +209,7 @@ fn what_is_behind_a_deep_chain_counts_as_a_syn_and_a_later_fragment() {
         frame.transport(transport).build()
     };
     let syns = "key: remote_address, rate_limit: {unit: day, requests_per_unit: 2, count: syns}";
+    let (mut program, mut days) = (program("descriptors: []"), 0);
     // Of five, as many pass: of a SYN behind six headers, and of a SYN or a datagram behind seven.
     for (rule, of_six, of_seven) in [
         (format!("key: tcp_flags, value: syn, {TWO}"), 2, 2),
@@ -212,10 +219,14 @@ fn what_is_behind_a_deep_chain_counts_as_a_syn_and_a_later_fragment() {
         (format!("key: fragment, value: later, {TWO}"), 5, 2),
         (format!("key: remote_address, {TWO}"), 2, 2),
     ] {
-        let load = || program(&format!("descriptors: [{{{rule}}}]"));
-        assert_eq!(passed(&load(), &behind(6, tcp(2, 80)), 5), of_six, "{rule}: six");
+        let mut of_five = |frame: &[u8]| {
+            days += 1;
+            begin_anew(&mut program, &format!("descriptors: [{{{rule}}}]"), days);
+            passed(&program, frame, 5)
+        };
+        assert_eq!(of_five(&behind(6, tcp(2, 80))), of_six, "{rule}: six");
         for transport in [tcp(2, 80), udp(80)] {
-            let passed = passed(&load(), &behind(7, transport), 5);
+            let passed = of_five(&behind(7, transport));
             assert_eq!(passed, of_seven, "{rule}: {transport:?} behind seven");
         }
     }

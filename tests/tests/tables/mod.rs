@@ -32,6 +32,14 @@ fn program(yaml: &str) -> Program {
     program
 }
 
+/// Puts a rule file with limits of a day in force as if there had been none before: a table that
+/// was taken away begins new, and after another day every source has its burst again.
+fn begin_anew(program: &mut Program, yaml: &str, days: u64) {
+    program.apply_file("descriptors: []").unwrap();
+    at(program, START + days * 86_400 * SECOND);
+    program.apply_file(yaml).unwrap();
+}
+
 fn at(program: &Program, nanos: u64) {
     program.set_time(Ticks::from_nanos(nanos)).unwrap();
 }
