@@ -179,7 +179,7 @@ impl World for Model {
 
     fn ring_key(&self, index: u32, key: &KeyCell) {
         if let Some(place) = self.entries.ring_key(index) {
-            key.set(self, place.get());
+            key.set(place.get(), |key| self.key_name(key));
         }
     }
 
