@@ -10,10 +10,10 @@ use limiter_daemon::api::events::{Line, text};
 use limiter_daemon::control::Client;
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 
-use super::args::{Output, interval};
+use super::args::time::interval;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::output::shown;
+use super::output::{Output, shown};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]
