@@ -7,7 +7,7 @@ use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::meter::{self, Share};
 use limiter_common::time::Ticks;
-use limiter_common::wire::{KeyedBucket, LimitSpec, WORDS};
+use limiter_common::wire::{Bucket, KeyedBucket, LimitSpec, WORDS};
 use limiter_common::world::Keyed;
 
 /// A bucket of a table, or a budget.
@@ -114,4 +114,12 @@ impl Keyed for ModelKeyed {
             [&self.0.passed, &self.0.dropped].map(|count| count.load(Ordering::Relaxed));
         passed.wrapping_add(dropped)
     }
+}
+
+/// The state of a narrow key as that of any key. It has no time of the last packet.
+pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
+    let Bucket { word, resolved, passed, dropped } = *bucket;
+    let mut words = [0; WORDS];
+    words[0] = word;
+    KeyedBucket { resolved, passed, dropped, used: 0, words }
 }

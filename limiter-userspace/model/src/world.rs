@@ -23,7 +23,7 @@ use limiter_common::wire::{
 use limiter_common::world::World;
 use limiter_rules::model::TriePrefix;
 
-use super::actions::ModelBanRef;
+use super::bans::ModelBanRef;
 use super::keyed::ModelKeyed;
 use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
 use super::part::Entry;
