@@ -1,48 +1,40 @@
 //! The arguments.
 
-mod pinned;
+pub(super) mod defaults;
+pub(super) mod explain;
+pub(super) mod lists;
+pub(super) mod pinned;
 mod run;
-mod set;
+pub(super) mod set;
+pub(super) mod time;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use limiter_common::bucket::MAX_SLOTS;
+use clap::{Parser, Subcommand};
 
-use self::pinned::WITHOUT_DAEMON;
-pub(super) use self::pinned::{Detach, Pinned};
+use self::defaults::SOCKET;
+use self::explain::Explain;
+use self::lists::{Listing, Whom};
+use self::pinned::{Detach, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
-pub(super) use self::set::{Set, Unset};
+use self::set::{Set, Unset};
+use self::time::trial_time;
 use super::capture::Ask as AskCapture;
+use super::check::Check;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
-use super::explain_now::Question;
 use super::import::Ask as AskImport;
 use super::living;
 use super::observe::Ask as AskObserve;
+use super::output::Output;
 use super::shells::Shell;
 use super::simulate::Ask as AskSimulate;
 use super::sources::Ask as AskSources;
 use super::top::Look;
 use super::tune::Ask as AskTune;
-
-/// Path of the daemon's socket unless `--socket` says otherwise.
-pub(super) const SOCKET: &str = "/run/limiter/limiter.sock";
-
-/// Directory of the pinned maps and links unless `--pin-dir` says otherwise.
-pub(super) const PIN_DIR: &str = "/sys/fs/bpf/limiter";
-
-/// Rules that fit unless `--max-rules` says otherwise.
-const MAX_RULES: u32 = 16_384;
-
-/// The least that [`limiter_datapath::Backend::check`] says.
-pub(super) const LEAST_FRAME: u64 = 1522;
-
-/// Sources that are shown one by one unless `--top` says otherwise.
-const TOP_SOURCES: usize = 20;
 
 /// Words below the help of `simulate`.
 const SIMULATE: &str = "Every packet is judged in its own time by the code of the program in the \
@@ -114,26 +106,6 @@ impl Args {
             _ => false,
         }
     }
-}
-
-/// Forms of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    /// For people
-    Table,
-    /// For programs: the body of the daemon's answer
-    Json,
-    /// For programs: the same body in YAML
-    Yaml,
-}
-
-/// Whole seconds from one to a day.
-fn trial_time(text: &str) -> Result<NonZeroU32, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    let seconds = u32::try_from(time.as_secs()).ok().and_then(NonZeroU32::new);
-    seconds
-        .filter(|seconds| seconds.get() <= 86_400 && time.subsec_nanos() == 0)
-        .ok_or_else(|| "give whole seconds, from 1s to 1d".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -356,104 +328,4 @@ pub(super) enum Command {
 pub(super) enum ClusterView {
     /// Contact to the others, nodes, and leases
     Status,
-}
-
-/// Addresses and prefixes.
-#[derive(Debug, clap::Args)]
-pub(super) struct Whom {
-    /// Whom, as in 192.0.2.7 or 192.0.2.0/24
-    #[arg(
-        value_name = "ADDRESS|PREFIX", required_unless_present = "file", add = living::listed()
-    )]
-    pub(super) sources: Vec<String>,
-    /// A file with one address or prefix a line, and behind it, if it is to be listed for a time,
-    /// that time, as in `192.0.2.7 10m`; `#` begins a comment; `-` for standard input
-    #[arg(long, value_name = "FILE")]
-    pub(super) file: Option<PathBuf>,
-    /// Do it even if that limits or drops this SSH session
-    #[arg(long)]
-    pub(super) force: bool,
-}
-
-/// Arguments of `allow` and `deny`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Listing {
-    #[command(flatten)]
-    pub(super) whom: Whom,
-    /// Take off the list, afterwards, all that the file does not name
-    #[arg(long, requires = "file")]
-    pub(super) replace: bool,
-    /// For how long, as in 10m, 2h or 1d [default: for ever]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(super) time: Option<Duration>,
-    /// The reason for it, which `lists`, `show` and `explain` tell
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
-}
-
-/// Arguments of `check`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Check {
-    /// Rule files, and directories of them
-    #[arg(value_name = "FILE|DIR", required = true)]
-    pub(super) files: Vec<PathBuf>,
-    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN
-    /// tags
-    #[arg(
-        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
-        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
-    )]
-    pub(super) max_frame: u64,
-    /// As for `run`: the rules that fit
-    #[arg(
-        long, value_name = "N", default_value_t = MAX_RULES,
-        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
-    )]
-    pub(super) max_rules: u32,
-}
-
-/// Arguments of `explain`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Explain {
-    /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "from")]
-    pub(super) pcap: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) question: Question,
-    /// A rule file, or a directory of them; may be repeated [default: no rules]
-    #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
-    pub(super) rules: Vec<PathBuf>,
-    /// The interface that the packets come in by: its name, or its index in a capture [default:
-    /// what a pcapng file says; the first that is limited]
-    #[arg(long, value_name = "NAME|INDEX")]
-    pub(super) interface: Option<String>,
-    /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
-    #[arg(
-        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
-        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
-    )]
-    pub(super) max_frame: u64,
-    /// Sums by source and rule, and no line for each packet
-    #[arg(long, conflicts_with = "from")]
-    pub(super) summary: bool,
-    /// With --summary: the sources to show, those first that lost most; all others are summed
-    #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
-    pub(super) top: usize,
-    /// Same as --output json: a line for each packet, if --summary is not given, and a last one
-    /// with the sums
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-/// A length of time of at least a second.
-pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    at_least(text, 1)
-}
-
-fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time >= Duration::from_secs(seconds) => Ok(time),
-        Ok(_) => Err(format!("give at least {seconds}s")),
-        Err(error) => Err(error.to_string()),
-    }
 }

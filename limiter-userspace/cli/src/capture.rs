@@ -13,12 +13,13 @@ use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::render;
 use limiter_decision::event::MAX_PER_SECOND;
 
-use super::args::interval;
+use super::answer::Answer;
+use super::args::time::interval;
+use super::blocks::{Blocks, is_packet};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::observe::Blocks;
+use super::living;
 use super::progress::Ticker;
-use super::{living, observe};
 
 /// Path of the requests.
 const CAPTURE: &str = "/v1/capture";
@@ -100,10 +101,10 @@ pub(super) fn seconds(time: Duration) -> u64 {
 }
 
 /// Captures until its end; says on standard error what was told.
-pub(super) fn capture(client: &Client, ask: &Ask) -> Result<super::Answer, Failure> {
+pub(super) fn capture(client: &Client, ask: &Ask) -> Result<Answer, Failure> {
     if ask.stop {
         let report: CaptureReport = client.delete(CAPTURE)?;
-        return Ok(super::Answer { errors: report_lines(&report), ..super::Answer::default() });
+        return Ok(Answer { errors: report_lines(&report), ..Answer::default() });
     }
     let verdict = match (ask.dropped, ask.passed) {
         (true, _) => Some(Told::Dropped),
@@ -127,14 +128,14 @@ pub(super) fn capture(client: &Client, ask: &Ask) -> Result<super::Answer, Failu
     let read = read(client, &asked, |part| {
         to.write(part)?;
         blocks.add(part, |block| {
-            ticker.add(u64::from(observe::is_packet(block)));
+            ticker.add(u64::from(is_packet(block)));
             Ok(())
         })
     });
     drop(ticker);
     let report = read.map_err(|failure| to.kept(failure))?;
     let errors = report.map_or_else(Vec::new, |report| report_lines(&report));
-    Ok(super::Answer { errors, ..super::Answer::default() })
+    Ok(Answer { errors, ..Answer::default() })
 }
 
 /// Lines that say what a capture told.

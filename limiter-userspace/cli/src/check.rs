@@ -1,11 +1,36 @@
 //! `limiter check`.
 
+use std::path::PathBuf;
+
+use limiter_common::wire::MAX_SLOTS;
 use limiter_daemon::check;
 use limiter_daemon::render;
 
-use super::Answer;
-use super::args::{Check, Output};
+use super::answer::Answer;
+use super::args::defaults::{LEAST_FRAME, MAX_RULES};
 use super::failure::Failure;
+use super::output::Output;
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// Rule files, and directories of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    files: Vec<PathBuf>,
+    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN
+    /// tags
+    #[arg(
+        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+    )]
+    max_frame: u64,
+    /// As for `run`: the rules that fit
+    #[arg(
+        long, value_name = "N", default_value_t = MAX_RULES,
+        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
+    )]
+    max_rules: u32,
+}
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use limiter_daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
 use limiter_daemon::api::cluster::Cluster;
 use limiter_daemon::api::events::Events;
@@ -24,11 +25,16 @@ use limiter_text::stderr::Log;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use super::args::{Args, ClusterView, Command, Detach, Explain, Output, Pinned};
+use super::answer::Answer;
+use super::args::explain::Explain;
+use super::args::pinned::{Detach, Pinned};
+use super::args::{Args, ClusterView, Command};
 use super::failure::Failure;
+use super::output::Output;
+use super::without_daemon::Asked;
 use super::{
-    Answer, capture, check, demo, doctor, events, explain, explain_now, export, import, limits,
-    lists, observe, pinned, rule_sets, shells, simulate, sources, top, tune, without_daemon::Asked,
+    capture, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
+    observe, pinned, rule_sets, shells, simulate, sources, top, tune,
 };
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
@@ -101,7 +107,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             schema_in(&if *load { load_schema() } else { schema() }, args.output)
         }
         Command::Completions { shell } => Ok(shells::completions(*shell)),
-        Command::Man { dir } => shells::man(dir.as_deref()),
+        Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         Command::Import(ask) => import::import(ask, args.output),
@@ -148,7 +154,8 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<(), Failure
     limiter_daemon::run(options, backend).map_err(|error| {
         let is_of_machine = matches!(error, StartError::Datapath(_));
         let RunOptions { socket, interfaces, datapath, .. } = options;
-        let more = is_of_machine.then(|| doctor::command(socket, interfaces, &datapath.pin_dir));
+        let more =
+            is_of_machine.then(|| doctor::command::command(socket, interfaces, &datapath.pin_dir));
         Failure::Start { error: Box::new(error), more }
     })
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, io};
 
-use super::args::Output;
 use super::failure::Failure;
+use super::output::Output;
 
 /// Name of the program.
 const PROGRAM: &str = "limiter-sandbox";

@@ -10,10 +10,10 @@ use limiter_daemon::control::Client;
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
-use super::args::{Output, interval};
+use super::args::time::interval;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::output::shown;
+use super::output::{Output, shown};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]

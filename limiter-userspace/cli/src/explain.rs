@@ -15,10 +15,11 @@ use limiter_replay::explain::{
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use super::args::{Explain, Output};
-use super::explain_summary::{Sources, source_text};
+use super::args::explain::Explain;
+use super::explain_summary::{Sources, source_text, verdict};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
+use super::output::Output;
 use super::progress::{INTERRUPTED, Progress};
 use super::reading::Late;
 
@@ -204,14 +205,6 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
     let (seen, stopped) = (explainer.seen().into(), aside.stopped.clone());
     let late = late.packets();
     Summary { seen, cut, outgoing, other_links, late, stopped, reasons, rules, sources: None }
-}
-
-/// The verdict of a reason, as it is written.
-pub(super) const fn verdict(reason: Reason) -> &'static str {
-    match reason.verdict() {
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
-    }
 }
 
 /// Standard output, in one of its forms.

@@ -1,14 +1,13 @@
 //! The sums of a capture by source: `limiter explain --pcap --summary`.
 
 use limiter_common::source::Source;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
 use limiter_daemon::api::Counts;
 use limiter_daemon::render::{line, number, push, table, titled};
 use limiter_replay::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
 use limiter_rules::model::TriePrefix;
 use serde::Serialize;
-
-use super::explain::verdict;
 
 /// Sums by source, the sources that lost most first.
 #[derive(Debug, Serialize)]
@@ -155,5 +154,13 @@ impl CauseLine {
         let titled = |rule| format!("{}, ", titled(Some(rule), rule_name.as_deref()));
         let by = rule.as_deref().map_or_else(String::new, titled);
         format!("{by}{reason} {}", number(*packets))
+    }
+}
+
+/// The verdict of a reason, as it is written.
+pub(super) const fn verdict(reason: Reason) -> &'static str {
+    match reason.verdict() {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
     }
 }

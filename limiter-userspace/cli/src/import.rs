@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
 use limiter_text::plain::clean;
 
-use super::Answer;
-use super::args::Output;
-use super::demo;
-use super::export;
+use super::answer::Answer;
 use super::failure::Failure;
+use super::output::Output;
+use super::{demo, export};
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,9 @@
 //!
 //! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
 
+mod answer;
 mod args;
+mod blocks;
 mod capture;
 mod check;
 mod commands;
@@ -33,38 +35,23 @@ mod sources;
 mod top;
 mod tune;
 mod usage;
+mod way;
 mod without_daemon;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use limiter_datapath::Backend;
 use limiter_text::stderr::say;
 
+use answer::Answer;
 pub use args::Args;
 pub use failure::Failure;
 
-/// Output of a command, and its exit code.
-#[derive(Debug, Default)]
-struct Answer {
-    /// Text for standard output.
-    text: String,
-    /// Lines for standard error.
-    errors: Vec<String>,
-    /// The exit code.
-    code: u8,
-}
-
-impl From<String> for Answer {
-    fn from(text: String) -> Self {
-        Self { text, ..Self::default() }
-    }
-}
-
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
-    living::answer();
+    living::answer(Args::command);
     // Wrong arguments end here, with exit code 2.
     let args = match Args::try_parse() {
         Ok(args) => args,

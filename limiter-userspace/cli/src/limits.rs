@@ -8,7 +8,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::ssh;
 use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};
 
-use super::args::{Set, Unset};
+use super::args::set::{Set, Unset};
 use super::failure::Failure;
 use super::hand;
 

@@ -11,7 +11,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::ssh;
 use limiter_rules::{Selector, source_text};
 
-use super::args::{Listing, Whom};
+use super::args::lists::{Listing, Whom};
 use super::failure::Failure;
 use super::hand;
 

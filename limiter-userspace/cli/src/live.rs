@@ -17,12 +17,13 @@ use limiter_replay::tune::{Observation, Tuner};
 use limiter_rules::Selector;
 use limiter_rules::compile::RuleId;
 
+use super::blocks::{Blocks, Told, told};
 use super::capture;
 use super::failure::Failure;
-use super::observe::{self, Blocks, Seen, Told};
-use super::pinned::unnamed;
+use super::observe::{self, Seen};
 use super::progress::{INTERRUPTED, Progress, Ticker};
 use super::reading::Read;
+use super::way::unnamed;
 
 /// Sources that are read with one call.
 const BATCH: usize = 4096;
@@ -51,7 +52,7 @@ pub(super) fn observed(
     let ticker = Ticker::begin(Some(time), true);
     let report = capture::read(client, &observe::asked(time, share, budget), |part| {
         blocks.add(part, |block| {
-            let Some(told) = observe::told(block) else { return Ok(()) };
+            let Some(told) = told(block) else { return Ok(()) };
             if seen.note(&told) {
                 let Told { source, nanos, bytes, .. } = told;
                 tuner.observe(&Observation { nanos, source, bytes });

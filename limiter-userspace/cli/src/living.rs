@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::{CompleteEnv, env};
 use limiter_daemon::api::bans::Bans;
@@ -15,7 +15,7 @@ use limiter_daemon::api::sources::SourceList;
 use limiter_daemon::control::Client;
 use limiter_text::plain::is_plain;
 
-use super::args::{Args, SOCKET};
+use super::args::defaults::SOCKET;
 
 /// Variable by which the script of a shell asks for values.
 const VARIABLE: &str = "LIMITER_COMPLETE";
@@ -29,8 +29,8 @@ const MOST: usize = 200;
 const NAME: &str = "limiter";
 
 /// Answers the script of a shell, if it asks, and ends the process then.
-pub(super) fn answer() {
-    CompleteEnv::with_factory(Args::command).var(VARIABLE).complete();
+pub(super) fn answer(arguments: impl Fn() -> Command) {
+    CompleteEnv::with_factory(arguments).var(VARIABLE).complete();
 }
 
 /// The script of a shell, which asks this binary for the words.

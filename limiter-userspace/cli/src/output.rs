@@ -2,11 +2,22 @@
 
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
 use limiter_text::plain::is_plain;
 use serde::Serialize;
 
-use super::args::Output;
 use super::failure::Failure;
+
+/// Forms of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Table,
+    /// For programs: the body of the daemon's answer
+    Json,
+    /// For programs: the same body in YAML
+    Yaml,
+}
 
 impl Output {
     /// An answer in this form; none in the form for people.

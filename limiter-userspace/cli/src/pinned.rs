@@ -1,29 +1,20 @@
-//! `limiter off`, `on` and `detach`: through the daemon, or on the pinned maps themselves. And
-//! which maps are meant. A directory that was named wins over the daemon that answers.
+//! `limiter off`, `on` and `detach`: through the daemon, or on the pinned maps themselves.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Parser as _;
 use limiter_daemon::api::brake::{Brake, Detached};
-use limiter_daemon::api::status::Status;
 use limiter_daemon::control::Client;
 use limiter_datapath::Backend;
 
-use super::args::{Args, Command, PIN_DIR, SOCKET};
+use super::args::defaults::{PIN_DIR, SOCKET};
+use super::args::{Args, Command};
 use super::explain_now::escaped;
 use super::failure::Failure;
-
-/// Time that the daemon has to answer before the maps are changed without it.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Lines for standard error.
-pub(super) type Notes = Vec<String>;
+use super::way::{Notes, PATIENCE, Way, unnamed, way, without_it};
 
 /// Engages the brake, or releases it.
 pub(super) fn brake(
@@ -100,63 +91,6 @@ pub(super) fn free(
     }
 }
 
-/// Ways to do something.
-pub(super) enum Way {
-    /// Through the daemon that answers.
-    Daemon,
-    /// On the maps in a directory, which was named; and what is to be said of that.
-    Pins(PathBuf, Notes),
-}
-
-/// The way for a directory that was named, if one was: by the daemon only if the directory is that
-/// daemon's.
-pub(super) fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failure> {
-    let Some(pin_dir) = pin_dir else { return Ok(Way::Daemon) };
-    if let Err(error) = fs::metadata(pin_dir) {
-        let pin_dir = pin_dir.display();
-        return Err(Failure::PinDir(match error.kind() {
-            ErrorKind::NotFound => format!(
-                "nothing is pinned under {pin_dir}: there is no such directory: name the one of \
-                 the daemon that is meant with --pin-dir"
-            ),
-            ErrorKind::PermissionDenied => {
-                format!("{pin_dir}: {error}: run this as root, or as the daemon's user")
-            }
-            _ => format!("{pin_dir}: {error}: name the daemon's directory with --pin-dir"),
-        }));
-    }
-    let on_pins = |notes| Ok(Way::Pins(pin_dir.to_owned(), notes));
-    match client.within(PATIENCE).get::<Status>("/v1/status") {
-        Ok(Status { pin_dir: Some(its), .. }) if is_same(pin_dir, Path::new(&its)) => {
-            Ok(Way::Daemon)
-        }
-        // Another daemon's, or nobody's.
-        Ok(_) => on_pins(Notes::new()),
-        Err(error) if error.no_daemon() => on_pins(Notes::new()),
-        Err(error) if error.no_answer() => on_pins(vec![without_it(client, pin_dir)]),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    let of = |path| fs::metadata(path).map(|at| (at.dev(), at.ino())).ok();
-    of(one).is_some_and(|one| of(other) == Some(one))
-}
-
-/// Directory of the maps, if there is no daemon to ask. Maps at the default place may be another
-/// daemon's than the one whose socket was named.
-pub(super) fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf, Failure> {
-    match pin_dir {
-        Some(pin_dir) => Ok(pin_dir.to_owned()),
-        None if client.socket() == Path::new(SOCKET) => Ok(PathBuf::from(PIN_DIR)),
-        None => Err(Failure::PinDir(format!(
-            "no daemon at {}, and nobody else knows where its maps are pinned: name the directory \
-             with --pin-dir",
-            client.socket().display()
-        ))),
-    }
-}
-
 /// The interfaces that are limited though no daemon answers at a socket, as a sentence, if that can
 /// be seen: of another socket than the default one nobody knows where the maps are.
 pub(super) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<String> {
@@ -170,15 +104,6 @@ pub(super) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<Stri
         "without a daemon the limits are still in force on {interfaces}; `limiter off` lets every \
          packet pass"
     ))
-}
-
-fn without_it(client: &Client, pin_dir: &Path) -> String {
-    format!(
-        "the daemon at {} did not answer within {} s: done without it, on the maps in {}",
-        client.socket().display(),
-        PATIENCE.as_secs(),
-        pin_dir.display()
-    )
 }
 
 /// The directory of a daemon that does not answer, by the command line that it was started with.
@@ -208,17 +133,5 @@ mod tests {
         assert_eq!(still_limited(Path::new("/run/other.sock"), &fake), None);
         fake.set_brake(Path::new("pinned"), true).unwrap();
         assert_eq!(still_limited(Path::new(SOCKET), &fake), None);
-    }
-
-    #[test]
-    fn the_same_directory_is_the_same_by_any_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let (one, other) = (directory.path().join("one"), directory.path().join("other"));
-        for path in [&one, &other] {
-            fs::create_dir(path).unwrap();
-        }
-        assert!(is_same(&one, &other.join("../one")));
-        assert!(!is_same(&one, &other));
-        assert!(!is_same(&one.join("none"), &one.join("none")));
     }
 }

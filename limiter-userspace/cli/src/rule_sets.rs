@@ -12,9 +12,9 @@ use limiter_daemon::render;
 use limiter_daemon::{rule_files, ssh};
 use limiter_text::plain::clean;
 
-use super::Answer;
-use super::args::Output;
+use super::answer::Answer;
 use super::failure::Failure;
+use super::output::Output;
 
 /// The error about files that were not taken: their mistake if they have one, which needs no daemon
 /// to be told. They are not parsed before, because the daemon does that, and 100,000 rules take a

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use clap::{CommandFactory as _, ValueEnum};
+use clap::{Command, ValueEnum};
 use clap_complete::env;
 
-use super::Answer;
-use super::args::Args;
+use super::answer::Answer;
 use super::failure::Failure;
 use super::living;
 
@@ -33,14 +32,14 @@ pub(super) fn completions(shell: Shell) -> Answer {
 
 /// The page of `limiter`, or with a directory, which is made, a file there for it and for every
 /// command.
-pub(super) fn man(directory: Option<&Path>) -> Result<Answer, Failure> {
+pub(super) fn man(arguments: Command, directory: Option<&Path>) -> Result<Answer, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Args::command()).render(&mut page).map_err(Failure::Output)?;
+        clap_mangen::Man::new(arguments).render(&mut page).map_err(Failure::Output)?;
         return Ok(String::from_utf8_lossy(&page).into_owned().into());
     };
     fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Args::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(arguments, directory))
         .map_err(|error| Failure::Man(format!("{}: {error}", directory.display())))?;
     Ok(Answer::default())
 }

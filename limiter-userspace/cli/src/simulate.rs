@@ -10,11 +10,13 @@ use limiter_rules::RuleSet;
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use super::args::{LEAST_FRAME, Output};
+use super::answer::Answer;
+use super::args::defaults::LEAST_FRAME;
 use super::explain::BEHIND_XDP;
+use super::export;
 use super::failure::Failure;
+use super::output::Output;
 use super::reading::{self, Read};
-use super::{Answer, export};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,6 @@ use limiter_daemon::control::Client;
 use limiter_rules::source_text;
 
 use super::failure::Failure;
-use super::top::rate;
 
 /// Arguments of `sources`.
 #[derive(Debug, clap::Args)]
@@ -48,4 +47,10 @@ pub(super) fn drop_rates(before: &Top, now: &Top) -> Option<Dropped<f64>> {
     let part = |(then, now): (Option<u64>, Option<u64>)| rate(then?, now?, time);
     let same = before.generation == now.generation && time > 0;
     same.then(|| [(sources, sources_now), (others, others_now), (lists, lists_now)].map(part))
+}
+
+/// Packets a second between two counts, `nanos` apart.
+#[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
+pub(crate) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
+    (nanos > 0).then(|| now.saturating_sub(before) as f64 * 1e9 / nanos as f64)
 }

@@ -14,20 +14,22 @@ use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, number};
 use limiter_datapath::Backend;
 use limiter_replay::explain::Captured;
-use limiter_replay::tune::{Observation, Report, Settings, Tuner, rule_file};
+use limiter_replay::tune::{Observation, Settings, Tuner, rule_file};
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
 use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
-use serde::Serialize;
 
-use super::args::{LEAST_FRAME, Output, interval};
+use super::answer::Answer;
+use super::args::defaults::LEAST_FRAME;
+use super::args::time::interval;
 use super::capture::budget;
 use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::observe::share as share_of;
+use super::output::Output;
 use super::reading::Read;
-use super::{Answer, export, live, reading};
-use text::cautions;
+use super::{export, live, reading};
+use text::{Tuned, cautions};
 
 /// Group of the arguments that name traffic. Without any, the rules in force are looked at.
 const TRAFFIC: &str = "traffic";
@@ -137,22 +139,6 @@ fn share(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|share| (0.0..=1.0).contains(share) && *share > 0.0)
         .ok_or_else(|| "write a share above 0, up to 100%, as in 99.9%".to_owned())
-}
-
-/// Answer of `tune`.
-#[derive(Debug, Serialize)]
-struct Tuned {
-    #[serde(flatten)]
-    report: Report,
-    /// The rule file; none without a proposal.
-    rule_file: Option<String>,
-    /// Cautions, and remarks about the captures.
-    notes: Vec<String>,
-    /// Error that ended the reading before the end of what there is, if one did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stopped: Option<String>,
-    #[serde(skip)]
-    spare: f64,
 }
 
 /// Proposes a limit, or says whether those in force fit. Nothing is applied.

@@ -8,7 +8,7 @@ use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
-use super::pinned::{Notes, Way, unnamed, way};
+use super::way::{Notes, Way, unnamed, way};
 
 /// Whom to ask.
 pub(super) struct Asked<'a> {

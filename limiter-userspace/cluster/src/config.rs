@@ -13,8 +13,8 @@ use serde_saphyr::{Spanned, options};
 
 use self::servers::Redis;
 use super::meeting::is_node_name;
-use super::node::NodeSettings;
 use super::redis::RedisSettings;
+use super::settings::NodeSettings;
 
 /// Largest file in bytes.
 const BYTES_MAX: u64 = 64 * 1024;

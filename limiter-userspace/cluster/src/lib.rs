@@ -25,10 +25,13 @@ pub mod redis;
 mod roster;
 mod run;
 mod servers;
+mod settings;
 pub mod status;
 pub mod store;
+mod store_error;
 
 pub use change::{Change, List};
 pub use config::{Config, ConfigError};
-pub use node::{Cluster, NodeSettings, Notices};
+pub use node::{Cluster, Notices};
+pub use settings::NodeSettings;
 pub use status::{Notice, Status};

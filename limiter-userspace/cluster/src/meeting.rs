@@ -7,7 +7,7 @@ use std::time::Duration;
 use limiter_sharing::rate::EXACT;
 
 use super::change::Change;
-use super::store::StoreError;
+use super::store_error::StoreError;
 
 /// A node that was not heard of for this long is gone, in microseconds.
 pub const DEAD: u64 = 15_000_000;

@@ -15,6 +15,7 @@ use tokio::task::LocalSet;
 
 use super::change::Change;
 use super::run::{Ends, Loop};
+use super::settings::{NodeSettings, Rules};
 use super::status::{Notice, Status};
 use super::store::Store;
 
@@ -27,26 +28,6 @@ const STOP: Duration = Duration::from_millis(600);
 
 /// Receiver of what the node tells. It ends with the thread.
 pub type Notices = mpsc::Receiver<Notice>;
-
-/// Settings of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSettings {
-    /// Name, unlike that of any other node: 1 to 64 letters, digits, `-`, `_` and `.`.
-    pub name: String,
-    /// Nodes that there are at least, 1 to 65,535: shares are made of no fewer.
-    pub nodes: u16,
-    /// Shards that keys are spread over, at least 1; the same on all nodes.
-    pub shards: u16,
-    /// Longest time for a call.
-    pub timeout: Duration,
-}
-
-/// Rules in force, as far as nodes share them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rules {
-    pub(super) shared: SharedSet,
-    pub(super) digest: u64,
-}
 
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::change::Change;
-use super::node::NodeSettings;
+use super::settings::NodeSettings;
 
 /// News of the node, for the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]

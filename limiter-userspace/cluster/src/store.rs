@@ -10,6 +10,8 @@ use limiter_sharing::window::{Window, WindowDemand};
 use super::meeting::{Meeting, Met};
 use super::status::ServerStatus;
 
+pub use super::store_error::{Foreign, StoreError};
+
 /// Most keys in one call: beyond it a key costs no less, and others wait for the store.
 pub const KEYS_MAX: usize = 100;
 /// Most hot keys that one call tells of.
@@ -83,43 +85,6 @@ pub struct Answers {
     pub hot: Vec<HotKey>,
     /// One answer for each key asked, in that order; none where somebody else made the key.
     pub answers: Vec<Result<Answer, Foreign>>,
-}
-
-/// A key of the store that has limiter's name and was made by somebody else. It stays as it is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{key} in the store is not what limiter keeps there (WRONGTYPE): delete it, or give limiter \
-     another `prefix`"
-)]
-pub struct Foreign {
-    /// Whole name of the key, or of those that it is one of.
-    pub key: String,
-}
-
-/// Why there is no answer. What the store did is not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// There is no connection, or it broke.
-    #[error("no contact to the store: {0}")]
-    Lost(String),
-    /// There is none, and it is too early for another attempt: nothing was done.
-    #[error("no contact to the store: next attempt in {0} ms")]
-    Waits(u64),
-    /// The answer did not come in time.
-    #[error("the store did not answer within {0} ms")]
-    Late(u64),
-    /// The store refuses: out of memory, read-only, loading, not allowed.
-    #[error("the store refuses: {0}")]
-    Refused(String),
-    /// A key that the whole call needs was made by somebody else: nothing was done.
-    #[error(transparent)]
-    Foreign(#[from] Foreign),
-    /// The answer is not one that the script gives.
-    #[error("answer of the store is wrong: {0}")]
-    Wrong(&'static str),
-    /// The batch has too many keys, or a name is too long.
-    #[error("batch is wrong: {0}")]
-    Batch(&'static str),
 }
 
 /// Store that shares limits among nodes. Nothing of it is called while a packet waits. Calls may be

@@ -4,18 +4,31 @@ use std::io;
 use std::path::Path;
 
 use aya::programs::links::FdLink;
-use aya::programs::xdp::{XdpLink, XdpMode};
+use aya::programs::xdp::XdpMode;
 use aya::programs::{ProgramError, Xdp};
 use limiter_common::wire::InterfaceCounters;
 
+use super::foreign::foreign;
 use super::interface::Interface;
 use super::kernel::Kernel;
-use super::{
-    Attachment, DatapathError, LinkState, Mode, ModeChoice, OtherPins, PinDir, own_links, programs,
-};
+use super::{Attachment, DatapathError, LinkState, Mode, ModeChoice, PinDir, own_links};
 
-/// A frame of the usual MTU with two VLAN tags.
-pub(super) const MIN_MAX_FRAME: u64 = 1522;
+impl Kernel {
+    /// Attaches to an interface and pins the link, or adopts the link that is pinned for it and
+    /// replaces its program in place, without a packet in between.
+    pub fn attach(
+        &mut self,
+        interface: &str,
+        mode: ModeChoice,
+    ) -> Result<Attachment, DatapathError> {
+        let (attachment, frame) = attach(self, interface, mode)?;
+        self.held.max_frame = self.held.max_frame.max(frame);
+        self.choice = mode;
+        self.asked.push(interface.to_owned());
+        self.held.attachments.push(attachment.clone());
+        Ok(attachment)
+    }
+}
 
 /// Attaches, and says how and what the largest frame is.
 pub(super) fn attach(
@@ -38,7 +51,7 @@ pub(super) fn attach(
         if own.called != interface {
             tracing::warn!("{} is called {interface} now: it stays limited", own.called);
         }
-        adopt(program, own.link, interface)?;
+        own_links::adopt(program, own.link, interface)?;
         (mode, own.id, true)
     } else {
         own_links::make_room(&pins, interface)?;
@@ -76,27 +89,6 @@ fn begin_counters(kernel: &mut Kernel, index: u32) -> Result<(), DatapathError> 
         return Ok(());
     }
     kernel.held.maps.begin_interface(index)
-}
-
-/// Error for an interface with a program that is not behind one of these pins.
-pub(super) fn foreign(interface: &Interface, pins: &PinDir, id: u32) -> DatapathError {
-    let (name, other) = (programs::name_of(id), OtherPins::of(interface, pins));
-    DatapathError::Foreign { interface: interface.name.clone(), name, id, other }
-}
-
-/// Replaces the program behind a link; every packet meets the old or the new one.
-pub(super) fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), DatapathError> {
-    let failed = |source: ProgramError| DatapathError::Attach {
-        interface: interface.to_owned(),
-        source: Box::new(source),
-    };
-    let link = XdpLink::try_from(link)
-        .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
-    let id = program.attach_to_link(link).map_err(failed)?;
-    // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
-    let link = program.take_link(id).map_err(failed)?;
-    drop(link);
-    Ok(())
 }
 
 /// Attaches anew; says how, and the kernel's id of the link.

@@ -15,13 +15,14 @@ use limiter_common::wire::{
     EventBudget, InterfaceCounters, KeyedBucket, ListEntry, RuleCounters, RuleSetHeader, TableKey,
     Tally,
 };
+use limiter_model::Reading;
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
 
-use super::kernel::header_of;
+use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, Reading,
-    SourceTable, Sweep, TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, SourceTable, Sweep,
+    TrialOutcome,
 };
 
 /// Keys of tables with their buckets, and the place after them.

@@ -4,41 +4,13 @@
 //! All of this is written once the rule set is in force. Until then, and if it fails, the program
 //! takes a later instant: a source gets less, never more.
 
-use aya::maps::{Array, MapData};
+use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Moment, ended_in, map};
+use limiter_common::wire::Moment;
 use limiter_rules::Installed;
 use limiter_rules::place::Slots;
 
-use super::maps::MapSource;
 use super::{DatapathError, Kernel, Observed as _};
-
-/// The map of moments.
-pub(super) struct ChangeMap(Array<MapData, u64>);
-
-impl ChangeMap {
-    /// Takes it by name.
-    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
-        Ok(Self(source(map::CHANGES)?.try_into().map_err(DatapathError::map(map::CHANGES))?))
-    }
-
-    /// The word at the place of a generation.
-    pub(super) fn get(&self, generation: u32) -> Result<Moment, DatapathError> {
-        let word = self.0.get(&Moment::index(generation), 0);
-        Ok(Moment::from_raw(word.map_err(DatapathError::map(map::CHANGES))?))
-    }
-
-    /// Sets the word at the place of a generation.
-    pub(super) fn set(&mut self, generation: u64, moment: Moment) -> Result<(), DatapathError> {
-        let index = Moment::index(low_bits(generation));
-        self.0.set(index, moment.raw(), 0).map_err(DatapathError::map(map::CHANGES))
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
-const fn low_bits(generation: u64) -> u32 {
-    generation as u32
-}
 
 impl Kernel {
     /// Before a generation is put in force: its time is not known. On trial, the one after it

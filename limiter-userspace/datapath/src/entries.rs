@@ -6,6 +6,7 @@ use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
 use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
+use super::random::random;
 use super::source_store::SourceStore;
 
 /// Settings of the entry tables, and counts of new entries.
@@ -78,12 +79,4 @@ impl EntryMaps {
         values.iter().for_each(|value| sum.merge(value.0));
         Ok(sum)
     }
-}
-
-/// Random number: a seed that nobody outside knows.
-pub fn random() -> Result<u64, DatapathError> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|source| DatapathError::Random(source.into()))?;
-    Ok(u64::from_ne_bytes(bytes))
 }

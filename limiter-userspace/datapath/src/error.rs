@@ -11,8 +11,9 @@ use limiter_common::wire::ABI_VERSION;
 use limiter_model::Framing;
 use limiter_text::beside::BESIDE;
 
+use super::left_behind::LeftBehind;
+use super::other_pins::OtherPins;
 use super::remedy::Told;
-use super::{LeftBehind, OtherPins};
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,12 @@
 
 use std::io;
 
+use limiter_model::Framing;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Framing, Mode, netlink};
+use super::{DatapathError, Mode, netlink};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub struct Interface {
 
 /// Ethernet header and two VLAN tags: what a frame has over the MTU.
 const FRAME_OVERHEAD: u32 = 22;
+
+/// A frame of the usual MTU with two VLAN tags.
+pub(super) const MIN_MAX_FRAME: u64 = 1522;
 
 impl Interface {
     /// Asks the kernel for an interface by its name.

@@ -11,25 +11,21 @@ use aya::programs::Xdp;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
-
-pub(super) use self::rule_set::{adopt, header_of};
 use limiter_model::Framing;
 
 use super::capture::CaptureMaps;
 use super::events::EventMaps;
-use super::load::{capacity, load, warn_of_size};
+use super::load::{load, warn_of_size};
 use super::log::KernelLog;
-use super::maps::{PinnedControl, of_object};
+use super::maps::{PinnedControl, capacity, of_object};
+use super::on_trial::{self, Trial};
 use super::open_maps::{HasMaps, OpenMaps};
-use super::own_links::{self, LeftBehind};
+use super::own_links;
 use super::pin_lock::PinLock;
+use super::predecessor::Predecessor;
 use super::programs;
 use super::source_store::{Objects, SourceStore};
-use super::succession::Predecessor;
-use super::trial::{self, Trial};
-use super::{
-    Attachment, Datapath as _, DatapathError, ModeChoice, Options, PinDir, attach, features,
-};
+use super::{Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, features};
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
@@ -134,7 +130,7 @@ impl Kernel {
         held.entries.begin(&source_store, max_keys)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = held.maps.control(Control::Generation)?;
-        let generation = trial::settle(&mut held.maps, in_force)?;
+        let generation = on_trial::settle(&mut held.maps, in_force)?;
         let again = held.adopt(generation)?;
         let fresh = is_new || held.installed.is_empty() && !pins.has_links()?;
         held.maps.set_limits(&again.limits)?;
@@ -160,21 +156,6 @@ impl Kernel {
             is_new,
             fresh,
         })
-    }
-
-    /// Attaches to an interface and pins the link, or adopts the link that is pinned for it and
-    /// replaces its program in place, without a packet in between.
-    pub fn attach(
-        &mut self,
-        interface: &str,
-        mode: ModeChoice,
-    ) -> Result<Attachment, DatapathError> {
-        let (attachment, frame) = attach::attach(self, interface, mode)?;
-        self.held.max_frame = self.held.max_frame.max(frame);
-        self.choice = mode;
-        self.asked.push(interface.to_owned());
-        self.held.attachments.push(attachment.clone());
-        Ok(attachment)
     }
 
     /// Interfaces that an earlier start attached and this one was not told to. Pins of interfaces

@@ -15,8 +15,8 @@ use limiter_sharing::key::Words;
 use limiter_sharing::leases::{Counts, counts, grant, monotonic};
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::found::{Read, found};
 use super::pod::Wire;
-use super::reading::{Read, found};
 use super::{DatapathError, PinDir};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.

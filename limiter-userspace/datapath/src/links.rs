@@ -5,32 +5,7 @@
 use super::interface::Interface;
 use super::kernel::Kernel;
 use super::own_links::{self, Place};
-use super::{Attachment, Datapath as _, DatapathError, LinkState, attach};
-
-/// Change of an interface since the last look.
-#[derive(Debug)]
-pub enum LinkChange {
-    /// No interface has this name any more.
-    Gone(String),
-    /// An interface of this name is there again, and under limits.
-    Back(String),
-    /// The interface has another name, and is under limits as before.
-    Renamed {
-        /// The name before.
-        was: String,
-        /// The name now.
-        name: String,
-    },
-    /// The interface is in another network namespace, and under limits there.
-    Elsewhere(String),
-    /// The interface is not here, and more cannot be seen.
-    Unseen(String),
-    /// An interface is there without the program: somebody removed the pin of its link. That is a
-    /// brake, so it is not attached again.
-    Detached(String),
-    /// An interface of this name is there again, and cannot be limited; every look tries again.
-    Refused(String, DatapathError),
-}
+use super::{Attachment, Datapath as _, DatapathError, LinkChange, LinkState, attach};
 
 /// Looks at every interface, and attaches to those that came back. Says what changed.
 pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {

@@ -8,9 +8,9 @@ use limiter_model::SOURCE_BITS;
 use limiter_rules::model::{Selector, TriePrefix};
 
 use super::DatapathError;
+use super::found::{found, longest};
 use super::maps::MapSource;
 use super::pod::Wire;
-use super::reading::{found, longest};
 
 /// Both list maps, and how many entries they have.
 pub(super) struct Lists {

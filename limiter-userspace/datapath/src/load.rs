@@ -45,14 +45,6 @@ fn possible_cpus() -> u32 {
     aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
-/// The entries that a pinned map was made for.
-pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
-    use aya::maps::{MapError, MapInfo};
-    let failed = |source: MapError| DatapathError::Map { map, source };
-    let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
-    Ok(info.max_entries())
-}
-
 /// Adopted maps keep the size that they were made with.
 pub(super) fn warn_of_size(option: &str, wanted: u32, found: u32) {
     if wanted != found {

@@ -4,7 +4,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
+use aya::maps::{
+    Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues,
+};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::verdict::Reason;
@@ -13,8 +15,8 @@ use limiter_common::wire::{
 };
 use limiter_rules::model::TriePrefix;
 
+use super::found::found;
 use super::pod::Wire;
-use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
 
 /// Counters that are zeroed by one call: 64 bytes each, on every CPU.
@@ -56,6 +58,13 @@ pub(super) fn of_pins(pins: &PinDir) -> impl FnMut(&'static str) -> Result<Map, 
         let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
         Map::from_map_data(data).map_err(DatapathError::map(name))
     }
+}
+
+/// The entries that a pinned map was made for.
+pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
+    let failed = |source: MapError| DatapathError::Map { map, source };
+    let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
+    Ok(info.max_entries())
 }
 
 /// The pinned words of `CONTROL`, whatever version made them: the ABI number and the brake have had
@@ -112,7 +121,7 @@ impl Maps {
         Ok(self.limits.get(&slot, 0).map_err(DatapathError::map(map::LIMITS))?.0)
     }
 
-    /// As [`super::Reading::limit`].
+    /// As [`limiter_model::Reading::limit`].
     pub(super) fn limit_at(&self, slot: Slot) -> Result<Option<Limit>, DatapathError> {
         Ok(found(map::LIMITS, self.limits.get(&slot.index(), 0))?.map(|limit| limit.0))
     }

@@ -17,19 +17,20 @@ use limiter_rules::place::Slots;
 use limiter_rules::{Installed, Selector};
 
 use super::batch::KeyedMap;
-use super::changes::ChangeMap;
+use super::change_map::ChangeMap;
 use super::entries::EntryMaps;
-use super::kernel::{self, header_of};
+use super::interface::MIN_MAX_FRAME;
 use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::maps::{MapSource, Maps};
-use super::reading::ProgramMaps;
+use super::program_maps::ProgramMaps;
 use super::source_store::SourceStore;
 use super::sources::Sources;
 use super::tables::TableMaps;
+use super::words::header_of;
 use super::{
     Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
-    attach,
+    held_rules,
 };
 
 /// Handles on all maps but those of events, and what is known of them.
@@ -74,7 +75,7 @@ impl OpenMaps {
             entries: EntryMaps::take(source)?,
             program_maps: ProgramMaps::take(source)?,
             attachments: Vec::new(),
-            max_frame: attach::MIN_MAX_FRAME,
+            max_frame: MIN_MAX_FRAME,
             installed: Installed::default(),
             generation: 0,
         })
@@ -93,7 +94,7 @@ impl OpenMaps {
     /// still say that they had left force.
     pub(super) fn adopt(&mut self, generation: u64) -> Result<Slots, DatapathError> {
         self.generation = generation;
-        self.installed = kernel::adopt(&self.maps, &self.tables, generation, &self.pins)?;
+        self.installed = held_rules::adopt(&self.maps, &self.tables, generation, &self.pins)?;
         Ok(self.installed.take_back_in_force())
     }
 }

@@ -1,14 +1,16 @@
 //! The links that are pinned, and the interface that each is on by now. The name of a pin is the
 //! one that its interface had when it was last looked at; the kernel knows what became of that.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::xdp::XdpLink;
+use aya::programs::{ProgramError, Xdp};
 
 use super::interface::Interface;
+use super::left_behind::LeftBehind;
 use super::{DatapathError, PinDir};
 
 /// The kernel's word on the descriptors of this process, links among them.
@@ -38,34 +40,6 @@ pub(super) enum Place {
     Nowhere,
     /// The kernel does not tell.
     Unknown,
-}
-
-/// An interface that an earlier start attached and this one was not told to: the same maps, and the
-/// program of then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftBehind {
-    /// The interface's name: the last one known, if it is not here.
-    pub name: String,
-    /// The name before, if it has another one now.
-    pub was: Option<String>,
-    /// True if the interface is in this network namespace.
-    pub here: bool,
-    /// The pin that keeps it limited.
-    pub pin: PathBuf,
-}
-
-impl fmt::Display for LeftBehind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.name)?;
-        if let Some(was) = &self.was {
-            write!(f, ", which was {was},")?;
-        }
-        if self.here {
-            write!(f, " is still limited as an earlier start left it")
-        } else {
-            write!(f, " is in another network namespace, and still limited there")
-        }
-    }
 }
 
 impl OwnLink {
@@ -162,6 +136,21 @@ pub(super) fn rename(pins: &PinDir, link: &OwnLink, name: &str) -> Result<(), Da
     }
     make_room(pins, name)?;
     fs::rename(&link.pin, &pin).map_err(DatapathError::path("renaming the pin", &link.pin))
+}
+
+/// Replaces the program behind a link; every packet meets the old or the new one.
+pub(super) fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), DatapathError> {
+    let failed = |source: ProgramError| DatapathError::Attach {
+        interface: interface.to_owned(),
+        source: Box::new(source),
+    };
+    let link = XdpLink::try_from(link)
+        .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
+    let id = program.attach_to_link(link).map_err(failed)?;
+    // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
+    let link = program.take_link(id).map_err(failed)?;
+    drop(link);
+    Ok(())
 }
 
 /// Takes the pin of an interface's name away, unless its link is in force somewhere: then it gets a

@@ -7,9 +7,9 @@ use limiter_common::wire::Control;
 use super::machine::{self, Pinned};
 use super::maps::{PinnedControl, of_pins};
 use super::open_maps::OpenMaps;
-use super::own_links::{self, LeftBehind, OwnLink, Place};
+use super::own_links::{self, OwnLink, Place};
 use super::source_store::SourceStore;
-use super::{Attachment, DatapathError, LinkState, Mode, Observed, PinDir};
+use super::{Attachment, DatapathError, LeftBehind, LinkState, Mode, Observed, PinDir};
 
 /// How often the maps are read again that a daemon has changed meanwhile.
 const TRIES: u32 = 16;

@@ -1,8 +1,6 @@
 //! The maps as the program reads them: single entries, and nothing is changed. What is not there is
 //! `None`.
 
-use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
@@ -13,51 +11,10 @@ use limiter_common::wire::{
 };
 use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_narrow};
 
-use super::maps::MapSource;
+use super::found::{Read, found, longest};
 use super::open_maps::{HasMaps as _, OpenMaps};
 use super::pod::Wire;
 use super::{DatapathError, Kernel};
-
-/// Result of a read: `None` without an entry.
-pub(super) type Read<T> = limiter_model::Read<T, DatapathError>;
-
-/// Maps that the program alone changes, and user space only reads to answer questions.
-pub(super) struct ProgramMaps {
-    aggregates: Array<MapData, u64>,
-    fingerprints: Array<MapData, u64>,
-    flows: HashMap<MapData, Wire<FlowKey>, u64>,
-}
-
-impl ProgramMaps {
-    /// Takes them by name.
-    pub(super) fn take(take: &mut MapSource<'_>) -> Result<Self, DatapathError> {
-        let failed = DatapathError::map(map::AGGREGATES);
-        let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;
-        let failed = DatapathError::map(map::FINGERPRINTS);
-        let fingerprints = take(map::FINGERPRINTS)?.try_into().map_err(failed)?;
-        let flows = take(map::FLOWS)?.try_into().map_err(DatapathError::map(map::FLOWS))?;
-        Ok(Self { aggregates, fingerprints, flows })
-    }
-}
-
-/// No such entry is an answer.
-pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(MapError::KeyNotFound | MapError::OutOfBounds { .. }) => Ok(None),
-        Err(source) => Err(DatapathError::Map { map, source }),
-    }
-}
-
-/// Value that a trie has for a whole key.
-pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
-    map: &'static str,
-    trie: &LpmTrie<MapData, K, V>,
-    bits: u32,
-    key: K,
-) -> Read<V> {
-    found(map, trie.get(&Key::new(bits, key), 0))
-}
 
 /// Reads by the maps that a type holds: a blanket `impl` of a trait of another crate cannot be.
 macro_rules! reads_its_maps {

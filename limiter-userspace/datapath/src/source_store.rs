@@ -1,58 +1,20 @@
 //! The store of the buckets of sources: chosen when the maps are made, and kept with them.
 
-use std::env::consts::ARCH;
-
 use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
 use limiter_common::wire::{EntryKind, EntryTable, LINE_WAYS, constant, lines_for, map};
 
-use super::entries::random;
-use super::load::capacity;
+use super::maps::capacity;
+use super::options::Options;
 use super::pod::Wire;
-use super::{DatapathError, Options, PinDir};
+use super::random::random;
+use super::source_table::SourceTable;
+use super::{DatapathError, PinDir};
 
 /// Elements of a map of lines for each of them: its entries, and its head.
 const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
-
-/// Store of the buckets of sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SourceTable {
-    /// Hash maps of the kernel.
-    #[default]
-    Hash,
-    /// Lines of an array: [`limiter_decision::line`].
-    Lines,
-}
-
-impl SourceTable {
-    /// Store of maps to be made where nobody names one.
-    pub fn auto() -> Self {
-        Self::auto_on(ARCH)
-    }
-
-    /// Store for a processor: lines where a kernel for it was seen to take and run their program.
-    fn auto_on(arch: &str) -> Self {
-        if matches!(arch, "x86_64" | "aarch64") { Self::Lines } else { Self::Hash }
-    }
-
-    /// Name in options and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hash => "hash",
-            Self::Lines => "lines",
-        }
-    }
-
-    /// Description for a message.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::Hash => "hash maps",
-            Self::Lines => "lines",
-        }
-    }
-}
 
 /// Object file of the program for each store.
 #[derive(Clone, Copy, Debug)]
@@ -158,17 +120,5 @@ impl SourceStore {
     /// Lines of all kinds.
     const fn all_lines(&self) -> u32 {
         self.lines.saturating_mul(2).saturating_add(self.narrow_lines)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_is_lines_where_their_program_was_run() {
-        let chosen = ["x86_64", "aarch64", "riscv64", "s390x"].map(SourceTable::auto_on);
-        let (lines, hash) = (SourceTable::Lines, SourceTable::Hash);
-        assert_eq!(chosen, [lines, lines, hash, hash]);
     }
 }

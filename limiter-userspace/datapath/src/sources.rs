@@ -5,10 +5,11 @@ use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, map};
 
 use super::batch::{Slice, SourceMaps, Sweep};
+use super::found::found;
 use super::lines::LineMaps;
 use super::pod::Wire;
-use super::reading::found;
-use super::source_store::{SourceStore, SourceTable};
+use super::source_store::SourceStore;
+use super::source_table::SourceTable;
 use super::{DatapathError, PinDir};
 
 /// Handles on the maps of the buckets of sources.

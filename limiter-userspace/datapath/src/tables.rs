@@ -11,9 +11,9 @@ use limiter_common::wire::{
 };
 use limiter_rules::TablesPlan;
 
+use super::found::found;
 use super::maps::MapSource;
 use super::pod::Wire;
-use super::reading::found;
 use super::{DatapathError, PinDir, batch, tries};
 
 /// Packets that may wait for a CPU that they were redirected to.
@@ -214,17 +214,17 @@ impl TableMaps {
         tries::get(&self.rules, map::TABLE_RULES, u64::from(generation.get()), pins)
     }
 
-    /// As [`super::Reading::record`].
+    /// As [`limiter_model::Reading::record`].
     pub(super) fn record_at(&self, slot: Slot) -> Result<Option<Record>, DatapathError> {
         Ok(found(map::RECORDS, self.records.get(&slot.index(), 0))?.map(|record| record.0))
     }
 
-    /// As [`super::Reading::action`].
+    /// As [`limiter_model::Reading::action`].
     pub(super) fn action_at(&self, index: u32) -> Result<Option<Action>, DatapathError> {
         Ok(found(map::ACTIONS, self.actions.get(&index, 0))?.map(|action| action.0))
     }
 
-    /// As [`super::Reading::budget`].
+    /// As [`limiter_model::Reading::budget`].
     pub(super) fn budget_at(&self, index: u32) -> Result<Option<KeyedBucket>, DatapathError> {
         Ok(found(map::BUDGETS, self.budgets.get(&index, 0))?.map(|budget| budget.0))
     }

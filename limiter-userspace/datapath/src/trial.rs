@@ -7,31 +7,11 @@
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
-use limiter_rules::{Installed, Plan};
+use limiter_rules::Plan;
 
-use super::kernel::header_of;
+use super::on_trial::{Trial, TrialOutcome};
+use super::words::header_of;
 use super::{DatapathError, Kernel, Observed as _};
-
-/// A rule set on trial.
-#[derive(Debug)]
-pub(super) struct Trial {
-    /// Rules that the maps held before.
-    before: Installed,
-    /// Rule numbers that the trial began.
-    begun: Vec<u32>,
-    /// Rule numbers that the trial ended.
-    ended: Vec<u32>,
-    end: Ticks,
-}
-
-/// End of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrialOutcome {
-    /// The rule set stays.
-    Confirmed,
-    /// The rule set before is in force again.
-    Reverted,
-}
 
 impl Kernel {
     /// As [`Kernel::commit`], but from `end` on the rule set before is in force again, unless
@@ -123,16 +103,4 @@ impl Kernel {
         }
         Ok(TrialOutcome::Reverted)
     }
-}
-
-/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one
-/// before is put in force. Returns the generation in force.
-pub(super) fn settle(maps: &mut super::maps::Maps, generation: u64) -> Result<u64, DatapathError> {
-    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
-    if !header.is_on_trial() {
-        return Ok(generation);
-    }
-    maps.set_control(Control::TrialEnd, 0)?;
-    maps.set_control(Control::Generation, generation + 1)?;
-    Ok(generation + 1)
 }

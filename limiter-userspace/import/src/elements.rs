@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use limiter_rules::Selector;
 use limiter_text::plain::clean;
 
+use super::imported::{Entry, Imported, Outcome};
 use super::lists::listed;
-use super::{Entry, Imported, Outcome};
 
 /// A list of another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

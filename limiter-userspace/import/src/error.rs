@@ -1,10 +1,13 @@
 //! Why nothing could be imported.
 
+/// Longest text in bytes.
+pub const MAX_BYTES: usize = 16 << 20;
+
 /// Error of a whole text. Anything wrong with one rule is told of that rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// Longer than is read.
-    #[error("is longer than {} MiB: give less at once", super::MAX_BYTES >> 20)]
+    #[error("is longer than {} MiB: give less at once", MAX_BYTES >> 20)]
     TooLong,
     /// Not text.
     #[error("byte {0} is not UTF-8: give the text that the program printed")]

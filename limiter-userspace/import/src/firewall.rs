@@ -136,4 +136,10 @@ impl Firewall {
         self.chains.entry(chain).or_default().rules.push(self.rules.len());
         self.rules.push(rule);
     }
+
+    /// The cases that have a limit, for a first look at all of them.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &Case> {
+        let cases = self.rules.iter().flat_map(|rule| &rule.cases);
+        cases.filter(|case| case.limit.is_some())
+    }
 }

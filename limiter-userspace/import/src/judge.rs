@@ -14,6 +14,7 @@ use limiter_rules::rate_text::MIN_FULL_FRAME;
 use limiter_text::plain::clean;
 use serde::Serialize;
 
+use super::barrier::{Barrier, Gone};
 use super::count::counted;
 use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
@@ -21,7 +22,6 @@ use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
-use super::walk::{self, Barrier, Gone};
 use beside::Placed;
 use names::{is_interface, place};
 
@@ -99,7 +99,7 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(super) fn new(firewall: &'a Firewall) -> Self {
         let mut memories = BTreeMap::new();
-        for (_, case) in walk::limits(firewall) {
+        for case in firewall.limits() {
             if let Some(memory) = case.limit.as_ref().and_then(|limit| limit.memory.as_ref()) {
                 *memories.entry(memory.clone()).or_default() += 1;
             }

@@ -5,6 +5,7 @@
 //! and `paths` and `tables` say the same in keys and tables. `write` writes it down, with
 //! every difference beside its rule and every other rule with the reason.
 
+mod barrier;
 mod count;
 mod detect;
 mod difference;
@@ -12,6 +13,7 @@ mod elements;
 mod error;
 mod fail2ban;
 mod firewall;
+mod imported;
 mod ipset;
 mod iptables;
 mod judge;
@@ -26,18 +28,12 @@ mod walk;
 mod words;
 mod write;
 
-use serde::Serialize;
-
 pub use detect::Format;
-pub use error::ImportError;
+pub use error::{ImportError, MAX_BYTES};
+pub use imported::{Entry, Imported, Outcome};
 
 use firewall::Firewall;
 use packets::Family;
-
-use limiter_rules::Path;
-
-/// Longest text in bytes.
-pub const MAX_BYTES: usize = 16 << 20;
 
 /// Wishes of whoever imports.
 #[derive(Clone, Debug, Default)]
@@ -48,63 +44,6 @@ pub struct Options {
     pub shadow: bool,
     /// The one of several sets or jails that is wanted.
     pub set: Option<String>,
-}
-
-/// Rules of another program, as far as they can be said here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Imported {
-    /// The rule file, or the file of a list.
-    pub text: String,
-    /// Name of the format.
-    pub format: String,
-    /// True if the text is for `limiter deny --file`, and no rule file.
-    pub is_list: bool,
-    /// Number of rules, or of sources of a list, that were translated.
-    pub translated: usize,
-    /// Things to know of the whole.
-    pub remarks: Vec<String>,
-    /// The rules in their order, and the entries of a list that were not translated.
-    pub rules: Vec<Entry>,
-}
-
-/// Rule of the other program, and its fate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Place of it.
-    pub place: String,
-    /// The rule as it was read.
-    pub rule: String,
-    /// Fate of the rule.
-    pub outcome: Outcome,
-    /// Differences of the translation.
-    pub differences: Vec<String>,
-    /// The reason why it was not translated, or need not be.
-    pub reason: Option<String>,
-    /// Paths of the rules of the file in which it is.
-    #[serde(skip)]
-    pub paths: Vec<Path>,
-}
-
-/// Fate of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// In the text, with its differences.
-    Translated,
-    /// Not in the text but as a comment, with the reason.
-    NotTranslated,
-    /// No limit, and no list: the firewall goes on with it.
-    Left,
-}
-
-impl Imported {
-    /// Number of rules with an outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
-        match outcome {
-            Outcome::Translated => self.translated,
-            other => self.rules.iter().filter(|rule| rule.outcome == other).count(),
-        }
-    }
 }
 
 /// Translates a text.

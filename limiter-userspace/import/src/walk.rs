@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Verdict};
+use super::barrier::{Barrier, Gone};
+use super::firewall::{Chain, ChainName, Firewall, Hook, Verdict};
 use super::judge::{Fate, Judge, Step};
 use super::packets::Packets;
 
@@ -15,26 +16,6 @@ const MOST_STEPS: usize = 400_000;
 
 /// Most comparisons with what returned from a chain.
 const MOST_EFFORT: usize = 10_000_000;
-
-/// Fate of packets before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
-    Accepted,
-    Dropped,
-    Returned,
-    /// Something that is not known.
-    Maybe,
-}
-
-/// Packets that some rule has taken away.
-#[derive(Clone, Debug)]
-pub(super) struct Barrier {
-    pub(super) packets: Packets,
-    pub(super) gone: Gone,
-    /// True if some of them went on all the same.
-    pub(super) partly: bool,
-    pub(super) rule: usize,
-}
 
 /// A chain on the way.
 #[derive(Clone, Copy)]
@@ -293,11 +274,3 @@ impl<'a> Walk<'a> {
 
 /// Rules behind a limit that are looked at.
 const MOST_LOOKED_AT: usize = 512;
-
-/// Case that has a limit, for a first look at all of them.
-pub(super) fn limits(firewall: &Firewall) -> impl Iterator<Item = (usize, &Case)> {
-    let rules = firewall.rules.iter().enumerate();
-    rules.flat_map(|(at, rule)| {
-        rule.cases.iter().filter(|case| case.limit.is_some()).map(move |case| (at, case))
-    })
-}

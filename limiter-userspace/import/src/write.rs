@@ -14,10 +14,10 @@ use limiter_text::plain::clean;
 use super::detect::Format;
 use super::error::ImportError;
 use super::firewall::{Firewall, Verdict};
+use super::imported::{Entry, Imported, Outcome};
 use super::judge::{Fate, Judge};
 use super::lists::commands;
 use super::walk::Walk;
-use super::{Entry, Imported, Outcome};
 
 /// Characters of a rule that are shown.
 const LONGEST: usize = 4000;

@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::time::Ticks;
-use limiter_common::window::WallOffset;
-use limiter_common::wire::{KeyedBucket, LimitSpec, WORDS};
-use limiter_decision::algorithm::Words;
-use limiter_decision::meter::{self, Share};
-use limiter_decision::world::Keyed;
+use limiter_common::wire::{Bucket, KeyedBucket, LimitSpec, WORDS};
+use limiter_common::world::Keyed;
 
 /// A bucket of a table, or a budget.
 #[derive(Debug, Default)]
@@ -114,4 +111,12 @@ impl Keyed for ModelKeyed {
             [&self.0.passed, &self.0.dropped].map(|count| count.load(Ordering::Relaxed));
         passed.wrapping_add(dropped)
     }
+}
+
+/// The state of a narrow key as that of any key. It has no time of the last packet.
+pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
+    let Bucket { word, resolved, passed, dropped } = *bucket;
+    let mut words = [0; WORDS];
+    words[0] = word;
+    KeyedBucket { resolved, passed, dropped, used: 0, words }
 }

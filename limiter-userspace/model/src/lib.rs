@@ -2,13 +2,18 @@
 //! kernel program in tests, and the engine for everything offline.
 
 mod actions;
+mod bans;
 mod changes;
+mod copy;
 mod entries;
 mod excerpt;
 mod found;
+mod judge;
 mod keyed;
+mod left;
 mod lines;
 mod look;
+mod moments;
 mod part;
 mod reading;
 mod source_bucket;
@@ -20,8 +25,11 @@ mod world;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::cell::Cell as _;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
+use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
@@ -38,8 +46,10 @@ use limiter_rules::model::TriePrefix;
 use limiter_rules::{Installed, Selector};
 
 use self::entries::ModelEntries;
-use actions::{Left, ModelBans};
+use bans::ModelBans;
+use left::Left;
 use lines::ModelLines;
+use moments::Moments;
 use part::{Entry, Part};
 use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
@@ -47,10 +57,10 @@ use trail::Steps;
 
 pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
-pub use keyed::used_share;
+pub use keyed::{of_narrow, used_share};
 pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
-pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS, of_narrow};
+pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS};
 pub use trail::{Step, Trail};
 pub use way::{Framing, Way};
 
@@ -69,7 +79,7 @@ pub struct Model {
     /// Time at which the daemon is lost.
     daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
-    moments: changes::Moments,
+    moments: Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Owner, ModelSourceBucketRef>>,
     /// Lines, in place of `buckets`, if the buckets of sources are stored so.
@@ -116,7 +126,7 @@ impl Model {
             trial_end: Ticks::ZERO,
             daemon_lost: Ticks::ZERO,
             limits: BTreeMap::new(),
-            moments: changes::Moments::default(),
+            moments: Moments::default(),
             tries: <[Vec<_>; 2]>::default(),
             buckets: RwLock::default(),
             lines: None,
@@ -316,62 +326,7 @@ impl Model {
             .map(ModelSourceBucketRef::bucket)
             .or_else(|| self.missing(Entry::Bucket(*owner)))
     }
-
-    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in
-    /// by the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
-    /// [`Model::frame`] say how it left.
-    pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
-        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
-        self.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now)
-    }
-
-    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the
-    /// beginning, that came in by an interface.
-    pub fn judge_captured(
-        &mut self,
-        framing: Framing,
-        frame: &[u8],
-        length: u64,
-        interface: u32,
-        now: Ticks,
-    ) -> Outcome {
-        match framing {
-            Framing::Ethernet => self.judge_bytes(&frame, frame, length, interface, now),
-            Framing::Layer3 => self.judge_bytes(&Layer3(frame), frame, length, interface, now),
-        }
-    }
-
-    fn judge_bytes(
-        &mut self,
-        read: &impl Bytes,
-        frame: &[u8],
-        length: u64,
-        interface: u32,
-        now: Ticks,
-    ) -> Outcome {
-        let mut scratch = Scratch::empty();
-        let recent = now.since(self.lag);
-        self.judged_at = now;
-        self.steps.begin();
-        let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
-        let trail = self.steps.trail(&scratch, judged.unpack().reason);
-        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame, trail);
-        self.left = left;
-        let outcome = outcome.unpack();
-        if let Some(tally) =
-            usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
-        {
-            tally.add(length);
-        }
-        let place = InterfaceCounters::place(interface);
-        self.interfaces.entry(place).or_default().add(outcome.reason, length);
-        self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, length);
-        outcome
-    }
 }
-
-/// Interface that every frame of a test run comes in by.
-const INTERFACE: u32 = 1;
 
 /// The value of the longest prefix that has an address.
 fn longest<'a, V>(

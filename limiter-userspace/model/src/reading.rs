@@ -82,14 +82,6 @@ pub trait Reading {
     fn flow(&self, flow: &FlowKey) -> Read<u64, Self::Error>;
 }
 
-/// The state of a narrow key as that of any key. It has no time of the last packet.
-pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
-    let Bucket { word, resolved, passed, dropped } = *bucket;
-    let mut words = [0; WORDS];
-    words[0] = word;
-    KeyedBucket { resolved, passed, dropped, used: 0, words }
-}
-
 impl Reading for Model {
     type Error = Infallible;
 

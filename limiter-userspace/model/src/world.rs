@@ -22,7 +22,7 @@ use limiter_decision::table::KeyCell;
 use limiter_decision::world::World;
 use limiter_rules::model::TriePrefix;
 
-use super::actions::ModelBanRef;
+use super::bans::ModelBanRef;
 use super::keyed::ModelKeyed;
 use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
 use super::part::Entry;

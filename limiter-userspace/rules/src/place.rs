@@ -19,11 +19,11 @@ mod step;
 mod tables;
 mod trial;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use adopt::HeldTables;
 pub use error::{PlaceError, PlanError};
-pub use installed::{InstalledTables, Retired};
+pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
 pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
@@ -33,32 +33,9 @@ use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};
 use limiter_sharing::SharedSet;
 
 use self::free::{Flags, Free, Places};
-use self::step::Step;
+use self::step::{Step, low_bits};
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
-
-/// A rule as the maps hold it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InstalledRule {
-    /// Index into the limits.
-    pub slot: u32,
-    /// The limit there, with the rule number.
-    pub limit: Limit,
-}
-
-/// The rule set that the maps hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
-    /// By selector.
-    pub rules: BTreeMap<Selector, InstalledRule>,
-    /// Slots that the generation before used: packets under way may still read them.
-    pub retired_slots: BTreeSet<u32>,
-    /// Slot at which the search for a free one goes on. Slots are handed out in a circle, so that
-    /// the limit that an idle bucket was charged under stays readable as long as possible.
-    pub next_slot: u32,
-    /// The keyed tables.
-    pub tables: InstalledTables,
-}
 
 /// Slots of maps that are made for `rules` rules: four times as many, so that a rule can change
 /// several times before a slot means something else.
@@ -283,11 +260,6 @@ fn same(a: &Limit, b: &Limit) -> bool {
     } = *a;
     (increment, tolerance, shift, count, kind, action, full)
         == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
-const fn low_bits(generation: u64) -> u32 {
-    generation as u32
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use limiter_daemon::RunOptions;
 use limiter_daemon::control::Loopback;
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 
-use super::{MAX_RULES, PIN_DIR, at_least, interval};
+use super::defaults::{MAX_RULES, PIN_DIR};
+use super::time::{at_least, interval};
 use crate::events::Telling;
 use crate::living;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::living;
 use clap::ValueEnum;
+
+use crate::living;
 
 /// Packets of a limit.
 #[derive(Debug, clap::Args)]

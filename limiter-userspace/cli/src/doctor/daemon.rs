@@ -5,8 +5,8 @@ use std::path::Path;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::control::ClientError;
 
+use super::command::to_daemon;
 use super::finding::Finding;
-use super::to_daemon;
 
 /// Judges the answer of the daemon.
 pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec<Finding> {

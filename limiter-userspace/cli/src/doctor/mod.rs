@@ -4,6 +4,7 @@
 //! The facts are from [`limiter_datapath::machine`]; each file here judges those of one subject.
 
 mod attaching;
+pub(super) mod command;
 mod daemon;
 mod finding;
 mod frames;
@@ -24,10 +25,11 @@ use limiter_daemon::ssh::own_session;
 use limiter_datapath::machine::{self, Link};
 use limiter_datapath::{DatapathError, offloads};
 
-use super::Answer;
-use super::args::{Output, PIN_DIR, SOCKET};
+use super::answer::Answer;
+use super::args::defaults::PIN_DIR;
 use super::failure::Failure;
 use super::living;
+use super::output::Output;
 use attaching::Owner;
 use finding::{Finding, Report};
 use frames::Peer;
@@ -64,23 +66,6 @@ pub(super) fn doctor(ask: &Ask, client: &Client, output: Output) -> Result<Answe
     let output = if ask.json { Output::Json } else { output };
     let text = output.document(&report)?.unwrap_or_else(|| render::text(&report));
     Ok(Answer { text, code: u8::from(!report.ok), ..Answer::default() })
-}
-
-/// The words that begin a command to the daemon at a socket.
-fn to_daemon(socket: &Path) -> String {
-    if socket == Path::new(SOCKET) {
-        "limiter".to_owned()
-    } else {
-        format!("limiter --socket {}", socket.display())
-    }
-}
-
-/// The command that says more about a start that failed.
-pub(super) fn command(socket: &Path, interfaces: &[String], pin_dir: &Path) -> String {
-    let options = interfaces.iter().map(|name| format!(" --iface {name}"));
-    let pins = (pin_dir != Path::new(PIN_DIR)).then(|| format!(" --pin-dir {}", pin_dir.display()));
-    let doctor = format!("{} doctor", to_daemon(socket));
-    [doctor].into_iter().chain(options).chain(pins).collect()
 }
 
 fn look(ask: &Ask, client: &Client) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use limiter_datapath::DatapathError;
 use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 
 use super::finding::Finding;
-use crate::args::PIN_DIR;
+use crate::args::defaults::PIN_DIR;
 
 /// Judges the place.
 pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {

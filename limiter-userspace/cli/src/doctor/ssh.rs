@@ -5,8 +5,8 @@ use std::path::Path;
 
 use limiter_rules::{Selector, source_text};
 
+use super::command::to_daemon;
 use super::finding::Finding;
-use super::to_daemon;
 
 /// Judges whether the session is safe. `spared` are the prefixes that are never limited by the
 /// daemon, or on its allow list; none without a daemon.
@@ -53,7 +53,7 @@ pub(super) fn way(peer: IpAddr, by: Result<Option<&str>, String>) -> Finding {
 mod tests {
     use super::super::finding::Level;
     use super::*;
-    use crate::args::SOCKET;
+    use crate::args::defaults::SOCKET;
 
     fn judged(spared: Option<&[&str]>) -> Finding {
         let spared = spared.map(|all| all.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());

@@ -9,7 +9,8 @@ use super::attaching::{self, Owner};
 use super::finding::{Finding, Level, Report};
 use super::frames::{self, Peer};
 use super::{is_candidate, place};
-use crate::args::{Output, PIN_DIR, SOCKET};
+use crate::args::defaults::{PIN_DIR, SOCKET};
+use crate::output::Output;
 
 /// An interface that is up, of a kind.
 pub(super) fn link(index: u32, name: &str, kind: Option<&str>) -> Link {
@@ -247,7 +248,7 @@ fn the_report_has_the_gravest_first_and_counts_the_good() {
 fn the_command_for_more_names_what_the_start_was_given() {
     let of = |socket: &str, interfaces: &[&str], pin_dir: &str| {
         let interfaces: Vec<String> = interfaces.iter().map(|&name| name.to_owned()).collect();
-        super::command(socket.as_ref(), &interfaces, pin_dir.as_ref())
+        super::command::command(socket.as_ref(), &interfaces, pin_dir.as_ref())
     };
     let usual = of(SOCKET, &["eth0"], PIN_DIR);
     assert_eq!(usual, "limiter doctor --iface eth0");

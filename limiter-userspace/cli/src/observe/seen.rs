@@ -6,7 +6,7 @@ use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
 use limiter_replay::tune::MAX_SOURCES;
 
-use super::Told;
+use crate::blocks::Told;
 
 /// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
 /// out, and half again: those of the lowest levels.

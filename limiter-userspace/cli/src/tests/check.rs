@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::Answer;
+use crate::answer::Answer;
 
 const GOOD: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 300000000, burst: 20}}

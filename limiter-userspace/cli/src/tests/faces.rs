@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::explain::{capture, explained};
 use super::{execute, parse};
-use crate::args::{Args, EXIT_CODES, Output};
+use crate::args::{Args, EXIT_CODES};
+use crate::output::Output;
 
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}

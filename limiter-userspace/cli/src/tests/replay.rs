@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::explain::capture;
 use super::{execute, failure, parse};
-use crate::Answer;
+use crate::answer::Answer;
 
 fn answer(line: &str) -> Answer {
     execute(&parse(line).unwrap(), &Fake::default()).unwrap()

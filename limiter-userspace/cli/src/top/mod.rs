@@ -19,12 +19,11 @@ use limiter_daemon::api::sources::By;
 use limiter_daemon::control::Client;
 use limiter_rules::source_text;
 
-use super::Answer;
-use super::args::Output;
+use super::answer::Answer;
 use super::failure::Failure;
+use super::output::Output;
 use keys::Flow;
 use state::State;
-pub(super) use state::rate;
 use terminal::Terminal;
 
 /// The daemon answers in milliseconds. While it does not, the view says so.

@@ -10,11 +10,10 @@ use limiter_daemon::api::top::Top;
 use limiter_daemon::control::Client;
 use limiter_daemon::render;
 
-use super::super::Answer;
-use super::super::args::Output;
-use super::super::failure::Failure;
-use super::super::sources::drop_rates;
-use super::state::rate;
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::sources::{drop_rates, rate};
 
 pub(super) fn once(
     client: &Client,

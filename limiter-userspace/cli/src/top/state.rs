@@ -10,7 +10,7 @@ use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::ClientError;
 
-use super::super::sources::drop_rates;
+use super::super::sources::{drop_rates, rate};
 use super::line::Line;
 use super::link::{Action, Asking, Link};
 
@@ -146,12 +146,6 @@ pub(super) struct State {
     pub(super) of_source: [History; 2],
     /// The counts of the rules before, and when that was.
     before: Option<(HashMap<String, RuleCounts>, u64)>,
-}
-
-/// Packets a second between two counts, `nanos` apart.
-#[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
-pub(crate) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
-    (nanos > 0).then(|| now.saturating_sub(before) as f64 * 1e9 / nanos as f64)
 }
 
 impl State {

@@ -2,11 +2,26 @@
 
 use limiter_daemon::render::{Render, duration, line, number, push, table};
 use limiter_replay::tune::{AtRate, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES};
-
-use super::Tuned;
+use serde::Serialize;
 
 /// Fewer sources than this say little about a share of 99.9 %.
 const FEW: u64 = 3000;
+
+/// Answer of `tune`.
+#[derive(Debug, Serialize)]
+pub(super) struct Tuned {
+    #[serde(flatten)]
+    pub(super) report: Report,
+    /// The rule file; none without a proposal.
+    pub(super) rule_file: Option<String>,
+    /// Cautions, and remarks about the captures.
+    pub(super) notes: Vec<String>,
+    /// Error that ended the reading before the end of what there is, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stopped: Option<String>,
+    #[serde(skip)]
+    pub(super) spare: f64,
+}
 
 /// Limits of what the observation can tell.
 pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {

@@ -1,16 +1,12 @@
-//! Putting a rule set in force, and finding in the maps which one is.
-
-use std::cell::RefCell;
+//! Putting a rule set in force.
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Control, RuleSetHeader};
-use limiter_rules::place::HeldTables;
+use limiter_common::wire::Control;
 use limiter_rules::{Installed, Plan};
 
 use super::Kernel;
-use crate::maps::Maps;
-use crate::tables::TableMaps;
-use crate::{DatapathError, PinDir};
+use crate::DatapathError;
+use crate::words::{header_of, own_budgets_of};
 
 impl Kernel {
     /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
@@ -73,62 +69,5 @@ impl Kernel {
     pub(crate) fn set_installed(&mut self, generation: u64, installed: Installed) -> Installed {
         self.held.generation = generation;
         std::mem::replace(&mut self.held.installed, installed)
-    }
-}
-
-/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to
-/// be free.
-pub(crate) fn adopt(
-    maps: &Maps,
-    tables: &TableMaps,
-    generation: u64,
-    pins: &PinDir,
-) -> Result<Installed, DatapathError> {
-    let failed = RefCell::new(None);
-    let installed = Installed::from_maps(&maps.trie(generation, pins)?, |slot| {
-        noted(&failed, maps.limit(slot))
-    })
-    .with_tables(
-        &held(maps, tables, generation, pins)?,
-        |slot| noted(&failed, tables.record(slot)),
-        |index| noted(&failed, tables.action(u32::from(index))),
-    );
-    failed.into_inner().map_or(Ok(installed), Err)
-}
-
-/// Value that was read, `None` after an error, which is kept in `failed`.
-fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
-    found.map_err(|error| failed.replace(Some(error))).ok()
-}
-
-/// Rules that the maps hold beside the source table.
-fn held(
-    maps: &Maps,
-    tables: &TableMaps,
-    generation: u64,
-    pins: &PinDir,
-) -> Result<HeldTables, DatapathError> {
-    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
-    let [replies, bans] = own_budgets_of(generation);
-    Ok(HeldTables {
-        tables: tables.tables(generation, header.tables())?,
-        trie: tables.trie(generation, pins)?,
-        replies: maps.control(replies)?,
-        bans: maps.control(bans)?,
-        interfaces: tables.interfaces()?,
-    })
-}
-
-/// Word of the header of a generation.
-pub(crate) fn header_of(generation: u64) -> Control {
-    if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
-}
-
-/// Words of the budgets of replies and of bans of a generation.
-fn own_budgets_of(generation: u64) -> [Control; 2] {
-    if generation.is_multiple_of(2) {
-        [Control::EvenReplies, Control::EvenBans]
-    } else {
-        [Control::OddReplies, Control::OddBans]
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 use crate::interface::Interface;
 use crate::maps::PinnedControl;
 use crate::own_links;
-use crate::{DatapathError, Mode, PinDir, attach};
+use crate::{DatapathError, Mode, PinDir, foreign};
 
 /// A place for pins, as far as it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,6 @@ pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, Data
     let pins = PinDir::new(pin_dir);
     match own_links::behind(&pins, interface)? {
         Some(_) => Ok(Some(mode)),
-        None => Err(attach::foreign(interface, &pins, id)),
+        None => Err(foreign::foreign(interface, &pins, id)),
     }
 }

@@ -3,10 +3,10 @@
 use ipnet::IpNet;
 
 use super::{Judge, MOST_EXEMPT, Step};
+use crate::barrier::Gone;
 use crate::difference::Difference;
 use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets, state};
-use crate::walk::Gone;
 
 impl Judge<'_> {
     /// Looks at what was taken away before a limit.

@@ -3,7 +3,7 @@
 use limiter_common::header::TCP;
 use serde_json::Value;
 
-use super::Objects;
+use super::objects::Objects;
 use super::set::{Set, nets, ports};
 use crate::iptables::{icmp_message, is_opening, protocol_number, state_bits};
 use crate::packets::{Family, Packets, state};

@@ -3,31 +3,19 @@
 
 mod condition;
 mod limit;
+mod objects;
 mod rule;
 mod set;
-
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::error::ImportError;
 use super::firewall::{Chain, ChainName, Firewall, Hook, Rule};
 use super::packets::{Family, Packets};
+use objects::Objects;
 use set::Set;
 
 const COMMAND: &str = "`nft -j list ruleset`";
-
-/// Objects that rules name, by table and name.
-type Named<'a> = BTreeMap<(String, String), &'a Value>;
-
-/// Things of a rule set that rules look into.
-#[derive(Default)]
-pub(super) struct Objects<'a> {
-    sets: BTreeMap<(String, String), Set<'a>>,
-    limits: Named<'a>,
-    /// Sets that rules add to, with how many do.
-    filled: BTreeMap<(String, String), usize>,
-}
 
 /// Reads a text.
 pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {

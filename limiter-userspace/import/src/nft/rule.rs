@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::Objects;
 use super::condition::{apply, condition, field};
 use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
+use super::objects::Objects;
 use super::set::Set;
 use crate::firewall::{Case, Limit, Verdict};
 use crate::packets::Packets;

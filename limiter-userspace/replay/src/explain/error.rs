@@ -1,6 +1,6 @@
 //! Why a capture cannot be explained.
 
-use super::MAX_TRACKED;
+use super::bound::MAX_TRACKED;
 
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@
 //! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
 //! one packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
 
+mod bound;
 mod capture;
 mod error;
 mod obsolete;
@@ -21,6 +22,7 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
+pub use bound::MAX_TRACKED;
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
 pub use rulebook::{Bucket, Charge, Match};
@@ -31,11 +33,6 @@ use limiter_rules::model::Limits;
 use limiter_rules::{Environment, Installed, PlanError, RuleSet};
 
 use rulebook::Rulebook;
-
-/// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture
-/// that needs more is refused, because what the program would do with full maps is not what a plain
-/// answer says.
-pub const MAX_TRACKED: usize = 2_000_000;
 
 /// Room for sources and keys, as `limiter run` has it by default.
 const MAX_SOURCES: u32 = 262_144;

@@ -7,37 +7,24 @@ mod check;
 mod error;
 mod items;
 mod one_or_many;
+mod place;
 mod placed;
 mod read;
 mod render;
+mod rule_file;
 mod schema;
 mod shape;
 mod union;
 
-use std::collections::BTreeMap;
-
-pub use error::{Place, Problem, RuleFileError};
+pub use error::{Problem, RuleFileError};
+pub use place::Place;
 pub use render::{Blocks, ExactFile, blocks, render};
+pub use rule_file::RuleFile;
 pub use schema::schema;
 pub use union::{FilePlace, RuleFiles};
 
-use super::model::{RuleSet, Subject};
-
 /// Largest rule file in bytes.
 pub const MAX_BYTES: u64 = 16 << 20;
-
-/// A rule file that passed every check that needs no kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleFile {
-    /// Domain of the file, and the place of it.
-    pub domain: Option<(String, Place)>,
-    /// Rules of the file.
-    pub rules: RuleSet,
-    /// Places where each rule and each budget begins, for errors that are found later.
-    pub places: BTreeMap<Subject, Place>,
-    /// True if the file says outright that it has no rules: `descriptors: []`.
-    pub no_rules_meant: bool,
-}
 
 impl RuleFile {
     /// Reads the bytes of a rule file. `file` names it in errors; `max_frame` in bytes is what a

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::shape::Scalar;
+use super::placed::Scalar;
 
 /// Actions that are a word.
 const WORDS: [&str; 2] = ["drop", "reject"];

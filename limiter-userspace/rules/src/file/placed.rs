@@ -8,7 +8,7 @@ use std::cell::Cell;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{Location, Spanned};
 
-use super::error::Place;
+use super::place::Place;
 
 /// Values that get their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,10 @@ pub(super) struct Placed<T> {
     /// Place of use; of an alias, the place where that stands.
     pub(super) referenced: At,
 }
+
+/// A scalar that is there; `None` inside is a key without a value. Numbers are text as well, so
+/// that the checks can say what is wrong with them.
+pub(super) type Scalar = Placed<Option<String>>;
 
 impl<T> From<T> for Placed<T> {
     /// A value that is to be written.

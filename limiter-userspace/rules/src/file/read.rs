@@ -5,11 +5,12 @@ use std::thread;
 
 use serde_saphyr::{Options, alias_limits, budget, options};
 
-use super::RuleFile;
 use super::check::{self, Checked, Failure};
-use super::error::{Place, Problem};
+use super::error::Problem;
 use super::items::{Divided, HEAD, Item};
+use super::place::Place;
 use super::placed::{Places, reading};
+use super::rule_file::RuleFile;
 use super::shape::File;
 
 /// Smaller files are not worth dividing.

@@ -8,8 +8,8 @@ use limiter_sharing::OnPartition;
 use serde::Serialize;
 
 use super::one_or_many::{OneOrMany, WordOr};
-use super::placed::{Item, Placed};
-use super::shape::{self, Descriptor, File, Rules, Scalar};
+use super::placed::{Item, Placed, Scalar};
+use super::shape::{self, Descriptor, File, Rules};
 use crate::model::{
     Ban, Budget, LimitList, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule,
     RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,

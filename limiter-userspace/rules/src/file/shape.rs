@@ -9,12 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::one_or_many::{OneOrMany, WordOr};
-use super::placed::{Item, Placed, rules};
-use super::schema;
-
-/// A scalar that is there; `None` inside is a key without a value. Numbers are text as well, so
-/// that the checks can say what is wrong with them.
-pub(super) type Scalar = Placed<Option<String>>;
+use super::placed::{Item, Placed, Scalar, rules};
+use super::schema::fields as schema;
 
 /// A rule file: docs/rules.md says what the fields mean; `limiter check` checks more.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -5,8 +5,10 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{Place, Problem, RuleFileError};
-use super::{RuleFile, RuleSet};
+use super::error::{Problem, RuleFileError};
+use super::place::Place;
+use super::rule_file::RuleFile;
+use crate::model::RuleSet;
 use crate::model::Subject;
 
 /// A place in one of several files.

@@ -1,12 +1,37 @@
-//! Contents of the maps beside the source table.
+//! Contents of the maps: the rules by source, and the tables beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::narrow::{narrow_key, narrow_owner};
 use limiter_common::owner::Owner;
-use limiter_common::wire::{Action, Record, Table, TableKey};
+use limiter_common::table::{narrow_key, narrow_owner};
+use limiter_common::wire::{Action, Limit, Record, Table, TableKey};
 
 use crate::compile::{RuleId, TableForm};
+use crate::model::Selector;
+
+/// A rule as the maps hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstalledRule {
+    /// Index into the limits.
+    pub slot: u32,
+    /// The limit there, with the rule number.
+    pub limit: Limit,
+}
+
+/// The rule set that the maps hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// By selector.
+    pub rules: BTreeMap<Selector, InstalledRule>,
+    /// Slots that the generation before used: packets under way may still read them.
+    pub retired_slots: BTreeSet<u32>,
+    /// Slot at which the search for a free one goes on. Slots are handed out in a circle, so that
+    /// the limit that an idle bucket was charged under stays readable as long as possible.
+    pub next_slot: u32,
+    /// The keyed tables.
+    pub tables: InstalledTables,
+}
 
 /// The tables that the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use limiter_common::wire::{Limit, Record};
 
-use super::Installed;
 use super::free::Flags;
+use super::installed::Installed;
 
 /// Limits and records, each with its slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

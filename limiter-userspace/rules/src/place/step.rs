@@ -8,9 +8,9 @@ use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Tabl
 
 use super::actions::Actions;
 use super::free::Places;
-use super::installed::{InstalledTables, Retired};
+use super::installed::{Installed, InstalledTables, Retired};
 use super::records::{EVERYTHING, Full, Records};
-use super::{Installed, PlaceError, TablesPlan};
+use super::{PlaceError, TablesPlan};
 use crate::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
 };
@@ -43,7 +43,7 @@ impl<'a> Step<'a> {
             old,
             set,
             generation,
-            records: Records::new(&old.tables, super::low_bits(generation)),
+            records: Records::new(&old.tables, low_bits(generation)),
             actions: Actions::new(&old.tables),
             budgets: BTreeMap::new(),
             rules: Vec::with_capacity(set.keyed.len()),
@@ -201,7 +201,7 @@ impl<'a> Step<'a> {
 
 /// An id that no table had before: no other step has this generation.
 fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
-    let mut id = super::low_bits(generation.wrapping_mul(8)).wrapping_add(index);
+    let mut id = low_bits(generation.wrapping_mul(8)).wrapping_add(index);
     // Only after 2^13 generations: the number of a narrow table has 16 bits of the id.
     let is_taken = |id| {
         narrow_number(id) == 0
@@ -238,4 +238,9 @@ pub(super) fn retired(old: &InstalledTables, new: &InstalledTables) -> Retired {
             .map(|(index, ifindex)| (*index, *ifindex))
             .collect(),
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
+pub(super) const fn low_bits(generation: u64) -> u32 {
+    generation as u32
 }

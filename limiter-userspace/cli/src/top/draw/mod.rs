@@ -3,25 +3,24 @@
 
 mod columns;
 mod dialogs;
+mod history;
 mod lists;
 mod source;
 mod theme;
 
 use limiter_daemon::api::sources::By;
-use limiter_daemon::api::sources::{WHERE, drop_words, each_second, per_second};
+use limiter_daemon::api::sources::{WHERE, drop_words, each_second};
 use limiter_daemon::render::number;
 use limiter_text::plain::clean;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
+use ratatui::widgets::Paragraph;
 
-use super::state::{History, State, Tab};
+use super::state::{State, Tab};
+use history::history;
 use theme::Theme;
-
-/// Columns before a history.
-const LABEL: u16 = 20;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
@@ -92,25 +91,6 @@ fn uptime(seconds: u64) -> String {
         (0, ..) => format!("{hours} h {} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
     }
-}
-
-/// A label, a number and how it came about.
-fn history(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    (label, style): (&'static str, ratatui::style::Style),
-    history: &History,
-    theme: Theme,
-) {
-    let [text, line] =
-        Layout::horizontal([Constraint::Length(LABEL), Constraint::Fill(1)]).areas(area);
-    let rate = format!("{:>9}/s ", per_second(history.now));
-    let label = Line::from(vec![Span::styled(format!("{label:<7} "), theme.quiet()), rate.into()]);
-    frame.render_widget(Paragraph::new(label), text);
-    let points = history.points(usize::from(line.width));
-    let sparkline =
-        Sparkline::default().data(points).direction(RenderDirection::RightToLeft).style(style);
-    frame.render_widget(sparkline, line);
 }
 
 /// Name of the order of sources.

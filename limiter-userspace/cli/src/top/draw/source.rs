@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::state::State;
-use super::history;
+use super::history::history;
 use super::theme::Theme;
 
 /// Least height, in lines, at which histories take more than one.

@@ -2,28 +2,17 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, Full, OnLoss};
+use limiter_common::wire::{Full, OnLoss};
 
-use super::Failure;
+use super::checked::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text, time};
+use super::words::{EVIDENCE, FULL, ON_LOSS};
 use crate::file::error::Problem;
 use crate::file::one_or_many::WordOr;
-use crate::file::placed::Placed;
+use crate::file::placed::{Placed, Scalar};
 use crate::file::shape;
 use crate::model::key::DSCPS;
 use crate::model::{Ban, Mark, Over};
-
-pub(super) const ON_LOSS: [(&str, OnLoss); 2] =
-    [(OnLoss::Keep.name(), OnLoss::Keep), (OnLoss::Shadow.name(), OnLoss::Shadow)];
-
-pub(super) const FULL: [(&str, Full); 3] = [
-    (Full::Share.name(), Full::Share),
-    (Full::Pass.name(), Full::Pass),
-    (Full::Drop.name(), Full::Drop),
-];
-
-pub(super) const EVIDENCE: [(&str, Evidence); 2] =
-    [("established", Evidence::Established), ("none", Evidence::None)];
 
 /// The shortest ban, and the shortest memory of one.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -99,12 +88,12 @@ pub(super) fn mark(raw: &Placed<shape::Mark>) -> Result<Mark, Failure> {
 }
 
 /// Reads `on_full`.
-pub(super) fn full(raw: &shape::Scalar) -> Result<Full, Failure> {
+pub(super) fn full(raw: &Scalar) -> Result<Full, Failure> {
     one_of(raw, "on_full", &FULL)
 }
 
 /// Reads `on_daemon_loss`.
-pub(super) fn on_loss(raw: Option<&shape::Scalar>) -> Result<OnLoss, Failure> {
+pub(super) fn on_loss(raw: Option<&Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 

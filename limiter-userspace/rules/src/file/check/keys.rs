@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
 
-use super::Failure;
+use super::checked::Failure;
 use super::scalar::{at, plain, ranged, text};
-use crate::file::error::{KeyValueError, Place, Problem};
+use crate::file::error::{KeyValueError, Problem};
 use crate::file::one_or_many::OneOrMany;
-use crate::file::placed::Placed;
-use crate::file::shape::{Descriptor, Scalar};
+use crate::file::place::Place;
+use crate::file::placed::{Placed, Scalar};
+use crate::file::shape::Descriptor;
 use crate::model::key::{GENERIC, KEYS, NoValue};
 use crate::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values};
 use crate::source_text::{self, SourceTextError};

@@ -4,35 +4,18 @@ use std::time::Duration;
 
 use limiter_common::wire::Count;
 
-use super::Failure;
 use super::actions::mark;
+use super::checked::Failure;
 use super::scalar::{at, number, one_of, ranged, text, time};
+use super::words::{ALGORITHMS, COUNTS};
 use crate::file::error::Problem;
-use crate::file::placed::{At, Placed};
-use crate::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
+use crate::file::placed::{At, Placed, Scalar};
+use crate::file::shape::{Rate, RateLimit as RawRateLimit};
 use crate::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rate_text::{self, RateText, RateTextError, default_burst};
 
 /// Slots of a sliding window unless the file says how many.
 const DEFAULT_SLOTS: u8 = 4;
-
-/// Units of a count.
-pub(super) const COUNTS: [(&str, Count); 4] = [
-    (Count::Packets.name(), Count::Packets),
-    (Count::Bytes.name(), Count::Bytes),
-    (Count::Syns.name(), Count::Syns),
-    (Count::Flows.name(), Count::Flows),
-];
-
-/// How it is counted, for [`meter`].
-pub(super) const ALGORITHMS: [(&str, &str); 6] = [
-    ("token_bucket", "token_bucket"),
-    ("leaky_bucket", "leaky_bucket"),
-    ("fixed_window", "fixed_window"),
-    ("sliding_log", "sliding_log"),
-    ("sliding_counter", "sliding_counter"),
-    ("sliding_slots", "sliding_slots"),
-];
 
 /// Units of time of envoyproxy/ratelimit that are longer than ours, and what they are there.
 const LONGER_UNITS: [(&str, &str); 2] = [

@@ -1,6 +1,7 @@
 //! From the fields to rules.
 
 mod actions;
+mod checked;
 mod keys;
 mod limits;
 mod rules;
@@ -8,32 +9,17 @@ mod scalar;
 mod sharing;
 pub(super) mod words;
 
-use std::collections::btree_map::Entry;
-
 use limiter_common::wire::Count;
 
+pub(super) use self::checked::{Checked, Failure};
+use self::checked::{place_or_begin, stand};
 pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
-use super::RuleFile;
-use super::error::{Place, Problem};
-use super::placed::{At, Placed};
+use super::error::Problem;
+use super::place::Place;
+use super::placed::Placed;
 use super::shape::{self, File};
-use crate::model::RESERVED;
-use crate::model::{Budget, Limits, Martians, Subject};
-
-pub(super) type Failure = (Option<Place>, Problem);
-
-/// Part of a file that was read so far, and the errors of the rest.
-pub(super) struct Checked {
-    /// All that is right.
-    pub(super) file: RuleFile,
-    /// One failure for each field, budget and descriptor that is not.
-    pub(super) failures: Vec<Failure>,
-    /// The largest frame of the interfaces in bytes.
-    max_frame: u64,
-    /// Lines of the file before those that are read.
-    pub(super) lines_before: u64,
-}
+use crate::model::{Budget, Limits, Martians, RESERVED, Subject};
 
 /// Checks everything that needs no other file and no arithmetic of limits.
 pub(super) fn check(file: &File, max_frame: u64) -> Checked {
@@ -43,11 +29,6 @@ pub(super) fn check(file: &File, max_frame: u64) -> Checked {
 }
 
 impl Checked {
-    /// A file of which nothing was read. `max_frame` as in [`RuleFile::parse`].
-    pub(super) fn new(max_frame: u64) -> Self {
-        Self { file: RuleFile::default(), failures: Vec::new(), max_frame, lines_before: 0 }
-    }
-
     /// Reads all of a file, or the next part of one.
     pub(super) fn add(&mut self, file: &File) {
         let martians = self.martians(file);
@@ -69,17 +50,6 @@ impl Checked {
             let added = rules::add(descriptor, &top, self);
             self.note(added);
         }
-    }
-
-    /// Place of something in the whole file, if that is known.
-    fn place(&self, at: At) -> Option<Place> {
-        let Place { line, column } = at.place()?;
-        Some(Place { line: line + self.lines_before, column })
-    }
-
-    /// Keeps a failure; the rest is read on.
-    pub(super) fn note(&mut self, done: Result<(), Failure>) {
-        self.failures.extend(done.err());
     }
 
     fn martians(&mut self, file: &File) -> Result<(), Failure> {
@@ -136,25 +106,6 @@ pub(super) fn says_something(file: &File) -> Result<(), Failure> {
         return Ok(());
     }
     Err((Some(Place::BEGIN), Problem::NoRules))
-}
-
-fn place_or_begin(place: Option<Place>) -> Place {
-    place.unwrap_or(Place::BEGIN)
-}
-
-/// Notes where something stands; a second time is an error.
-fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Result<(), Failure> {
-    let place = place_or_begin(place);
-    match checked.places.entry(subject) {
-        Entry::Vacant(entry) => {
-            entry.insert(place);
-            Ok(())
-        }
-        Entry::Occupied(entry) => {
-            let (subject, first) = (entry.key().to_string(), entry.get().line);
-            Err((Some(place), Problem::Duplicate { subject, first }))
-        }
-    }
 }
 
 fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure> {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::checked::{Checked, Failure, stand};
 use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
-use super::{Checked, Failure, actions, limits, sharing, stand};
-use crate::file::RuleFile;
-use crate::file::error::{Place, Problem};
+use super::{actions, limits, sharing};
+use crate::file::error::Problem;
+use crate::file::place::Place;
 use crate::file::placed::{At, Item};
+use crate::file::rule_file::RuleFile;
 use crate::file::shape::{Aggregate, Descriptor};
 use crate::model::key::GENERIC;
 use crate::model::{Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use limiter_text::plain::is_plain;
 
-use super::Failure;
+use super::checked::Failure;
 use crate::compile::{MAX_TICKS, ticks};
 use crate::file::error::Problem;
-use crate::file::placed::At;
-use crate::file::shape::Scalar;
+use crate::file::placed::{At, Scalar};
 
 pub(super) fn at(location: At, problem: Problem) -> Failure {
     (location.place(), problem)

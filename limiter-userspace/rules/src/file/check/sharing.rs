@@ -5,15 +5,13 @@ use std::time::Duration;
 use limiter_sharing::OnPartition;
 use limiter_sharing::limit::{SYNC_MAX, SYNC_MIN};
 
-use super::Failure;
+use super::checked::Failure;
 use super::scalar::{at, one_of, text, time};
+use super::words::SCOPES;
 use crate::file::error::Problem;
-use crate::file::placed::Placed;
-use crate::file::shape::{Cluster, Scalar};
+use crate::file::placed::{Placed, Scalar};
+use crate::file::shape::Cluster;
 use crate::model::{Share, Sharing};
-
-/// Nodes that limits are of; true for all together.
-pub(super) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];
 
 /// How nodes share limits; none if they do not.
 pub(super) fn sharing(

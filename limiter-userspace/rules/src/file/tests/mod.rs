@@ -15,7 +15,9 @@ use limiter_common::wire::Count;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{Limits, Path, Period, RateLimit, Rule, Selector, Terms, Unit};
+use crate::model::{
+    Limits, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,
+};
 use crate::source_text;
 
 fn parse(text: &str) -> Result<RuleFile, RuleFileError> {

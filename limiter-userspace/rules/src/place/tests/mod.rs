@@ -5,7 +5,7 @@ mod full;
 mod shared;
 mod specific;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::wire::{
     Action, ActionKind, Algorithm, Count, Kind, LimitSpec, MARK_ECN, MAX_SHAPES, Record, Role,

@@ -1,0 +1,80 @@
+//! The arguments of `explain`: about a capture, or about one packet now.
+
+use std::path::PathBuf;
+
+use super::defaults::LEAST_FRAME;
+use crate::living;
+
+/// Sources that are shown one by one unless `--top` says otherwise.
+const TOP_SOURCES: usize = 20;
+
+/// Arguments of `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    pub(crate) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) question: Question,
+    /// A rule file, or a directory of them; may be repeated [default: no rules]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
+    pub(crate) rules: Vec<PathBuf>,
+    /// The interface that the packets come in by: its name, or its index in a capture [default:
+    /// what a pcapng file says; the first that is limited]
+    #[arg(long, value_name = "NAME|INDEX")]
+    pub(crate) interface: Option<String>,
+    /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
+    #[arg(
+        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
+    )]
+    pub(crate) max_frame: u64,
+    /// Sums by source and rule, and no line for each packet
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) summary: bool,
+    /// With --summary: the sources to show, those first that lost most; all others are summed
+    #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
+    pub(crate) top: usize,
+    /// Same as --output json: a line for each packet, if --summary is not given, and a last one
+    /// with the sums
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A packet to ask the daemon about.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Question {
+    /// Ask the daemon about a packet from this address, or from an IPv6 /64
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap", add = living::sources())]
+    pub(crate) from: Option<String>,
+    /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
+    #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
+    pub(crate) to: Option<String>,
+    /// TCP flags of the packet, as in SYN or SYN,ACK
+    #[arg(long, value_name = "FLAGS", requires = "to")]
+    pub(crate) flags: Option<String>,
+    /// ICMP type of the packet: a name as in echo-request, or a number [default: echo-request]
+    #[arg(long, value_name = "TYPE", requires = "to")]
+    pub(crate) icmp_type: Option<String>,
+    /// Source port of the packet
+    #[arg(long, value_name = "PORT", requires = "to")]
+    pub(crate) source_port: Option<u16>,
+    /// Time to live of the packet, or its hop limit [default: 64]
+    #[arg(long, value_name = "TTL", requires = "from")]
+    pub(crate) ttl: Option<u8>,
+    /// Destination address of the packet
+    #[arg(long, value_name = "ADDRESS", requires = "from")]
+    pub(crate) destination: Option<String>,
+    /// The id of its VLAN tag
+    #[arg(long, value_name = "ID", requires = "from")]
+    pub(crate) vlan: Option<u16>,
+    /// DSCP of the packet: a name as in ef, or a number
+    #[arg(long, value_name = "DSCP", requires = "from")]
+    pub(crate) dscp: Option<String>,
+    /// Piece of a larger packet that it is: whole, first or later
+    #[arg(long, value_name = "PIECE", requires = "from")]
+    pub(crate) fragment: Option<String>,
+    /// The bytes of its frame [default: 60, the shortest]
+    #[arg(long, value_name = "BYTES", requires = "from")]
+    pub(crate) length: Option<u64>,
+}

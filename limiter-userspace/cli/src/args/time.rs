@@ -1,0 +1,26 @@
+//! Arguments that are lengths of time.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Whole seconds from one to a day.
+pub(crate) fn trial_time(text: &str) -> Result<NonZeroU32, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let seconds = u32::try_from(time.as_secs()).ok().and_then(NonZeroU32::new);
+    seconds
+        .filter(|seconds| seconds.get() <= 86_400 && time.subsec_nanos() == 0)
+        .ok_or_else(|| "give whole seconds, from 1s to 1d".to_owned())
+}
+
+/// A length of time of at least a second.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    at_least(text, 1)
+}
+
+pub(crate) fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(seconds) => Ok(time),
+        Ok(_) => Err(format!("give at least {seconds}s")),
+        Err(error) => Err(error.to_string()),
+    }
+}

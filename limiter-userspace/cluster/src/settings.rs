@@ -1,0 +1,25 @@
+//! What a node is told: settings at its start, and the rules in force.
+
+use std::time::Duration;
+
+use limiter_sharing::SharedSet;
+
+/// Settings of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Name, unlike that of any other node: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Nodes that there are at least, 1 to 65,535: shares are made of no fewer.
+    pub nodes: u16,
+    /// Shards that keys are spread over, at least 1; the same on all nodes.
+    pub shards: u16,
+    /// Longest time for a call.
+    pub timeout: Duration,
+}
+
+/// Rules in force, as far as nodes share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) shared: SharedSet,
+    pub(super) digest: u64,
+}

@@ -1,0 +1,91 @@
+//! How an interface is under limits: as it was asked for, and as it is now.
+
+use super::DatapathError;
+
+/// Mode in which a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Run by the driver, before the kernel makes a socket buffer.
+    Native,
+    /// Run by the stack, on a socket buffer.
+    Generic,
+}
+
+/// Modes of attachment that the user allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeChoice {
+    /// Native or nothing.
+    Native,
+    /// Generic only.
+    Generic,
+    /// Native, else generic.
+    Auto,
+}
+
+/// State of the link of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// The program is on the interface.
+    Attached,
+    /// The program is on it, and it is in another network namespace.
+    Elsewhere,
+    /// The interface is not here, and whether the program is on it elsewhere cannot be seen.
+    Unseen,
+    /// The interface is here, and the program is not on it.
+    Detached,
+    /// There is no interface.
+    Gone,
+}
+
+impl LinkState {
+    /// True if the program is known to be on the interface, in this network namespace or another.
+    pub const fn is_attached(self) -> bool {
+        matches!(self, Self::Attached | Self::Elsewhere)
+    }
+}
+
+/// An interface under limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Name of the interface now; the last one, if it is not here.
+    pub interface: String,
+    /// Name that the interface was asked for by.
+    pub asked: String,
+    /// Index of the interface; 0 while there is none.
+    pub ifindex: u32,
+    /// Mode of the attachment.
+    pub mode: Mode,
+    /// Kernel's id of the program.
+    pub program_id: u32,
+    /// Kernel's id of the link.
+    pub link_id: u32,
+    /// True if the link was found pinned and kept, with its program replaced.
+    pub adopted: bool,
+    /// State of the link now.
+    pub state: LinkState,
+}
+
+/// Change of an interface since the last look.
+#[derive(Debug)]
+pub enum LinkChange {
+    /// No interface has this name any more.
+    Gone(String),
+    /// An interface of this name is there again, and under limits.
+    Back(String),
+    /// The interface has another name, and is under limits as before.
+    Renamed {
+        /// The name before.
+        was: String,
+        /// The name now.
+        name: String,
+    },
+    /// The interface is in another network namespace, and under limits there.
+    Elsewhere(String),
+    /// The interface is not here, and more cannot be seen.
+    Unseen(String),
+    /// An interface is there without the program: somebody removed the pin of its link. That is a
+    /// brake, so it is not attached again.
+    Detached(String),
+    /// An interface of this name is there again, and cannot be limited; every look tries again.
+    Refused(String, DatapathError),
+}

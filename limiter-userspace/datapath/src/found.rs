@@ -1,0 +1,28 @@
+//! Reads of single entries: no such entry is `None`, and no error.
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{LpmTrie, MapData, MapError};
+
+use super::DatapathError;
+
+/// Result of a read: `None` without an entry.
+pub(super) type Read<T> = limiter_model::Read<T, DatapathError>;
+
+/// No such entry is an answer.
+pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(MapError::KeyNotFound | MapError::OutOfBounds { .. }) => Ok(None),
+        Err(source) => Err(DatapathError::Map { map, source }),
+    }
+}
+
+/// Value that a trie has for a whole key.
+pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
+    map: &'static str,
+    trie: &LpmTrie<MapData, K, V>,
+    bits: u32,
+    key: K,
+) -> Read<V> {
+    found(map, trie.get(&Key::new(bits, key), 0))
+}

@@ -1,0 +1,32 @@
+//! An interface that stays limited though this start was not told to limit it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// An interface that an earlier start attached and this one was not told to: the same maps, and the
+/// program of then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// The interface's name: the last one known, if it is not here.
+    pub name: String,
+    /// The name before, if it has another one now.
+    pub was: Option<String>,
+    /// True if the interface is in this network namespace.
+    pub here: bool,
+    /// The pin that keeps it limited.
+    pub pin: PathBuf,
+}
+
+impl fmt::Display for LeftBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if let Some(was) = &self.was {
+            write!(f, ", which was {was},")?;
+        }
+        if self.here {
+            write!(f, " is still limited as an earlier start left it")
+        } else {
+            write!(f, " is in another network namespace, and still limited there")
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! A rule set on trial, its outcome, and one that a daemon left behind.
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, RuleSetHeader};
+use limiter_rules::Installed;
+
+use super::DatapathError;
+use super::maps::Maps;
+use super::words::header_of;
+
+/// A rule set on trial.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// Rules that the maps held before.
+    pub(super) before: Installed,
+    /// Rule numbers that the trial began.
+    pub(super) begun: Vec<u32>,
+    /// Rule numbers that the trial ended.
+    pub(super) ended: Vec<u32>,
+    pub(super) end: Ticks,
+}
+
+/// End of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// The rule set stays.
+    Confirmed,
+    /// The rule set before is in force again.
+    Reverted,
+}
+
+/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one
+/// before is put in force. Returns the generation in force.
+pub(super) fn settle(maps: &mut Maps, generation: u64) -> Result<u64, DatapathError> {
+    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
+    if !header.is_on_trial() {
+        return Ok(generation);
+    }
+    maps.set_control(Control::TrialEnd, 0)?;
+    maps.set_control(Control::Generation, generation + 1)?;
+    Ok(generation + 1)
+}

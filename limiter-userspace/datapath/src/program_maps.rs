@@ -1,0 +1,28 @@
+//! Maps that the program alone changes.
+
+use aya::maps::{Array, HashMap, MapData};
+use limiter_common::table::flow::FlowKey;
+use limiter_common::wire::map;
+
+use super::DatapathError;
+use super::maps::MapSource;
+use super::pod::Wire;
+
+/// Maps that the program alone changes, and user space only reads to answer questions.
+pub(super) struct ProgramMaps {
+    pub(super) aggregates: Array<MapData, u64>,
+    pub(super) fingerprints: Array<MapData, u64>,
+    pub(super) flows: HashMap<MapData, Wire<FlowKey>, u64>,
+}
+
+impl ProgramMaps {
+    /// Takes them by name.
+    pub(super) fn take(take: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        let failed = DatapathError::map(map::AGGREGATES);
+        let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;
+        let failed = DatapathError::map(map::FINGERPRINTS);
+        let fingerprints = take(map::FINGERPRINTS)?.try_into().map_err(failed)?;
+        let flows = take(map::FLOWS)?.try_into().map_err(DatapathError::map(map::FLOWS))?;
+        Ok(Self { aggregates, fingerprints, flows })
+    }
+}

@@ -1,0 +1,11 @@
+//! Random numbers of the kernel.
+
+use super::DatapathError;
+
+/// Random number: a seed that nobody outside knows.
+pub fn random() -> Result<u64, DatapathError> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|source| DatapathError::Random(source.into()))?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,68 @@
+//! A packet's way through the model: judged, carried out and counted.
+
+use limiter_common::host;
+use limiter_common::outcome::Outcome;
+use limiter_common::packet::{Bytes, Layer3};
+use limiter_common::table::Scratch;
+use limiter_common::time::Ticks;
+use limiter_common::wire::InterfaceCounters;
+
+use super::way::Framing;
+use super::{Model, actions};
+
+/// Interface that every frame of a test run comes in by.
+const INTERFACE: u32 = 1;
+
+impl Model {
+    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in
+    /// by the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
+    /// [`Model::frame`] say how it left.
+    pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        self.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now)
+    }
+
+    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the
+    /// beginning, that came in by an interface.
+    pub fn judge_captured(
+        &mut self,
+        framing: Framing,
+        frame: &[u8],
+        length: u64,
+        interface: u32,
+        now: Ticks,
+    ) -> Outcome {
+        match framing {
+            Framing::Ethernet => self.judge_bytes(&frame, frame, length, interface, now),
+            Framing::Layer3 => self.judge_bytes(&Layer3(frame), frame, length, interface, now),
+        }
+    }
+
+    fn judge_bytes(
+        &mut self,
+        read: &impl Bytes,
+        frame: &[u8],
+        length: u64,
+        interface: u32,
+        now: Ticks,
+    ) -> Outcome {
+        let mut scratch = Scratch::empty();
+        let recent = now.since(self.lag);
+        self.judged_at = now;
+        self.steps.begin();
+        let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
+        let trail = self.steps.trail(&scratch, judged.unpack().reason);
+        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame, trail);
+        self.left = left;
+        let outcome = outcome.unpack();
+        if let Some(tally) =
+            usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
+        {
+            tally.add(length);
+        }
+        let place = InterfaceCounters::place(interface);
+        self.interfaces.entry(place).or_default().add(outcome.reason, length);
+        self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, length);
+        outcome
+    }
+}

@@ -1,0 +1,12 @@
+//! How a frame left the model.
+
+use super::trail::Trail;
+use super::way::Way;
+
+/// State in which the last frame left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) trail: Trail,
+    pub(super) way: Option<Way>,
+    pub(super) frame: Vec<u8>,
+}
