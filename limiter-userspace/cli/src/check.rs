@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use limiter_common::wire::MAX_SLOTS;
+use limiter_common::bucket::MAX_SLOTS;
 use limiter_daemon::check;
 use limiter_daemon::render;
 

@@ -4,9 +4,8 @@
 //! All of this is written once the rule set is in force. Until then, and if it fails, the program
 //! takes a later instant: a source gets less, never more.
 
-use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
-use limiter_common::wire::Moment;
+use limiter_common::wire::{Moment, ended_in};
 use limiter_rules::Installed;
 use limiter_rules::place::Slots;
 

@@ -1,8 +1,7 @@
 //! Maps that the program alone changes.
 
 use aya::maps::{Array, HashMap, MapData};
-use limiter_common::table::flow::FlowKey;
-use limiter_common::wire::map;
+use limiter_common::wire::{FlowKey, map};
 
 use super::DatapathError;
 use super::maps::MapSource;

@@ -3,15 +3,10 @@
 use std::cell::RefCell;
 use std::sync::PoisonError;
 
-use limiter_common::act::{self, FrameMut};
-use limiter_common::outcome::Packed;
-use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, Ban, FlowKey};
 use limiter_decision::act::{self, FrameMut};
-use limiter_decision::ban::Entry;
-use limiter_decision::cell::Cell;
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::Facts;
 use limiter_decision::table::Scratch;

@@ -4,11 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::ban::Entry;
-use limiter_common::cell::Cell;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::wire::Ban;
+use limiter_common::wire::{Ban, FlowKey};
+use limiter_decision::ban::Entry;
+use limiter_decision::cell::Cell;
 
 /// The words of a ban.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! When rule sets came into force in the model, and what left force with them.
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Moment, RuleCounters};
+use limiter_common::wire::{Moment, RuleCounters, ended_in};
 use limiter_rules::place::Slots;
 use limiter_rules::{Installed, Plan};
 

@@ -4,9 +4,9 @@
 use std::sync::PoisonError;
 
 use limiter_common::bucket::Generation;
-use limiter_common::entries::admission;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Admission, EntryKind, Table};
+use limiter_decision::entries::admission;
 
 use super::Model;
 use super::part::Entry;

@@ -1,11 +1,11 @@
 //! A packet's way through the model: judged, carried out and counted.
 
-use limiter_common::host;
-use limiter_common::outcome::Outcome;
-use limiter_common::packet::{Bytes, Layer3};
-use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::wire::InterfaceCounters;
+use limiter_decision::host;
+use limiter_decision::outcome::Outcome;
+use limiter_decision::packet::{Bytes, Layer3};
+use limiter_decision::table::Scratch;
 
 use super::way::Framing;
 use super::{Model, actions};

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{Bucket, KeyedBucket, LimitSpec, WORDS};
-use limiter_common::world::Keyed;
+use limiter_decision::algorithm::Words;
+use limiter_decision::meter::{self, Share};
+use limiter_decision::world::Keyed;
 
 /// A bucket of a table, or a budget.
 #[derive(Debug, Default)]

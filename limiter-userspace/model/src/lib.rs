@@ -25,11 +25,8 @@ mod world;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::cell::Cell as _;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
@@ -38,10 +35,7 @@ use limiter_common::wire::{
     KeyedBucket, Limit, ListEntry, RuleCounters, TableKey, Tally,
 };
 use limiter_decision::cell::Cell as _;
-use limiter_decision::host;
-use limiter_decision::outcome::Outcome;
-use limiter_decision::packet::{Bytes, Layer3};
-use limiter_decision::table::Scratch;
+use limiter_decision::packet::Bytes;
 use limiter_rules::model::TriePrefix;
 use limiter_rules::{Installed, Selector};
 

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::wire::{Admission, EntryKind, Table, TableKey};
+use limiter_common::wire::{Admission, EntryKind, FlowKey, Table, TableKey};
 
 /// An entry of the maps that is read when it is asked for; the others are read at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::narrow::{narrow_key, narrow_owner};
 use limiter_common::owner::Owner;
-use limiter_common::table::{narrow_key, narrow_owner};
 use limiter_common::wire::{Action, Limit, Record, Table, TableKey};
 
 use crate::compile::{RuleId, TableForm};
