@@ -10,7 +10,8 @@ use limiter_datapath::{Observed as _, Way};
 use limiter_model::Model;
 use limiter_rules::{Environment, RuleFile, Selector};
 
-use crate::program::{MAX_FRAME, NODES, Program};
+use crate::packet::MAX_FRAME;
+use crate::program::{NODES, Program};
 
 /// State in which a frame left.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use limiter_datapath::{
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
+use crate::packet::MAX_FRAME;
 use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
 use crate::work_dir::WorkDir;
 
@@ -32,9 +33,6 @@ pub static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test
 
 /// Stores that the buckets of sources may have.
 pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
-
-/// The largest frame that byte bursts are checked against.
-pub const MAX_FRAME: u64 = 1522;
 
 /// Seed that decides, in tests, which prefixes share a bucket when they get none of their own.
 pub const SEED: u64 = 0;

@@ -13,7 +13,8 @@ use limiter_common::wire::Count;
 use limiter_rules::{Period, RateLimit, Unit, compile};
 use limiter_tests::accuracy::range::{self, Entry, Multiple};
 use limiter_tests::accuracy::simulated::{self, Effort, Spacing};
-use limiter_tests::program::{MAX_FRAME, Program};
+use limiter_tests::packet::MAX_FRAME;
+use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 
 /// Promise P3.

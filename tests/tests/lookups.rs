@@ -25,8 +25,9 @@ use limiter_decision::table::{KeyCell, Scratch};
 use limiter_decision::world::World;
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed};
+use limiter_tests::packet::MAX_FRAME;
 use limiter_tests::packet::{Frame, Transport};
-use limiter_tests::program::{MAX_FRAME, rule_set};
+use limiter_tests::program::rule_set;
 
 /// Look-ups in maps that grow with the traffic or with the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,7 +35,6 @@ use limiter_common::wire::{
     KeyedBucket, Limit, ListEntry, RuleCounters, TableKey, Tally,
 };
 use limiter_decision::cell::Cell as _;
-use limiter_decision::packet::Bytes;
 use limiter_rules::model::TriePrefix;
 use limiter_rules::{Installed, Selector};
 

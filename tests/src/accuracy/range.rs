@@ -7,7 +7,7 @@ use limiter_common::wire::Count;
 use limiter_rules::model::Limits;
 use limiter_rules::{RateLimit, RateText};
 
-use crate::program::MAX_FRAME;
+use crate::packet::MAX_FRAME;
 
 /// An offered rate as a multiple of the configured one, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

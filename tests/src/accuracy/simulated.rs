@@ -13,7 +13,8 @@ use limiter_rules::{Path, RateLimit, Rule, RuleSet, Selector, compile};
 
 use super::range::{Entry, Multiple};
 use crate::packet::Frame;
-use crate::program::{MAX_FRAME, Program};
+use crate::packet::MAX_FRAME;
+use crate::program::Program;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use limiter_tests::cluster;
-use limiter_tests::cluster::nodes::MOST;
-use limiter_tests::compare;
-use limiter_tests::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
+use limiter_sandbox::cluster;
+use limiter_sandbox::cluster::nodes::MOST;
+use limiter_sandbox::compare;
+use limiter_sandbox::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
 #[derive(Debug, Parser)]

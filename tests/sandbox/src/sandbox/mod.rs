@@ -42,7 +42,7 @@ pub const LONGEST: u64 = 600;
 const DISCARD: u16 = 9;
 
 /// Rules of a run that names none.
-const EXAMPLE: &str = include_str!("../../../examples/sandbox.yaml");
+const EXAMPLE: &str = include_str!("../../../../examples/sandbox.yaml");
 
 /// Options of the sandbox.
 #[derive(Clone, Debug)]

@@ -183,7 +183,7 @@ mod tests {
     use std::path::Path;
 
     fn example() -> Vec<Sender> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sandbox.yaml");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sandbox.yaml");
         senders(&Rules::read(&path).expect("valid")).expect("valid")
     }
 

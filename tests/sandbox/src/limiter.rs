@@ -21,7 +21,7 @@ const READY_WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_mins(1);
 const READY: &str = "limiter: ready:";
 
-/// The binary to test: `LIMITER_BIN`, or the release build of this workspace.
+/// The binary to test: `LIMITER_BIN`, or the development build of this workspace.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ const READY: &str = "limiter: ready:";
 pub fn binary() -> Result<PathBuf> {
     let path = match env::var_os("LIMITER_BIN") {
         Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/limiter"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/limiter"),
     };
     path.canonicalize().with_context(|| {
         format!(

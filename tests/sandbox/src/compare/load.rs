@@ -9,15 +9,15 @@ use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
-use limiter_datapath::Framing;
-use limiter_model::Model;
+
+use limiter_model::{Framing, Model};
 use limiter_rules::model::{Fact, Limits, Meter, Part, Values};
 use limiter_rules::{Environment, Installed, Path, RuleSet};
 
 use crate::interrupt::Interrupt;
+use crate::packet::MAX_FRAME;
 use crate::packet::{Frame, Transport};
 use crate::packet_socket::PacketSocket;
-use crate::program::MAX_FRAME;
 use crate::veth::RECEIVER;
 
 /// Frames of one load at most.

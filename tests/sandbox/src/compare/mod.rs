@@ -17,7 +17,7 @@ use limiter_import::{Entry, Format, Imported};
 use limiter_rules::{Path, RuleFile, RuleSet, Terms};
 
 use crate::interrupt::Interrupt;
-use crate::program::MAX_FRAME;
+use crate::packet::MAX_FRAME;
 use crate::root;
 use crate::sandbox::{Failure, Outcome};
 use load::{Load, Traffic};

@@ -199,7 +199,7 @@ descriptors:
 
     #[test]
     fn the_example_is_read() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sandbox.yaml");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sandbox.yaml");
         Rules::read(&path).expect("valid");
     }
 

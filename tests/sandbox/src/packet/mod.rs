@@ -2,7 +2,7 @@
 //! headers, fragments, UDP, TCP and ICMP, with right lengths and checksums.
 //!
 //! ```
-//! use limiter_tests::packet::{Frame, Transport};
+//! use limiter_sandbox::packet::{Frame, Transport};
 //!
 //! let frame = Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 254])
 //!     .vlan(100)
@@ -23,6 +23,9 @@ use network::Network;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
+
+/// The largest frame that byte bursts are checked against, in bytes.
+pub const MAX_FRAME: u64 = 1522;
 
 /// `EtherType` of IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
