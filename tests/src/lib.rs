@@ -22,6 +22,7 @@ pub mod doctor;
 pub mod foreign;
 pub mod frames;
 pub mod generator;
+pub mod hammer;
 pub mod interrupt;
 pub mod limiter;
 pub mod live_frames;
