@@ -14,6 +14,8 @@ use crate::wire::MAX_SLOTS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
 
+crate::raw_word!(Word);
+
 impl Word {
     /// The word of a bucket that is leaving: no charge can be stored in it any more. No charge
     /// makes it: it would be the last instant that the clock has.
@@ -29,18 +31,6 @@ impl Word {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(tat: Ticks, scale: bool) -> Self {
         Self(tat.get() << 1 | scale as u64)
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The theoretical arrival time.
@@ -150,6 +140,8 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved(u64);
 
+crate::raw_word!(Resolved);
+
 impl Resolved {
     /// Packs the four.
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -160,18 +152,6 @@ impl Resolved {
                 | (slot.0 as u64) << SLOT_BITS
                 | previous.0 as u64,
         )
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The generation in which the source was looked up in the rules.

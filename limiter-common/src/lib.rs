@@ -40,6 +40,7 @@ pub mod meter;
 pub mod outcome;
 pub mod owner;
 pub mod packet;
+mod raw;
 pub mod register;
 pub mod reply;
 pub mod rounds;
