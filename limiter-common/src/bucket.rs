@@ -16,6 +16,8 @@ pub const MAX_SLOTS: u32 = 1 << 19;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
 
+crate::raw_word!(Word);
+
 impl Word {
     /// The word of a bucket that is leaving: no charge can be stored in it any more. No charge
     /// makes it: it would be the last instant that the clock has.
@@ -31,18 +33,6 @@ impl Word {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(tat: Ticks, scale: bool) -> Self {
         Self(tat.get() << 1 | scale as u64)
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The theoretical arrival time.
@@ -152,6 +142,8 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved(u64);
 
+crate::raw_word!(Resolved);
+
 impl Resolved {
     /// Packs the four.
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -162,18 +154,6 @@ impl Resolved {
                 | (slot.0 as u64) << SLOT_BITS
                 | previous.0 as u64,
         )
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The generation in which the source was looked up in the rules.

@@ -24,6 +24,7 @@ pub mod hash;
 pub mod header;
 pub mod narrow;
 pub mod owner;
+mod raw;
 pub mod source;
 pub mod time;
 pub mod verdict;

@@ -16,6 +16,7 @@ pub mod cpu;
 pub mod doctor;
 pub mod foreign;
 pub mod frames;
+pub mod hammer;
 pub mod live_frames;
 pub mod map_memory;
 pub mod page;

@@ -4,9 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -15,6 +13,7 @@ use limiter_common::wire::Count;
 use limiter_datapath::{Observed as _, SourceTable, Sweep};
 use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
 use limiter_tests::cpu;
+use limiter_tests::hammer::{self, rounds};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
@@ -36,12 +35,6 @@ fn frame() -> Vec<u8> {
     Frame::ipv4(SOURCE, [192, 0, 2, 254]).payload(&[0; 18]).build()
 }
 
-/// How often a race is run: `LIMITER_SHORTER=5` is a fifth of it, for a slow machine.
-fn rounds(rounds: u32) -> u32 {
-    let divisor = std::env::var("LIMITER_SHORTER").ok().and_then(|text| text.parse().ok());
-    (rounds / divisor.unwrap_or(1)).max(1)
-}
-
 /// Rounds of a race, over each store of sources.
 fn each_source_store(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
     SOURCE_STORES.into_iter().flat_map(move |source_store| {
@@ -51,56 +44,15 @@ fn each_source_store(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
 
 /// Every CPU of this machine hammers the source until `work` has returned.
 fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
-    let cpus = thread::available_parallelism().unwrap().get();
-    assert!(cpus >= 2, "concurrency needs two CPUs: this machine has {cpus}");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for cpu in 0..cpus {
-            let stop = &stop;
-            scope.spawn(move || {
-                cpu::pin(None, cpu).unwrap();
-                let frame = frame();
-                while !stop.load(Ordering::Relaxed) {
-                    program.run(&frame, 20_000).unwrap();
-                }
-            });
-        }
-        // Also when it panics: the scope waits for them.
-        let _stop = Stop(&stop);
-        work()
-    })
+    hammer::hammer(program, &frame(), 20_000, work).unwrap()
 }
-
-/// Tells the CPUs on drop that they are to stop.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The longest that a limit takes to be used up.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 fn packets(program: &Program, reason: Reason) -> u64 {
-    program.reasons().unwrap()[reason.index() as usize].packets
+    hammer::packets(program, reason).unwrap()
 }
 
-/// Waits until the bucket is empty: packets are dropped and none passes any more.
 fn drain(program: &Program) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let before = packets(program, Reason::Conforming);
-        let dropped = packets(program, Reason::OverLimit);
-        while packets(program, Reason::OverLimit) < dropped + 100_000 {
-            assert!(Instant::now() < deadline, "the bucket is not empty within {PATIENCE:?}");
-            thread::yield_now();
-        }
-        if packets(program, Reason::Conforming) == before {
-            return;
-        }
-    }
+    hammer::drain(program, 100_000).unwrap();
 }
 
 /// A bucket of a million and no time passing: a million pass.

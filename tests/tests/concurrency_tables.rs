@@ -5,14 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_model::Model;
-use limiter_tests::cpu;
+use limiter_tests::hammer::{self, rounds};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
@@ -25,67 +21,20 @@ fn frame() -> Vec<u8> {
 }
 
 fn cpus() -> u64 {
-    let cpus = thread::available_parallelism().unwrap().get();
-    assert!(cpus >= 2, "concurrency needs two CPUs: this machine has {cpus}");
-    u64::try_from(cpus).unwrap()
-}
-
-/// How often a race is run: `LIMITER_SHORTER=5` is a fifth of it, for a slow machine.
-fn rounds(rounds: u64) -> u64 {
-    let divisor = std::env::var("LIMITER_SHORTER").ok().and_then(|text| text.parse().ok());
-    (rounds / divisor.unwrap_or(1)).max(1)
+    hammer::cpus().unwrap().into()
 }
 
 /// Every CPU of this machine hammers the key until `work` has returned.
 fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for cpu in 0..cpus() {
-            let stop = &stop;
-            scope.spawn(move || {
-                cpu::pin(None, usize::try_from(cpu).unwrap()).unwrap();
-                let frame = frame();
-                while !stop.load(Ordering::Relaxed) {
-                    program.run(&frame, 5_000).unwrap();
-                }
-            });
-        }
-        // Also when it panics: the scope waits for them.
-        let _stop = Stop(&stop);
-        work()
-    })
+    hammer::hammer(program, &frame(), 5_000, work).unwrap()
 }
-
-/// Tells the CPUs on drop that they are to stop.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The longest that a limit takes to be used up.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 fn packets(program: &Program, reason: Reason) -> u64 {
-    program.reasons().unwrap()[reason.index() as usize].packets
+    hammer::packets(program, reason).unwrap()
 }
 
-/// Waits until packets are dropped and none passes any more.
 fn drain(program: &Program) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let before = packets(program, Reason::Conforming);
-        let dropped = packets(program, Reason::OverLimit);
-        while packets(program, Reason::OverLimit) < dropped + 30_000 {
-            assert!(Instant::now() < deadline, "the limit is not used up within {PATIENCE:?}");
-            thread::yield_now();
-        }
-        if packets(program, Reason::Conforming) == before {
-            return;
-        }
-    }
+    hammer::drain(program, 30_000).unwrap();
 }
 
 fn program(file: &str) -> Program {
@@ -133,7 +82,7 @@ fn every_algorithm_is_exact_on_every_cpu() {
 #[test]
 fn borders_cost_at_most_a_packet_of_every_other_cpu() {
     const LIMIT: u64 = 5_000;
-    let steps = rounds(40);
+    let steps = u64::from(rounds(40));
     for algorithm in ALGORITHMS {
         let limit = if algorithm.contains("sliding_log") { 30 } else { LIMIT };
         let algorithm = algorithm.replace("BACKLOG", "400ms");

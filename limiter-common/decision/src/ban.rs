@@ -30,19 +30,9 @@ const MAX_LEVEL: u64 = 0xff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History(u64);
 
+limiter_common::raw_word!(History);
+
 impl History {
-    /// Takes the word of [`limiter_common::wire::Ban`].
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn new(level: u64, strikes: u64, since: Ticks) -> Self {
         let level = if level > MAX_LEVEL { MAX_LEVEL } else { level };

@@ -78,19 +78,9 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed(u64);
 
+limiter_common::raw_word!(Packed);
+
 impl Packed {
-    /// Takes what [`Packed::raw`] gave.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it crosses to a step.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
     /// True if the packet is dropped.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn drops(self) -> bool {

@@ -93,6 +93,8 @@ impl OwnBudget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
 
+crate::raw_word!(RuleSetHeader);
+
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;
     const ACTIONS: u64 = 1 << 9;
@@ -181,18 +183,6 @@ impl RuleSetHeader {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn drops_martians(self) -> bool {
         self.0 & Self::MARTIANS != 0
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// Number of tables beside the source table.

@@ -58,6 +58,8 @@ pub const fn lease_of_budget(budget: u32, place: u32) -> u32 {
 #[repr(transparent)]
 pub struct KeyLeases(u64);
 
+crate::raw_word!(KeyLeases);
+
 impl KeyLeases {
     /// A key that has asked, and has no leases yet.
     pub const ASKED: Self = Self(0);
@@ -70,18 +72,6 @@ impl KeyLeases {
     /// [`BUDGET_LEASES`], so this is none of the others.
     pub const fn new(slot: Slot, first: u32) -> Self {
         Self((slot.index() as u64) << 32 | first as u64)
-    }
-
-    /// Takes what [`KeyLeases::raw`] gave.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The index of the lease of the limit at `place` of the record in `slot`; none if the leases

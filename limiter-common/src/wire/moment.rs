@@ -21,6 +21,8 @@ const GRAIN_BITS: u32 = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment(u64);
 
+crate::raw_word!(Moment);
+
 impl Moment {
     /// The value for a time that is not known.
     pub const UNKNOWN: Self = Self(0);
@@ -31,18 +33,6 @@ impl Moment {
         let grain = (1u64 << (GRAIN_BITS + TICK_BITS)) - 1;
         let time = at.get().wrapping_add(grain) >> (GRAIN_BITS + TICK_BITS);
         Self((generation & 0xffff) << TIME_BITS | time)
-    }
-
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
     }
 
     /// The place of a generation, by the low bits of its number.

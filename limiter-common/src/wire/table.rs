@@ -75,22 +75,12 @@ const _: () = assert!(size_of::<Shape>() == 56);
 #[repr(transparent)]
 pub struct TrieValue(u64);
 
+crate::raw_word!(TrieValue);
+
 impl TrieValue {
     /// Packs the two. Ranks start at 1.
     pub const fn new(rank: u32, slot: u32) -> Self {
         Self((rank as u64) << 32 | slot as u64)
-    }
-
-    /// The larger one has the higher rank; zero is none.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
-    /// Takes the value as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
     }
 
     /// The slot.

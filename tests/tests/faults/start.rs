@@ -122,6 +122,11 @@ fn adopting_starts(tag: &str, calls: Calls) -> Result<usize> {
     bail!("no start was let through")
 }
 
+fn failed_at_least(least: usize, refused: usize) -> Result<()> {
+    ensure!(refused >= least, "{refused} starts failed: strace did not count the calls");
+    Ok(())
+}
+
 /// Starts that end, of those with a failing bpf call, at least: some calls only ask what the kernel
 /// has, and some are done another way.
 const BPF_REFUSED: usize = 4;
@@ -130,8 +135,7 @@ const BPF_REFUSED: usize = 4;
 fn a_first_start_of_which_a_bpf_call_fails_leaves_nothing() -> Result<()> {
     require_root();
     let refused = first_starts("faultbpf", BPF)?;
-    ensure!(refused >= BPF_REFUSED, "{refused} starts failed: strace did not count the calls");
-    Ok(())
+    failed_at_least(BPF_REFUSED, refused)
 }
 
 #[test]
@@ -141,24 +145,21 @@ fn a_first_start_of_which_a_file_call_fails_leaves_nothing() -> Result<()> {
     for calls in FILES {
         refused += first_starts("faultfile", calls)?;
     }
-    ensure!(refused >= 6, "{refused} starts failed: strace did not count the calls");
-    Ok(())
+    failed_at_least(6, refused)
 }
 
 #[test]
 fn a_first_start_of_which_a_socket_call_fails_leaves_nothing() -> Result<()> {
     require_root();
     let refused = first_starts("faultwrite", WRITE)? + first_starts("faultsock", SOCKETS)?;
-    ensure!(refused >= 2, "{refused} starts failed: strace did not count the calls");
-    Ok(())
+    failed_at_least(2, refused)
 }
 
 #[test]
 fn a_start_that_takes_over_and_of_which_a_bpf_call_fails_keeps_the_limits() -> Result<()> {
     require_root();
     let refused = adopting_starts("faultadopt", BPF)?;
-    ensure!(refused >= BPF_REFUSED, "{refused} starts failed: strace did not count the calls");
-    Ok(())
+    failed_at_least(BPF_REFUSED, refused)
 }
 
 #[test]
@@ -168,6 +169,5 @@ fn a_start_that_takes_over_and_of_which_a_file_call_fails_keeps_the_limits() -> 
     for calls in FILES {
         refused += adopting_starts("faultafile", calls)?;
     }
-    ensure!(refused >= 4, "{refused} starts failed: strace did not count the calls");
-    Ok(())
+    failed_at_least(4, refused)
 }

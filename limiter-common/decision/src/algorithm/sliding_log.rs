@@ -62,19 +62,9 @@ const fn stamp(now: Ticks) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
+limiter_common::raw_word!(Head);
+
 impl Head {
-    /// Takes the word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The word as it stands in the map.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
     /// The entry's place in the ring.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn index(self) -> u32 {
