@@ -42,7 +42,7 @@ pub fn build(root: &str, objects: &[Objects<'_>]) -> Result<()> {
     let package = env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?;
     let root = Path::new(&package).join(root);
     println!("cargo::rerun-if-env-changed=LIMITER_BPF_TOOLCHAIN");
-    for path in ["limiter-common/src", "Cargo.lock"] {
+    for path in ["limiter-common/src", "limiter-common/decision/src", "Cargo.lock"] {
         println!("cargo::rerun-if-changed={}", root.join(path).display());
     }
     for objects in objects {

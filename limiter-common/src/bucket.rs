@@ -201,7 +201,7 @@ impl Resolved {
 
     /// True while a packet converts a bucket of a table. A new map has words of zeros.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn is_converting(self) -> bool {
+    pub const fn is_converting(self) -> bool {
         self.raw() != 0 && self.previous().index() != Slot::NONE.index()
     }
 

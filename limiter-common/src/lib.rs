@@ -1,7 +1,7 @@
-//! The logic of limiter, compiled unchanged into the XDP program, the host tests and the offline
-//! tools.
+//! The data that all parts of limiter have in common: layouts of the maps, time, sources, reasons,
+//! and the words of buckets.
 //!
-//! House rules of this crate, because the same source becomes BPF code:
+//! The XDP program has it as well, so the house rules of `limiter-decision` hold here:
 //!
 //! * no `std`, no allocation, no features, no clock, no map, no hand-written `unsafe`;
 //! * no panic path: no indexing, no `unwrap`, no division by a value that may be zero;
@@ -19,35 +19,13 @@
     unsafe_code
 )]
 
-pub mod act;
-pub mod algorithm;
-pub mod ban;
 pub mod bucket;
-pub mod capture;
-pub mod cell;
-pub mod change;
-mod checksum;
-pub mod clock;
-pub mod engine;
-pub mod entries;
-pub mod event;
-pub mod gcra;
-#[cfg(not(target_arch = "bpf"))]
-pub mod host;
-pub mod line;
-pub mod mark;
-pub mod meter;
-pub mod outcome;
+pub mod hash;
+pub mod header;
+pub mod narrow;
 pub mod owner;
-pub mod packet;
-pub mod register;
-pub mod reply;
-pub mod rounds;
 pub mod source;
-mod step;
-pub mod steps;
-pub mod table;
 pub mod time;
 pub mod verdict;
+pub mod window;
 pub mod wire;
-pub mod world;

@@ -15,12 +15,18 @@ pub struct Owner {
     word: u64,
 }
 
+/// The state of a ring slot without an entry.
+pub const EMPTY: u64 = 0;
+
+/// The state of a ring slot that an entry is being made for. Other CPUs look elsewhere.
+pub const BUSY: u64 = 1;
+
 /// Bits in which a name differs from its word. No owner that is in use is named
-/// [`crate::entries::EMPTY`] or [`crate::entries::BUSY`] so: the two IPv6 prefixes that would are
+/// [`EMPTY`] or [`BUSY`] so: the two IPv6 prefixes that would are
 /// in `::/7`, which the IETF keeps reserved (RFC 4291), and get no entry; IPv4 addresses have other
 /// bits; and the tables of the narrow keys that would have no narrow keys
-/// ([`crate::table::narrow_number`]).
-pub(crate) const NAME: u64 = u64::from_ne_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0xf3, 0x3b, 0x77]);
+/// ([`crate::narrow::narrow_number`]).
+pub const NAME: u64 = u64::from_ne_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0xf3, 0x3b, 0x77]);
 
 impl Owner {
     /// The narrow key with these bytes, as they stand in memory: the number of its table, which is
@@ -49,7 +55,7 @@ impl Owner {
     }
 
     /// The name in ring slots and in entries of lines; none of the two owners that can have no
-    /// entry. It is no [`crate::entries::EMPTY`], and no [`crate::entries::BUSY`].
+    /// entry. It is no [`EMPTY`], and no [`BUSY`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn name(self) -> Option<u64> {
         match self.word ^ NAME {
@@ -115,8 +121,7 @@ impl From<Source> for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entries::{BUSY, EMPTY};
-    use crate::table::narrow_number;
+    use crate::narrow::narrow_number;
 
     fn owners() -> impl Iterator<Item = Owner> {
         let words = [0, 1, u64::MAX, NAME, NAME ^ 1, 0x0102_0304_0506_0708];

@@ -15,7 +15,7 @@ pub const MAPPED_BITS: u32 = 96;
 
 /// The bytes before the address in an IPv4-mapped IPv6 address: the second half of that, as it
 /// stands in memory.
-pub(crate) const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+pub const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
 /// Longest IPv6 prefix that a source distinguishes.
 pub const V6_BITS: u32 = 64;

@@ -10,6 +10,9 @@ pub const TICK_BITS: u32 = 5;
 /// The largest instant: 63 bits, because a bucket word keeps one bit beside it.
 pub const MAX_TICKS: u64 = u64::MAX >> 1;
 
+/// A second in ticks.
+pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
+
 /// A point in time, or a length of it, in units of 2^-[`TICK_BITS`] ns since boot.
 ///
 /// Values never exceed [`MAX_TICKS`]: sums saturate there.
@@ -28,7 +31,7 @@ impl Ticks {
 
     /// Takes a raw tick count that cannot exceed [`MAX_TICKS`]: no branch for the verifier.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn new_within(ticks: u64) -> Self {
+    pub const fn new_within(ticks: u64) -> Self {
         Self(ticks & MAX_TICKS)
     }
 
@@ -62,7 +65,8 @@ impl Ticks {
     /// `self + other` for comparison with another instant only: not cut at [`MAX_TICKS`], and below
     /// 2^64 because both are below 2^63.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn plus_within(self, other: Self) -> Self {
+    #[must_use]
+    pub const fn plus_within(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 

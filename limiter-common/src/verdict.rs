@@ -1,8 +1,6 @@
 //! Verdicts on packets, and their reasons. Every packet leaves with exactly one [`Reason`], and
 //! every reason has a counter, so the counters add up to the packets seen.
 
-use crate::register::{Register, answer};
-
 /// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -201,19 +199,5 @@ impl Reason {
             Self::Martian => "martian",
             Self::Blocked => "blocked",
         }
-    }
-}
-
-answer!(Reason, Self::Contended);
-
-impl Register for Reason {
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self) -> u64 {
-        self as u64
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64) -> Self {
-        Self::from_index((register & 0xffff_ffff) as u32)
     }
 }

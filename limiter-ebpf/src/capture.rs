@@ -1,4 +1,4 @@
-//! Packets that are told whole, within a budget: [`limiter_common::capture`].
+//! Packets that are told whole, within a budget: [`limiter_decision::capture`].
 
 use core::hint::black_box;
 
@@ -8,15 +8,15 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query, bpf_xdp_load_bytes},
     macros::btf_map,
 };
-use limiter_common::capture::{self, Level};
-use limiter_common::outcome::Packed;
-use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
 };
-use limiter_common::world::World as _;
+use limiter_decision::capture::{self, Level};
+use limiter_decision::outcome::Packed;
+use limiter_decision::packet::{self, Packet};
+use limiter_decision::world::World as _;
 
 use crate::events::ScratchFacts;
 use crate::step::step;

@@ -1,16 +1,16 @@
-//! Events of single drops, within a budget: [`limiter_common::event`].
+//! Events of single drops, within a budget: [`limiter_decision::event`].
 
 use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
     macros::btf_map,
 };
-use limiter_common::event::EventRate;
-use limiter_common::outcome::Packed;
-use limiter_common::register::Register;
-use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
-use limiter_common::world::World as _;
+use limiter_decision::event::EventRate;
+use limiter_decision::outcome::Packed;
+use limiter_decision::register::Register;
+use limiter_decision::table::Scratch;
+use limiter_decision::world::World as _;
 
 use crate::step::step;
 use crate::world::frame::Frame;
@@ -102,6 +102,6 @@ fn rate() -> EventRate {
 /// Sends the event of the packet in the scratch; false when there is no room.
 #[inline(always)]
 pub(crate) fn send_event(scratch: &Scratch, outcome: Packed, length: u64, now: Ticks) -> bool {
-    let event = limiter_common::event::of(&scratch.facts, outcome, length, now);
+    let event = limiter_decision::event::of(&scratch.facts, outcome, length, now);
     EVENTS.output_untyped::<Event>(&event, 0).is_ok()
 }

@@ -1,6 +1,6 @@
 //! The BPF functions that steps become, and their calls.
 
-use limiter_common::register::Answer;
+use limiter_decision::register::Answer;
 
 use crate::world::Kernel;
 
@@ -29,12 +29,12 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) word $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register($a),) $($kind)*);
+            ($($argument)* limiter_decision::register::Register::of_register($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) half $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            ($($argument)* limiter_decision::register::Register::of_register(u64::from($a)),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
@@ -53,7 +53,7 @@ macro_rules! define_steps {
         ($($argument:tt)*) line $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
             ($($argument)* &<$crate::source_store::lines::MapLine as
-                limiter_common::register::Register>::of_register($a),) $($kind)*);
+                limiter_decision::register::Register>::of_register($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) keyed $($kind:ident)*) => {
@@ -81,14 +81,14 @@ macro_rules! define_steps {
         ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) units $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u64, $c: u64,)
             ($($made)*)
-            ($($argument)* &limiter_common::meter::Units::of_registers([$a, $b, $c]),)
+            ($($argument)* &limiter_decision::meter::Units::of_registers([$a, $b, $c]),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $($left:ident)*]
         ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) packet $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
-            ($($argument)* &limiter_common::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
+            ($($argument)* &limiter_decision::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
@@ -96,7 +96,7 @@ macro_rules! define_steps {
         define_steps!(@ $name $path, $given []
             ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
-            (let packet = limiter_common::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
+            (let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
                 let bucket = $crate::world::SourceStore::at(
                     &$crate::world::Kernel, $a, &packet.owner)?;)
             (&bucket, &packet));
@@ -147,19 +147,19 @@ macro_rules! define_steps {
     (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) word $($kind:ident)*) => {
         define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register($a),) $($kind)*);
+            ($($argument)* limiter_decision::register::Register::of_register($a),) $($kind)*);
     };
     (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) half $($kind:ident)*) => {
         define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            ($($argument)* limiter_decision::register::Register::of_register(u64::from($a)),)
             $($kind)*);
     };
 }
 
 pub(crate) use define_steps;
 
-/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// Calls a step, as `step!` of `limiter-decision` does. In the XDP program, what stands before the
 /// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(not(target_arch = "bpf"))]
 macro_rules! step {
@@ -169,7 +169,7 @@ macro_rules! step {
     };
 }
 
-/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// Calls a step, as `step!` of `limiter-decision` does. In the XDP program, what stands before the
 /// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(target_arch = "bpf")]
 macro_rules! step {
@@ -178,7 +178,7 @@ macro_rules! step {
         if false {
             $name($($given,)* $($argument),*)
         } else {
-            limiter_common::register::Answer::of_register(
+            limiter_decision::register::Answer::of_register(
                 call::$name($($argument),*),
                 &$crate::world::Kernel,
             )
@@ -188,7 +188,7 @@ macro_rules! step {
         if false {
             $name($($given,)* $($argument),*)
         } else {
-            limiter_common::register::Answer::of_register(
+            limiter_decision::register::Answer::of_register(
                 $crate::steps::call::$name($($argument),*),
                 &$crate::world::Kernel,
             )

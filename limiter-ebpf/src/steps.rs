@@ -1,7 +1,7 @@
-//! The BPF functions: one for each step of `limiter_common::steps`, and for each of this program's
-//! own. All are made here, in one way; the rows name the functions that they call.
+//! The BPF functions: one for each step of `limiter_decision::steps`, and for each of this
+//! program's own. All are made here, in one way; the rows name the functions that they call.
 
-/// The steps of this program, in the form of `limiter_common::steps`. Further kinds of registers:
+/// The steps of this program, in the form of `limiter_decision::steps`. Further kinds of registers:
 /// `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it to begin with
 /// its IP header.
 macro_rules! own_steps {
@@ -35,15 +35,15 @@ macro_rules! own_steps {
 
 use crate::step::define_steps;
 
-limiter_common::steps!(define_steps);
+limiter_decision::steps!(define_steps);
 own_steps!(define_steps);
 
 /// The steps of this program as BPF functions.
 #[cfg(target_arch = "bpf")]
 pub(crate) mod call {
-    use limiter_common::declare_steps;
+    use limiter_decision::declare_steps;
 
     own_steps!(declare_steps);
 
-    pub(crate) use limiter_common::steps::call::*;
+    pub(crate) use limiter_decision::steps::call::*;
 }

@@ -17,8 +17,8 @@ use crate::{process, vm, workspace};
 
 /// Tells the end-to-end tests where the binary is, so that they all drive the same one.
 const BINARY_VARIABLE: &str = "LIMITER_BIN";
-const HOST_PACKAGES: [&str; 4] =
-    ["limiter-common", "limiter-userspace", "limiter-fuzz-targets", "xtask"];
+const HOST_PACKAGES: [&str; 5] =
+    ["limiter-common", "limiter-decision", "limiter-userspace", "limiter-fuzz-targets", "xtask"];
 const KERNEL_PACKAGE: &str = "limiter-tests";
 
 /// Variables that make tests longer than their usual time limit.

@@ -1,19 +1,18 @@
-//! The algorithms as they are plotted: compiled by the rule compiler, decided by limiter-common,
+//! The algorithms as they are plotted: compiled by the rule compiler, decided by limiter-decision,
 //! and beside them the bound that their documentation states.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
-use limiter_common::algorithm::sliding_log::LogLimit;
-use limiter_common::algorithm::soft::{Grade, grade};
-use limiter_common::algorithm::two_rate::{Arrival, Colour, charge_bucket, rfc2698, rfc4115};
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::algorithm::{
+use limiter_common::time::Ticks;
+use limiter_common::window::{LogLimit, WallOffset};
+use limiter_common::wire::Count;
+use limiter_decision::algorithm::soft::{Grade, grade};
+use limiter_decision::algorithm::two_rate::{Arrival, Colour, charge_bucket, rfc2698, rfc4115};
+use limiter_decision::algorithm::{
     Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots,
 };
-use limiter_common::time::Ticks;
-use limiter_common::wire::Count;
 use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
 use limiter_userspace::rules::{Period, RateLimit, Unit};
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Packet};
 
 /// A limit on every source, of a rule set that has no other.
 #[derive(Clone, Copy, Debug)]

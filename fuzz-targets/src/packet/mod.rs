@@ -3,10 +3,9 @@
 
 mod oracle;
 
-use limiter_common::packet::{
-    self, Facts, Fragment, Layer3, MAX_TRANSPORT_OFFSET, Packet, Reach, Version,
-};
+use limiter_common::header::{Fragment, Reach, Version};
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Facts, Layer3, MAX_TRANSPORT_OFFSET, Packet};
 
 /// Checks everything that is promised of a frame.
 ///

@@ -4,8 +4,9 @@
 use etherparse::{
     IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice,
 };
-use limiter_common::packet::{Facts, Fragment, Reach, Version};
+use limiter_common::header::{Fragment, Reach, Version};
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::Facts;
 
 /// Extension headers of IPv6 by number, of which etherparse walks some.
 const EXTENSIONS: [u8; 8] = [0, 43, 44, 51, 60, 135, 139, 140];

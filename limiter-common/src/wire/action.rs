@@ -11,8 +11,8 @@ pub const MAX_ACTIONS: u32 = 256;
 pub enum ActionKind {
     /// The packet is dropped.
     Drop = 0,
-    /// The packet is dropped, and its sender is told, if [`crate::reply`] allows and there is a
-    /// budget.
+    /// The packet is dropped, and its sender is told, if `limiter_decision::reply` allows and there
+    /// is a budget.
     Reject = 1,
     /// The packet passes, with another DSCP or with ECN's congestion mark.
     Mark = 2,
@@ -95,7 +95,7 @@ pub struct Ban {
     pub until: u64,
     /// `level:8 | strikes:16 | since:40`: how many bans there were, how many packets over the limit
     /// since the last one, and when the first of those came, in units of 2^23 ticks. See
-    /// [`crate::ban`].
+    /// `limiter_decision::ban`.
     pub history: u64,
     /// The rule that banned it last.
     pub rule: u64,

@@ -1,7 +1,6 @@
 //! Names and numbers that daemon and program agree on.
 
 use crate::bucket::{Generation, Slot};
-use crate::register::{Register, variants};
 use crate::time::Ticks;
 
 /// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
@@ -30,7 +29,7 @@ pub enum Control {
     EvenRuleSet = 4,
     /// [`RuleSetHeader`] of odd generations.
     OddRuleSet = 5,
-    /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
+    /// [`crate::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
     /// The time until which packets are captured, in ticks; 0 for no capture. The daemon puts that
     /// off as long as it reads them. Asked for every packet.
@@ -71,8 +70,6 @@ pub enum OwnBudget {
     Bans = 1,
 }
 
-variants!(OwnBudget: Replies, else Bans; lost Bans);
-
 impl OwnBudget {
     /// The word that has the slot of the budget, in a generation.
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -99,18 +96,6 @@ impl OwnBudget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
 
-impl Register for RuleSetHeader {
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self) -> u64 {
-        self.0
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64) -> Self {
-        Self(register)
-    }
-}
-
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;
     const ACTIONS: u64 = 1 << 9;
@@ -121,7 +106,7 @@ impl RuleSetHeader {
     const NO_SOURCES: u64 = 1 << 14;
 
     /// The bits that a header may have.
-    pub(crate) const BITS: u64 = 0xff_ffff;
+    pub const BITS: u64 = 0xff_ffff;
 
     /// The header of a set with `tables` tables beside the source table, at most
     /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
@@ -331,7 +316,7 @@ pub mod map {
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";
-    /// Words of fingerprints: [`crate::entries::fingerprint`].
+    /// Words of fingerprints: `limiter_decision::entries::fingerprint`.
     pub const FINGERPRINTS: &str = "FINGERPRINTS";
     /// A ring of [`super::super::Event`].
     pub const EVENTS: &str = "EVENTS";

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::register::number;
+use crate::time::SECOND;
 
 /// The kind of a table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,11 +16,6 @@ pub enum EntryKind {
     Narrow = 2,
     /// All other keys of the tables beside the source table.
     Keyed = 3,
-}
-
-number! {
-    EntryKind: |kind| u64::from(kind.index()), |raw| Self::of_number((raw & 3) as u32),
-        lost Self::Keyed;
 }
 
 impl EntryKind {
@@ -54,7 +49,8 @@ impl EntryKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Full {
-    /// The packet is charged to a bucket that it shares with others: [`crate::entries::aggregate`].
+    /// The packet is charged to a bucket that it shares with others:
+    /// `limiter_decision::entries::aggregate`.
     #[default]
     Share = 0,
     /// The packet passes, uncharged.
@@ -84,6 +80,12 @@ impl Full {
     }
 }
 
+/// Time for which an entry stays after it has drained, while there are more new ones than may be.
+pub const KEEP: u64 = 8 * SECOND;
+
+/// Time that the budget of new entries takes to make as many as the table holds.
+pub const TURNOVER: u64 = 16 * SECOND;
+
 /// One table of entries: the value of `SPACES`, by [`EntryKind`].
 ///
 /// The program changes `cursor`, `flood_until` and `total`; the rest is written once, by the daemon
@@ -111,6 +113,36 @@ pub struct EntryTable {
 }
 
 const _: () = assert!(size_of::<EntryTable>() == 64);
+
+impl EntryTable {
+    /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and
+    /// then a [`TURNOVER`]th of them a second.
+    pub const fn new(entries: u32, seed: u64) -> Self {
+        let entries = entries as u64;
+        let cost = match TURNOVER.checked_div(entries) {
+            Some(cost) => cost,
+            None => TURNOVER,
+        };
+        Self {
+            entries,
+            keep: KEEP,
+            cost,
+            tolerance: TURNOVER >> 1,
+            seed,
+            cursor: 0,
+            flood_until: 0,
+            total: 0,
+        }
+    }
+
+    /// New entries a second that a CPU may make in the long run.
+    pub const fn rate(&self) -> u64 {
+        match SECOND.checked_div(self.cost) {
+            Some(rate) => rate,
+            None => 0,
+        }
+    }
+}
 
 /// Counts of new entries on one CPU: the value of `ADMISSION`, by [`EntryKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -157,8 +189,8 @@ pub struct KeyedRingSlot {
     pub name: super::KeyName,
 }
 
-/// Number of buckets of [`crate::entries::aggregate`]. A power of two.
+/// Number of buckets of `limiter_decision::entries::aggregate`. A power of two.
 pub const AGGREGATES: u32 = 1 << 16;
 
-/// Number of words of [`crate::entries::fingerprint`], of two cells each. A power of two.
+/// Number of words of `limiter_decision::entries::fingerprint`, of two cells each. A power of two.
 pub const FINGERPRINTS: u32 = 1 << 21;

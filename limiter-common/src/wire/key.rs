@@ -29,7 +29,7 @@ pub mod field {
     /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The
     /// table has neither that nor [`DESTINATION`], and its families are those of the packet inside.
     pub const INNER: u32 = 1 << 11;
-    /// The type of ICMP or `ICMPv6`, as [`crate::packet::Icmp::message`] has it.
+    /// The type of ICMP or `ICMPv6`, as [`crate::header::Icmp::message`] has it.
     pub const ICMP_TYPE: u32 = 1 << 12;
     /// The source port of TCP, UDP, UDP-Lite, SCTP or DCCP.
     pub const SOURCE_PORT: u32 = 1 << 13;
@@ -91,7 +91,7 @@ pub struct TableKey {
     pub interface: u32,
     /// Protocol number.
     pub protocol: u8,
-    /// A [`FlagClass`] in the low four bits, a [`crate::packet::Fragment`] in the next four.
+    /// A [`FlagClass`] in the low four bits, a [`crate::header::Fragment`] in the next four.
     pub flags: u8,
     /// Zero.
     pub reserved: u8,

@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use super::key::{TableKey, field};
 use super::record::KeyedBucket;
 use super::table::Table;
-use crate::entries::ring::scatter;
+use crate::hash::scatter;
 
 /// The name of a key.
 ///
@@ -64,7 +64,7 @@ impl KeyName {
     /// The name of a key that fits: of the id of its table, the address, and the second and third
     /// word of the key.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn of_words(table: u32, address: u64, second: u64, third: u64) -> Self {
+    pub const fn of_words(table: u32, address: u64, second: u64, third: u64) -> Self {
         // Four and six are two and three.
         let family = second >> 25 & 3;
         let low = table as u64 | family << TABLE_BITS;
@@ -76,7 +76,7 @@ impl KeyName {
 
     /// True if all keys of a table fit whose second word has this version.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn fits(table: &Table, second: u64) -> bool {
+    pub const fn fits(table: &Table, second: u64) -> bool {
         let [_, [_, host]] = table.source_masks;
         let room = if second & VERSION == IPV6 { FITTING } else { FITTING | BESIDE_V4 };
         table.fields & !room == 0 && host == 0 && table.id >> TABLE_BITS == 0
@@ -119,7 +119,7 @@ impl TableKey {
     /// A number for the key: two have the same one by chance alone, and nobody who does not know
     /// the seed can tell which.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) fn hash(&self, seed: u64) -> u64 {
+    pub fn hash(&self, seed: u64) -> u64 {
         let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(*self);
         let hash = scatter(scatter(scatter(seed ^ first) ^ second) ^ third);
         scatter(scatter(scatter(hash ^ fourth) ^ fifth) ^ sixth) ^ last

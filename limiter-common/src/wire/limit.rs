@@ -20,7 +20,7 @@ pub enum Count {
     /// Bytes of the frame, from the Ethernet header, without the checksum.
     Bytes = 1,
     /// Attempts to open a TCP connection: one for SYN without ACK, and for what cannot be told from
-    /// that ([`crate::packet::Facts::opens_connection`]); none for every other packet.
+    /// that (`limiter_decision::packet::Facts::opens_connection`); none for every other packet.
     Syns = 2,
     /// New flows: one for the first packet of addresses, protocol and ports that were not seen for
     /// a minute; none for every other packet.
@@ -64,7 +64,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Limited by [`crate::gcra`].
+    /// Limited by `limiter_decision::gcra`.
     Limited = 0,
     /// Packets pass always.
     Unlimited = 1,
@@ -98,7 +98,7 @@ pub struct Limit {
     pub full: u8,
     /// The action on a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
-    /// The low bits of the generation in which it left force ([`crate::change::ended_in`]); 0 while
+    /// The low bits of the generation in which it left force ([`ended_in`]); 0 while
     /// it is in force, and where that is not known. Written once that generation is in force.
     pub ended: u16,
 }
@@ -141,4 +141,20 @@ impl Limit {
     pub const fn max_units(&self) -> u64 {
         self.counts().max_units()
     }
+}
+
+/// The two limits of a marker, or of a soft limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TwoRate {
+    /// CIR and CBS.
+    pub committed: Limit,
+    /// PIR and PBS of RFC 2698, EIR and EBS of RFC 4115.
+    pub upper: Limit,
+}
+
+/// The value of [`Limit::ended`] for a limit that leaves force in a generation. One in
+/// 65,536 reads as not known.
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
+pub const fn ended_in(generation: u64) -> u16 {
+    generation as u16
 }

@@ -1,4 +1,4 @@
-//! A line of the line table: [`crate::line`].
+//! A line of the line table: `limiter_decision::line`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -50,7 +50,8 @@ pub struct Line {
     pub lock: u64,
     /// 1 from the first source on whose first line this is and that went to the overflow.
     pub spilled: u64,
-    /// Packets that passed, in units of 2^31: nine bits for each entry ([`crate::line::carry`]).
+    /// Packets that passed, in units of 2^31: nine bits for each entry
+    /// (`limiter_decision::line::carry`).
     pub carried_passed: u64,
     /// Packets that were dropped, likewise.
     pub carried_dropped: u64,

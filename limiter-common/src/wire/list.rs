@@ -2,7 +2,6 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::register::{Register, answer};
 use crate::time::Ticks;
 
 /// The verdict of a list on a source.
@@ -15,28 +14,6 @@ pub enum Listed {
     Deny = 2,
     /// Packets of the source pass, because it is in a management prefix.
     Management = 3,
-}
-
-answer!(Option<Listed>, None);
-
-impl Register for Option<Listed> {
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self) -> u64 {
-        match self {
-            Some(listed) => listed as u64,
-            None => 0,
-        }
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64) -> Self {
-        match register {
-            1 => Some(Listed::Allow),
-            2 => Some(Listed::Deny),
-            3 => Some(Listed::Management),
-            _ => None,
-        }
-    }
 }
 
 /// The value of the list maps.

@@ -9,6 +9,9 @@ mod control;
 mod counters;
 mod entries;
 mod event;
+mod flow;
+#[cfg(not(target_arch = "bpf"))]
+mod host_lease;
 mod key;
 mod key_name;
 mod lease;
@@ -30,15 +33,18 @@ pub use control::{
 };
 pub use counters::{InterfaceCounters, RuleCounters, Tally, Uncounted};
 pub use entries::{
-    AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KeyedRingSlot,
+    AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KEEP, KeyedRingSlot, TURNOVER,
 };
 pub use event::{EVENT_BYTES, Event, EventBudget};
+pub use flow::FlowKey;
+#[cfg(not(target_arch = "bpf"))]
+pub use host_lease::HostLease;
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
 pub use key_name::{KeyName, KeyedEntry};
 pub use lease::{
     ASK_BYTES, Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, Lease, MAX_LEASES, lease_of_budget,
 };
-pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
+pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED, TwoRate, ended_in};
 pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};
 pub use moment::{CHANGES, Moment};

@@ -3,8 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{Count, Kind};
-use crate::algorithm::sliding_log::LogLimit;
-use crate::algorithm::window::WindowLimit;
+use crate::window::{LogLimit, WindowLimit};
 use crate::wire::Limit;
 
 /// The most limits that a rule has.
@@ -19,21 +18,21 @@ pub const MAX_BUDGETS: u32 = 1024;
 /// Words of state that the limits of a rule share. The longest log needs all of them.
 pub const WORDS: usize = 32;
 
-/// The algorithm of a limit; see [`crate::algorithm`].
+/// The algorithm of a limit; see `limiter_decision::algorithm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Algorithm {
-    /// [`crate::gcra`].
+    /// `limiter_decision::gcra`.
     TokenBucket = 0,
-    /// [`crate::algorithm::leaky_bucket`].
+    /// `limiter_decision::algorithm::leaky_bucket`.
     LeakyBucket = 1,
-    /// [`crate::algorithm::fixed_window`].
+    /// `limiter_decision::algorithm::fixed_window`.
     FixedWindow = 2,
-    /// [`crate::algorithm::sliding_log`].
+    /// `limiter_decision::algorithm::sliding_log`.
     SlidingLog = 3,
-    /// [`crate::algorithm::sliding_counter`].
+    /// `limiter_decision::algorithm::sliding_counter`.
     SlidingCounter = 4,
-    /// [`crate::algorithm::sliding_slots`].
+    /// `limiter_decision::algorithm::sliding_slots`.
     SlidingSlots = 5,
 }
 
@@ -54,7 +53,7 @@ pub enum Role {
 impl Role {
     /// The role with a number.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn from_raw(raw: u8) -> Self {
+    pub const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Soft,
             2 => Self::Excess,
@@ -75,7 +74,8 @@ pub struct LimitSpec {
     e: u8,
     count: u8,
     algorithm: u8,
-    pub(crate) role: u8,
+    /// A [`Role`].
+    pub role: u8,
     /// The first of its words among those of the bucket.
     pub first: u8,
     /// Number of words, at least 1. `first + words` is at most [`WORDS`].
@@ -370,7 +370,8 @@ impl Record {
 /// The state of one key of a table, or of one shared budget: the value of `KEYED` and `BUDGETS`.
 ///
 /// `resolved` and `words` are changed by compare-and-exchange only, the counters by atomic
-/// addition. Each word is 63 bits of an algorithm's state over one scale bit; see [`crate::table`].
+/// addition. Each word is 63 bits of an algorithm's state over one scale bit; see
+/// `limiter_decision::table`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyedBucket {

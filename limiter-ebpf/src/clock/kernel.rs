@@ -1,12 +1,12 @@
-//! The kernel's clock: [`limiter_common::clock`].
+//! The kernel's clock: [`limiter_decision::clock`].
 
 use aya_ebpf::{
     btf_maps::PerCpuArray,
     helpers::{bpf_jiffies64, bpf_ktime_get_ns},
     macros::btf_map,
 };
-use limiter_common::clock::Clock as Reading;
 use limiter_common::time::Ticks;
+use limiter_decision::clock::Clock as Reading;
 
 use crate::world::frame::Frame;
 use crate::world::{Clock, Kernel};

@@ -7,8 +7,8 @@ use aya_ebpf::{
     macros::btf_map,
     programs::XdpContext,
 };
-use limiter_common::packet::{self, Facts};
 use limiter_common::time::Ticks;
+use limiter_decision::packet::{self, Facts};
 
 use crate::step::{define_steps, step};
 use crate::world::frame::Frame;
@@ -29,7 +29,7 @@ own_steps!(define_steps);
 /// The steps of this clock as BPF functions.
 #[cfg(target_arch = "bpf")]
 mod call {
-    use limiter_common::declare_steps;
+    use limiter_decision::declare_steps;
 
     own_steps!(declare_steps);
 }

@@ -10,32 +10,32 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::line::{LineBucket, Lines, NoLine};
-use limiter_common::outcome::Insert;
 use limiter_common::owner::Owner;
-use limiter_common::register::Place;
 use limiter_common::wire::{Bucket, EntryKind};
+use limiter_decision::cell::{Cell, SourceBucket};
+use limiter_decision::line::{LineBucket, Lines, NoLine};
+use limiter_decision::outcome::Insert;
+use limiter_decision::register::Place;
 
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
 use crate::world::{Kernel, SourceStore};
 
-limiter_common::hashed_steps!(define_steps);
+limiter_decision::hashed_steps!(define_steps);
 
 /// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
-/// [`limiter_common::entries`].
+/// [`limiter_decision::entries`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
 /// Buckets of IPv6 /64s. Written here; read by the daemon. What may leave:
-/// [`limiter_common::entries`].
+/// [`limiter_decision::entries`].
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
 /// Buckets of narrow keys ([`limiter_common::owner::Owner::narrow`]). Written here; read by the
-/// daemon. What may leave: [`limiter_common::entries`].
+/// daemon. What may leave: [`limiter_decision::entries`].
 #[btf_map]
 static NARROW: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 

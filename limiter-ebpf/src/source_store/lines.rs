@@ -1,15 +1,15 @@
 //! The store of the buckets of sources that short limits may have: lines of an array,
-//! [`limiter_common::line`]. It has what `hashed` has in the program for hash maps.
+//! [`limiter_decision::line`]. It has what `hashed` has in the program for hash maps.
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
 
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_common::line::{LineBucket, Lines};
-use limiter_common::outcome::Insert;
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, LineEntry};
+use limiter_decision::line::{LineBucket, Lines};
+use limiter_decision::outcome::Insert;
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
@@ -19,7 +19,7 @@ use crate::world::{Kernel, SourceStore};
 
 mod words;
 
-limiter_common::line_steps!(define_steps);
+limiter_decision::line_steps!(define_steps);
 
 /// Number of lines of a family.
 #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
 /// Buckets of IPv4 sources, then those of IPv6 /64s, then those of narrow keys
 /// ([`limiter_common::owner::Owner`]): lines of eight, of which the first is the line's head.
-/// Written here; read by the daemon, which maps it. What may leave: [`limiter_common::line`]. The
+/// Written here; read by the daemon, which maps it. What may leave: [`limiter_decision::line`]. The
 /// kernel puts what can be mapped on pages of its own, so lines are aligned to their size. An entry
 /// is a value of its own, and not its line: without `CAP_PERFMON` the verifier takes an index of
 /// any number, but walks far more once a number was added to a pointer into a value. For that

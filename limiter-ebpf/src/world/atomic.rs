@@ -7,12 +7,12 @@ use core::ptr::NonNull;
 use super::words::{exchange_word, load_word};
 use crate::step::step;
 
-use limiter_common::algorithm::Words;
-use limiter_common::cell::Cell;
-use limiter_common::register::Place;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{KeyedBucket, Lease as LeaseWords};
-use limiter_common::world::{Keyed, Lease};
+use limiter_decision::algorithm::Words;
+use limiter_decision::cell::Cell;
+use limiter_decision::register::Place;
+use limiter_decision::world::{Keyed, Lease};
 
 /// Keeps what was read before it before all that comes after.
 ///

@@ -3,9 +3,9 @@
 use core::hint::black_box;
 use core::ptr::NonNull;
 
-use limiter_common::ban::Entry;
-use limiter_common::cell::Cell;
 use limiter_common::wire::Ban;
+use limiter_decision::ban::Entry;
+use limiter_decision::cell::Cell;
 
 use super::atomic::MapWord;
 

@@ -2,10 +2,10 @@
 
 use core::ptr::NonNull;
 
-use limiter_common::cell::Cell;
-use limiter_common::entries::EntryTableWords;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryTable;
+use limiter_decision::cell::Cell;
+use limiter_decision::entries::EntryTableWords;
 
 use super::atomic::MapWord;
 

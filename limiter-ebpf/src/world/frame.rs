@@ -10,9 +10,9 @@ use aya_ebpf::{
     },
     programs::XdpContext,
 };
-use limiter_common::act::FrameMut;
-use limiter_common::packet::{Bytes, Extension, Facts, extension};
-use limiter_common::register::Place;
+use limiter_decision::act::FrameMut;
+use limiter_decision::packet::{Bytes, Extension, Facts, extension};
+use limiter_decision::register::Place;
 
 use super::socket::is_established;
 use crate::step::step;

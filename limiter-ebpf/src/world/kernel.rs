@@ -6,23 +6,22 @@ use core::ptr::NonNull;
 use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP};
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::{Cell as SharedWord, SourceBucket};
-use limiter_common::entries::{AdmissionCells, EntryTableWords};
-use limiter_common::line::{Line, LineBucket, Lines};
-use limiter_common::outcome::Insert;
 use limiter_common::owner::Owner;
-use limiter_common::register::{Aside, Place};
 use limiter_common::source::Source;
-use limiter_common::table::KeyCell;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Ask, Bucket, Control, EntryKind, InterfaceCounters, KeyLeases, KeyName, KeyedEntry,
-    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue, Uncounted,
+    Action, Ask, Bucket, Control, EntryKind, FlowKey, InterfaceCounters, KeyLeases, KeyName,
+    KeyedEntry, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS,
+    Table, TableKey, TrieValue, Uncounted,
 };
-use limiter_common::world::World;
+use limiter_decision::cell::{Cell as SharedWord, SourceBucket};
+use limiter_decision::entries::{AdmissionCells, EntryTableWords};
+use limiter_decision::line::{Line, LineBucket, Lines};
+use limiter_decision::outcome::Insert;
+use limiter_decision::register::{Aside, Place};
+use limiter_decision::table::KeyCell;
+use limiter_decision::world::World;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
@@ -61,7 +60,8 @@ impl Kernel {
 
 /// The clock: the kernel's, or one of tests.
 pub(crate) trait Clock {
-    /// The time at the beginning of a packet: now, or a little before ([`limiter_common::clock`]).
+    /// The time at the beginning of a packet: now, or a little before
+    /// ([`limiter_decision::clock`]).
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks;
 
     /// [`World::now`].

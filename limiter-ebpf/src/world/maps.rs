@@ -9,16 +9,16 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
-use limiter_common::entries::AdmissionCells;
-use limiter_common::table::Scratch;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, ASK_BYTES, Action, Ban, Control, EntryKind, EntryTable,
-    FINGERPRINTS as FINGERPRINT_COUNT, InterfaceCounters, KEY_LEASES, KeyName, KeyedBucket,
-    KeyedEntry, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES,
-    MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
+    FINGERPRINTS as FINGERPRINT_COUNT, FlowKey, InterfaceCounters, KEY_LEASES, KeyName,
+    KeyedBucket, KeyedEntry, KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS,
+    MAX_LEASES, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally,
+    Uncounted,
 };
+use limiter_decision::entries::AdmissionCells;
+use limiter_decision::table::Scratch;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -82,7 +82,7 @@ pub(super) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = 
 pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 
 /// Buckets of tables. Written here; read by the daemon. The policy for those that leave:
-/// [`limiter_common::entries`].
+/// [`limiter_decision::entries`].
 #[btf_map]
 pub(super) static KEYED: HashMap<KeyName, KeyedEntry, 65_536> = HashMap::new();
 
@@ -154,8 +154,8 @@ pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { EntryKind::COUNT }> =
 #[btf_map]
 pub(super) static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
 
-/// Fingerprints of sources and keys that found no entry: [`limiter_common::entries::fingerprint`].
-/// Written and read here.
+/// Fingerprints of sources and keys that found no entry:
+/// [`limiter_decision::entries::fingerprint`]. Written and read here.
 #[btf_map]
 pub(super) static FINGERPRINTS: Array<u64, { FINGERPRINT_COUNT as usize }> = Array::new();
 

@@ -1,7 +1,7 @@
 //! The memory of the packet under way: this CPU's own.
 
-use limiter_common::packet::Facts;
-use limiter_common::table::Scratch;
+use limiter_decision::packet::Facts;
+use limiter_decision::table::Scratch;
 
 use super::maps::SCRATCH;
 

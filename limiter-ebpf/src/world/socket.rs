@@ -2,7 +2,8 @@
 
 use aya_ebpf::bindings::bpf_sock_tuple;
 use aya_ebpf::helpers::generated::{bpf_sk_lookup_tcp, bpf_sk_release};
-use limiter_common::packet::{Facts, Version};
+use limiter_common::header::Version;
+use limiter_decision::packet::Facts;
 
 use super::frame::Frame;
 

@@ -3,10 +3,10 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
 
-use limiter_common::cell::Cell;
-use limiter_common::line;
-use limiter_common::register::{Place, Register};
 use limiter_common::wire::{Line, LineEntry};
+use limiter_decision::cell::Cell;
+use limiter_decision::line;
+use limiter_decision::register::{Place, Register};
 
 use super::entry_at;
 use crate::world::atomic::{MapWord, acquire_fence};
@@ -31,7 +31,7 @@ impl Register for MapLine {
 }
 
 #[cfg(target_arch = "bpf")]
-impl limiter_common::register::Numbered for MapLine {
+impl limiter_decision::register::Numbered for MapLine {
     #[inline(always)]
     fn number(&self) -> u64 {
         self.to_register()

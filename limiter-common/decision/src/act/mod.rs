@@ -1,0 +1,127 @@
+//! Carrying out what an outcome says: marks, answers and bans.
+//!
+//! [`crate::table::run_tables`] decides; this comes after it, for the few packets with an action.
+
+mod answer;
+mod marking;
+
+pub use answer::{answer, reply_kind, reset_v4, reset_v6, unreachable_v4, unreachable_v6};
+pub use marking::mark;
+
+use limiter_common::header::{Fragment, Reach, SYN, TCP};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Action, ActionKind, Evidence, OwnBudget};
+
+use crate::ban::{self, BanTerms, StrikeResult};
+use crate::outcome::{Insert, Packed};
+use crate::packet::Facts;
+use crate::register::Crosses;
+use crate::step::step;
+use crate::table::{BANS, REPLIES, Scratch, spend};
+use crate::world::World;
+
+/// A frame that may be changed. Offsets count from the Ethernet header.
+pub trait FrameMut: Crosses {
+    /// The `N` bytes at `offset`, `None` when the frame ends before them.
+    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
+
+    /// Overwrites the bytes at `offset`; false when the frame ends before them.
+    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool;
+
+    /// Cuts the frame off behind `length` bytes, of the `of` that it has.
+    fn cut(&self, length: u32, of: u32) -> bool;
+
+    /// True if this host has an established TCP connection with the addresses and ports of the
+    /// packet. Asked only where [`may_belong`] says that there could be one.
+    fn is_established(&self, facts: &Facts) -> bool;
+}
+
+/// Carries out what an outcome says, and returns what became of it. A redirection is left to the
+/// caller: it is the packet's way out.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn act<W, F>(maps: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
+where
+    W: World,
+    F: FrameMut,
+{
+    let Some(action) = maps.action(outcome.action()) else {
+        return outcome;
+    };
+    let kind = action.kind();
+    if outcome.is(Reason::Marked) {
+        if matches!(kind, ActionKind::Mark) {
+            step!(mark(scratch; frame, action.dscp));
+        }
+        return outcome;
+    }
+    if !outcome.is(Reason::OverLimit) && !outcome.is(Reason::Blocked) {
+        return outcome;
+    }
+    if matches!(kind, ActionKind::Reject) {
+        let reply = step!(reply_kind(scratch; frame));
+        // The budget comes last: only an answer that can be sent is charged.
+        return if reply.is_some()
+            && step!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
+            && step!(answer(scratch; frame, reply))
+        {
+            outcome.rejected()
+        } else {
+            outcome
+        };
+    }
+    if matches!(kind, ActionKind::Ban) && is_evident(scratch, frame, action) {
+        let index = outcome.action();
+        let allowed = step!(is_last(maps, scratch; index))
+            && step!(spend(maps, scratch; OwnBudget::Bans, BANS));
+        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), allowed)));
+    }
+    outcome
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn is_evident<F: FrameMut>(scratch: &Scratch, frame: &F, action: &Action) -> bool {
+    action.evidence == Evidence::None as u8
+        || may_belong(&scratch.facts) && frame.is_established(&scratch.facts)
+}
+
+/// [`ban::is_last`] with the terms of an action.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
+    let Some(action) = maps.action(action) else {
+        return false;
+    };
+    let entry = maps.ban(&scratch.facts.source());
+    ban::is_last(entry.as_ref(), &BanTerms::of(action), scratch.now())
+}
+
+/// [`ban::attempt`] with the terms of an action.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn strike<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    action: u32,
+    rule: u32,
+    allowed: bool,
+) -> StrikeResult {
+    let Some(action) = maps.action(action) else {
+        return StrikeResult::Done;
+    };
+    let source = scratch.facts.source();
+    // The next try looks it up: two look-ups here would be two ways through the rest for the
+    // verifier.
+    let Some(entry) = maps.ban(&source) else {
+        return match maps.insert_ban(&source) {
+            Insert::Made | Insert::Exists => StrikeResult::Lost,
+            Insert::Refused => StrikeResult::Done,
+        };
+    };
+    ban::attempt(&entry, &BanTerms::of(action), rule, scratch.now(), allowed)
+}
+
+/// True if a packet can belong to an established TCP connection: a whole segment without SYN.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn may_belong(facts: &Facts) -> bool {
+    let whole = matches!((facts.reach(), facts.fragment()), (Reach::Transport, Fragment::Whole));
+    let tcp = matches!(facts.protocol(), Some(TCP));
+    whole && tcp && matches!(facts.tcp_flags(), Some(flags) if flags & SYN == 0)
+}

@@ -1,0 +1,87 @@
+//! A shared word, whatever holds it: a BPF map value, an atomic of the host, a model checker.
+
+/// One 64-bit word that several CPUs change by compare-and-exchange.
+///
+/// An exchange that stores is a full barrier: what comes before it is done before, what comes after
+/// it after. A load, and an exchange that stores nothing, order nothing by themselves.
+pub trait Cell {
+    /// Reads the word.
+    fn load(&self) -> u64;
+
+    /// Keeps what was read before, of any word, before all that comes after: an acquire fence,
+    /// where loads may change places. By default nothing, for words whose loads acquire.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn acquire_fence(&self) {}
+
+    /// Reads the word before all that comes after.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn load_acquire(&self) -> u64 {
+        let word = self.load();
+        self.acquire_fence();
+        word
+    }
+
+    /// Stores `new` if the word still is `current`; says whether it did.
+    fn compare_exchange(&self, current: u64, new: u64) -> bool;
+}
+
+impl<T: Cell> Cell for &T {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn load(&self) -> u64 {
+        T::load(self)
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn acquire_fence(&self) {
+        T::acquire_fence(self);
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        T::compare_exchange(self, current, new)
+    }
+}
+
+/// The bucket of one source, in place.
+pub trait SourceBucket {
+    /// The word with the theoretical arrival time: [`limiter_common::bucket::Word`].
+    fn word(&self) -> &impl Cell;
+
+    /// The word with the limit: [`limiter_common::bucket::Resolved`].
+    fn resolved(&self) -> &impl Cell;
+
+    /// Counts one packet that passed, by atomic addition.
+    fn count_passed(&self);
+
+    /// Counts packets that were dropped, by atomic addition.
+    fn count_dropped(&self, packets: u64);
+
+    /// Takes back one packet that was counted as passed.
+    fn uncount(&self);
+
+    /// Packets that were counted.
+    fn packets(&self) -> u64;
+
+    /// True if the upper bits of a count are to be carried: [`crate::line::carry`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn is_due(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(not(target_arch = "bpf"))]
+mod host {
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    // BPF has no compare-and-exchange method on `AtomicU64` (the target says `atomic-cas: false`);
+    // limiter-ebpf implements the trait with an intrinsic.
+    impl super::Cell for AtomicU64 {
+        fn load(&self) -> u64 {
+            Self::load(self, Ordering::Acquire)
+        }
+
+        fn compare_exchange(&self, current: u64, new: u64) -> bool {
+            Self::compare_exchange(self, current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        }
+    }
+}

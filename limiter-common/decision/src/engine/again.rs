@@ -1,0 +1,117 @@
+//! The rest of a charge, after a first try that failed: the bucket is brought up to the rules in
+//! force, and other CPUs may be in the way.
+
+use limiter_common::bucket::{Change, Resolved, Word};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::RULE_NONE;
+
+use super::changed::{re_resolve, rescale};
+use super::first::resolve;
+use super::source_packet::{SourceCharge, SourcePacket};
+use crate::cell::{Cell, SourceBucket};
+use crate::gcra::Charge;
+use crate::outcome::Outcome;
+use crate::rounds::{MAX_TRIES, Rounds};
+use crate::step::step;
+use crate::world::World;
+
+/// Times that a packet may find the bucket pointed at another limit before it is dropped as
+/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
+/// takes four, and an exchange that another CPU wins one more.
+const MAX_ROUNDS: u64 = 5;
+
+/// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
+/// on.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_again<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+) -> SourceCharge {
+    let SourcePacket { owner, generation, now, .. } = packet;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_ROUNDS) {
+        let resolved = Resolved::from_raw(bucket.resolved().load());
+        let word = Word::from_raw(bucket.word().load());
+        if word.scale() != resolved.scale() {
+            // Before a newer rule is looked up: only its own generation tells what its slots meant.
+            rescale(maps, bucket, resolved, word, *now);
+            continue;
+        }
+        if !resolved.generation().covers(*generation) {
+            match step!(resolve(maps; owner, *generation)) {
+                Some(slot) => step!(re_resolve(maps; bucket, owner, *generation, slot)),
+                None => return judged(Outcome::without_rule(Reason::NoRule)),
+            }
+            continue;
+        }
+        let Some(limit) = maps.limit(resolved.slot()) else {
+            return judged(Outcome::without_rule(Reason::NoRule));
+        };
+        if limit.is_unlimited() {
+            return judged(Outcome::new(Reason::Unlimited, limit.rule));
+        }
+        let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
+        if outcome.is_some() {
+            return (outcome, stored);
+        }
+    }
+    if Word::from_raw(bucket.word().load()).is_gone() {
+        return (None, Change::NONE);
+    }
+    let limit = maps.limit(Resolved::from_raw(bucket.resolved().load()).slot());
+    judged(Outcome::new(Reason::Contended, limit.map_or(RULE_NONE, |limit| limit.rule)))
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn judged(outcome: Outcome) -> SourceCharge {
+    (Some(outcome.pack()), Change::NONE)
+}
+
+/// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
+/// more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_contended<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+) -> SourceCharge {
+    let mut stored = Change::NONE;
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if !resolved.generation().covers(packet.generation) {
+        return (None, stored);
+    }
+    let Some(limit) = maps.limit(resolved.slot()) else {
+        return (None, stored);
+    };
+    let charge = Charge::new(limit, packet.now, limit.units(packet.length));
+    let outcome = match exchange(bucket.word(), resolved.scale(), &charge, &mut stored) {
+        None => None,
+        Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),
+        Some(reason) => Some(Outcome::new(reason, limit.rule).pack()),
+    };
+    (outcome, stored)
+}
+
+/// The rest of the compare-and-exchange loop, after a first try, at a word with the scale bit
+/// `scale`. `None` when the bucket was converted to another limit meanwhile, or is leaving.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn exchange(
+    cell: &impl Cell,
+    scale: bool,
+    charge: &Charge,
+    stored: &mut Change,
+) -> Option<Reason> {
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES - 1) {
+        let word = Word::from_raw(cell.load());
+        // One that is leaving: the caller looks again, and sees that.
+        if word.scale() != scale || word.is_gone() {
+            return None;
+        }
+        if let Some(reason) = charge.attempt(cell, word, stored) {
+            return Some(reason);
+        }
+    }
+    Some(Reason::Contended)
+}

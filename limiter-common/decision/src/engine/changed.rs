@@ -1,0 +1,157 @@
+//! A bucket of a source whose limit changed: pointed at the new one, and converted to it.
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, Limit, Moment};
+
+use crate::cell::{Cell, SourceBucket};
+use crate::change::{instant, instant_of};
+use crate::gcra;
+use crate::line::{repoint, seat};
+use crate::meter::carried_tat;
+use crate::step::step;
+use crate::world::World;
+
+/// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn re_resolve<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    owner: &Owner,
+    generation: Generation,
+    slot: Slot,
+) {
+    let old = Resolved::from_raw(bucket.resolved().load());
+    if old.generation().covers(generation) {
+        return;
+    }
+    let word = Word::from_raw(bucket.word().load());
+    // An earlier change that waits for its conversion comes first.
+    if word.is_gone() || word.scale() != old.scale() {
+        return;
+    }
+    let known = match maps.limit(old.slot()) {
+        Some(limit) => old.generation().knows(limit.since),
+        None => false,
+    };
+    let new = if known && old.slot() == slot {
+        Resolved::new(generation, slot, Slot::NONE, old.scale())
+    } else {
+        let previous = if known { old.slot() } else { Slot::NONE };
+        Resolved::new(generation, slot, previous, !old.scale())
+    };
+    if maps.lines(owner.kind()).is_some() {
+        step!(repoint(maps; owner, step!(seat(maps; owner)), old.raw(), new.raw()));
+    } else {
+        bucket.resolved().compare_exchange(old.raw(), new.raw());
+    }
+}
+
+/// Converts the bucket to the limit that it was pointed at.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn rescale<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    resolved: Resolved,
+    word: Word,
+    now: Ticks,
+) {
+    let at = step!(changed_at(maps; resolved, now));
+    let tat = step!(converted(maps; resolved, word.tat(), at, now));
+    step!(store(; bucket, resolved, word, tat));
+}
+
+/// The instant at which the limit of a bucket changed that waits for its conversion.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
+    let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
+    let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
+    step!(instant(maps; u32::from(ended), since, resolved.generation(), now))
+}
+
+/// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn converted<W: World>(
+    maps: &W,
+    resolved: Resolved,
+    tat: Ticks,
+    at: Ticks,
+    now: Ticks,
+) -> Ticks {
+    let old = match maps.limit(resolved.previous()) {
+        Some(old) if resolved.knows_previous(old.since) => Some(old),
+        _ => None,
+    };
+    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its
+    // source there is none: what it owes stays as it is until the next look-up, which forgets to
+    // the safe side.
+    match maps.limit(resolved.slot()) {
+        Some(new) if resolved.generation().knows(new.since) => convert(old, new, tat, at, now),
+        _ => tat,
+    }
+}
+
+/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
+/// another limit or charged meanwhile.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ticks) {
+    if word.is_gone() {
+        return;
+    }
+    let converted = Word::new(tat, resolved.scale());
+    // While `resolved` stands, both slots mean what was read from them. A packet that was held up
+    // past that must not store what it computed from them.
+    bucket.resolved().acquire_fence();
+    if bucket.resolved().load() != resolved.raw() {
+        return;
+    }
+    bucket.word().compare_exchange(word.raw(), converted.raw());
+}
+
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The
+/// one was changed into the other at `at`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) -> Ticks {
+    match old {
+        Some(old) if old.is_unlimited() => Ticks::ZERO,
+        Some(old) => carried_tat((old, new), tat, at),
+        None => gcra::forget(new, tat, now),
+    }
+}
+
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since
+/// the rule set `generation` at the latest: what a packet would do to the bucket first, without
+/// doing it. `limit_in` reads a slot, `moment` the word of `CHANGES` of a generation.
+pub fn arrival(
+    bucket: &Bucket,
+    (slot, generation): (Slot, Generation),
+    limit_in: impl Fn(Slot) -> Option<Limit>,
+    moment: impl Fn(u32) -> Moment,
+    now: Ticks,
+) -> Ticks {
+    let word = Word::from_raw(bucket.word);
+    let resolved = Resolved::from_raw(bucket.resolved);
+    let mut tat = word.tat();
+    let Some(at) = limit_in(resolved.slot()) else {
+        // There was no rule for it.
+        return match limit_in(slot) {
+            Some(new) if resolved.slot() != slot => gcra::forget(&new, tat, now),
+            _ => tat,
+        };
+    };
+    let known = resolved.generation().knows(at.since);
+    if known && word.scale() != resolved.scale() {
+        let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
+        let ended = old.map_or(0, |old| old.ended);
+        let change = instant_of(&moment, u32::from(ended), at.since, resolved.generation(), now);
+        tat = convert(old.as_ref(), &at, tat, change, now);
+    }
+    match limit_in(slot) {
+        Some(new) if !known || resolved.slot() != slot => {
+            let change = instant_of(&moment, u32::from(at.ended), new.since, generation, now);
+            convert(known.then_some(&at), &new, tat, change, now)
+        }
+        _ => tat,
+    }
+}

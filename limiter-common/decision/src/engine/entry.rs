@@ -1,0 +1,140 @@
+//! Entries of the source table: the insertion of a bucket, and the eviction of another one for it.
+//!
+//! An entry of the hash maps leaves in two steps. First its word is exchanged for [`Word::GONE`]:
+//! from then on no charge can be stored in it. Then it is removed from the map. A packet of that
+//! source which meets the word in between is judged as one without an entry.
+
+use limiter_common::bucket::Word;
+use limiter_common::owner::{EMPTY, Owner};
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, EntryKind};
+
+use crate::cell::{Cell as _, SourceBucket};
+use crate::entries::EvictionPolicy;
+use crate::entries::admission::full;
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::line;
+use crate::outcome::Insert;
+use crate::register::{Register, answer};
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::World;
+
+/// A ring slot that is taken, and whether the first packet of its source was dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEntry {
+    slot: u32,
+    dropped: bool,
+}
+
+impl Register for NewEntry {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.dropped)
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self { slot: (register >> 32) as u32, dropped: register & 1 != 0 }
+    }
+}
+
+answer!(NewEntry, Self { slot: 0, dropped: false });
+
+/// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
+/// only if there is none and there is room. With hash maps in two steps, one after the other: their
+/// callers share 512 bytes of stack with them.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
+    let kind = owner.kind();
+    if maps.lines(kind).is_some() {
+        return line::enter(maps, owner, bucket, now);
+    }
+    let claim = step!(reserve(maps; kind, now));
+    let Some(Claim { index: slot, .. }) = claim else {
+        return Insert::Refused;
+    };
+    let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
+    step!(make(maps; owner, new, bucket.word, bucket.resolved))
+}
+
+/// Takes a ring slot for one more source, if their table has room.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(u64::from(PROBES)) {
+        let claim = step!(probe(maps; kind, number, now));
+        if claim.is_some() {
+            return claim;
+        }
+    }
+    full(maps, kind, now);
+    None
+}
+
+/// One look for a ring slot for a source.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
+    let slot = maps.ring_slot(kind, index)?;
+    let state = ring::state(&slot)?;
+    if state != EMPTY {
+        if !step!(evict_source(maps; state, kind, now, keep)) {
+            return None;
+        }
+        ring::count_evicted(maps, kind);
+    }
+    ring::claim(&slot, index, state)
+}
+
+/// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
+/// no entry now. Exactly one CPU gets `true` for each entry.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn evict_source<W: World>(
+    maps: &W,
+    state: u64,
+    kind: EntryKind,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    let owner = Owner::named(kind, state);
+    let Some(bucket) = maps.source_bucket(&owner) else {
+        return true;
+    };
+    if !retire(&bucket, &EvictionPolicy { now, keep }) {
+        return false;
+    }
+    // Removed by this CPU alone: it won the exchange above.
+    maps.remove(&owner);
+    true
+}
+
+/// Makes a bucket leave, if it may; the caller removes it then.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
+    let packets = bucket.packets();
+    let word = Word::from_raw(bucket.word().load());
+    // Drained under the limit that it was charged under. Of a larger one since then not all is
+    // available to it yet: a source that left the table begins with a full bucket, as a new one
+    // (docs/algorithms.md).
+    !word.is_gone()
+        && policy.allows(word.tat(), packets)
+        && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
+}
+
+/// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
+/// slot if there is no bucket then.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn make<W: World>(
+    maps: &W,
+    owner: &Owner,
+    NewEntry { slot, dropped }: NewEntry,
+    word: u64,
+    resolved: u64,
+) -> Insert {
+    let dropped = u64::from(dropped);
+    let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
+    let made = maps.insert(owner, &bucket);
+    let name = owner.name().unwrap_or(EMPTY);
+    ring::complete(maps, owner.kind(), slot, made, name)
+}

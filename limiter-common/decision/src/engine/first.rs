@@ -1,0 +1,110 @@
+//! The first packet of a source: the rules are asked, and a bucket is made.
+
+use limiter_common::bucket::{Change, Generation, Resolved, Slot, Word};
+use limiter_common::owner::{EMPTY, Owner};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, RULE_NONE};
+
+use super::entry::insert;
+use super::source_packet::{SourceCharge, SourcePacket};
+use crate::entries::admission::{Admittance, admit};
+use crate::entries::aggregate::{Unplaced, debt, judge_aggregate, over};
+use crate::gcra::Charge;
+use crate::outcome::{Insert, Outcome, Packed};
+use crate::step::step;
+use crate::world::World;
+
+/// The slot of the rule of a source: of the longest prefix around it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn resolve<W: World>(maps: &W, owner: &Owner, generation: Generation) -> Option<Slot> {
+    maps.source_rule(generation, owner)
+}
+
+/// A packet whose source has no bucket and gets none.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+    let SourcePacket { owner, generation, length, now, .. } = packet;
+    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
+        return Outcome::without_rule(Reason::NoRule).pack();
+    };
+    let unplaced = Unplaced { slot, first_seen: false };
+    let reason = step!(judge_aggregate(maps; owner, unplaced, *length, *now));
+    Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
+}
+
+/// The first packet of a source: the bucket is made with the packet already charged, and with what
+/// the source may have used up of the bucket that it shared before. No outcome when another CPU was
+/// faster.
+///
+/// An entry is asked for before anything is looked up but its rule: most packets of
+/// a flood need no more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
+    let SourcePacket { owner, generation, length, now, deferred } = packet;
+    let (length, now) = (*length, *now);
+    let no_rule = Outcome::without_rule(Reason::NoRule).pack();
+    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
+        return (Some(no_rule), Change::NONE);
+    };
+    let Some(limit) = maps.limit(slot) else {
+        return (Some(no_rule), Change::NONE);
+    };
+    let charge = Charge::new(limit, now, limit.units(length));
+    // A frame that no bucket could hold is over its limit whatever the bucket.
+    let reason = if limit.is_unlimited() {
+        Reason::Unlimited
+    } else if charge.apply(Ticks::ZERO).is_some() {
+        Reason::Conforming
+    } else {
+        limit.over()
+    };
+    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+    let mut outcome = Outcome { action, ..Outcome::new(reason, limit.rule) }.pack();
+    if *deferred && outcome.is_deferred() {
+        // The next packet makes the bucket.
+        return (Some(outcome), Change::NONE);
+    }
+    let name = owner.name().unwrap_or(EMPTY);
+    let admittance = step!(admit(maps; owner.kind(), name, now));
+    if matches!(admittance, Admittance::Granted) {
+        let debt = step!(debt(maps; owner, slot));
+        let tat = match charge.apply(debt) {
+            _ if limit.is_unlimited() => Ticks::ZERO,
+            Some(tat) => tat,
+            None => {
+                // With what its neighbours owe it is over its limit: it gets a bucket that owes as
+                // much, and is not kept out by them any longer.
+                if outcome.is(Reason::Conforming) {
+                    let reason = over(limit, Reason::OverAggregate);
+                    outcome = Outcome::new(reason, limit.rule).pack();
+                }
+                debt
+            }
+        };
+        let dropped = u64::from(outcome.drops());
+        let bucket = Bucket {
+            word: Word::new(tat, false).raw(),
+            resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
+            passed: 1 - dropped,
+            dropped,
+        };
+        match insert(maps, owner, &bucket, now) {
+            Insert::Made => {
+                // Undone, the bucket owes what it did at `now`: in a line, the time of a way never
+                // goes back past that (`crate::line`).
+                let before = if debt > now { debt } else { now };
+                let stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
+                return (Some(outcome), stored);
+            }
+            Insert::Exists => return (None, Change::NONE),
+            Insert::Refused => {}
+        }
+    }
+    if outcome.is(Reason::OverLimit) || outcome.is(Reason::Shadow) {
+        return (Some(outcome), Change::NONE);
+    }
+    let unplaced = Unplaced { slot, first_seen: matches!(admittance, Admittance::FirstSeen) };
+    let reason = step!(judge_aggregate(maps; owner, unplaced, length, now));
+    (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
+}

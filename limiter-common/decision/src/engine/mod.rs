@@ -1,0 +1,133 @@
+//! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
+//!
+//! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
+//! over its limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes
+//! through [`crate::table::run_tables`].
+
+mod again;
+pub mod changed;
+pub mod entry;
+pub mod first;
+pub mod source;
+mod source_packet;
+
+pub use again::{charge_again, charge_contended, exchange};
+pub use changed::arrival;
+pub use source::plain_source;
+pub use source_packet::{SourceCharge, SourcePacket};
+
+use limiter_common::bucket::Generation;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
+
+use crate::ban::Entry as _;
+use crate::cell::Cell as _;
+use crate::clock::SLACK;
+use crate::packet::{self, Bytes, Packet};
+use crate::step::step;
+use crate::world::World;
+
+/// The way of a packet behind [`classify`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// No way: the packet is judged, and no rule was asked.
+    Done(Reason),
+    /// The source table alone, of a rule set that has nothing else: [`plain_source`].
+    Sources(SourcePacket),
+    /// The tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
+    Tables {
+        /// The rule set that judges the packet.
+        generation: Generation,
+        /// The header of that rule set.
+        header: RuleSetHeader,
+        /// Time of arrival, or up to [`SLACK`] before.
+        now: Ticks,
+    },
+}
+
+/// Everything before the source table and the tables, of a frame of `length` bytes (of which
+/// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
+/// ends that much later.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+    if maps.control(Control::Brake) != 0 {
+        return Next::Done(Reason::Brake);
+    }
+    if now.is_past_range() {
+        return Next::Done(Reason::Untracked);
+    }
+    let source = match packet::parse(frame) {
+        Packet::Exempt(reason) => return Next::Done(reason),
+        Packet::From(source) => source,
+    };
+    if maps.control(Control::Lists) != 0 {
+        match step!(listed(maps; &source, now)) {
+            Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
+            Some(Listed::Deny) => return Next::Done(Reason::Denied),
+            None => {}
+        }
+    }
+    if maps.control(Control::BansKept) != 0 && step!(is_banned(maps; &source, now)) {
+        return Next::Done(Reason::Banned);
+    }
+    let mut generation = Generation::new(maps.control(Control::Generation));
+    let mut header = header(maps, generation);
+    if header.is_on_trial() && step!(is_trial_over(maps; now)) {
+        // The generation after it has the buffers of the one before it, where nothing was written
+        // since.
+        generation = generation.next();
+        header = self::header(maps, generation);
+    }
+    if header.drops_martians() && source.is_martian() {
+        return Next::Done(Reason::Martian);
+    }
+    if header.is_plain() {
+        let owner = source.into();
+        return Next::Sources(SourcePacket { owner, generation, length, now, deferred: false });
+    }
+    Next::Tables { generation, header, now }
+}
+
+/// The header of a rule set: what is in it beside the source table.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
+    let even = generation.buffer() == 0;
+    let word = if even { Control::EvenRuleSet } else { Control::OddRuleSet };
+    RuleSetHeader::from_raw(maps.control(word))
+}
+
+/// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
+/// longest prefix.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
+    let lists = maps.control(Control::Lists);
+    if lists & LISTS_EXACT != 0
+        && let Some(entry) = maps.listed(source)
+        && let Some(listed) = entry.at(now)
+    {
+        return Some(listed);
+    }
+    if lists & LISTS_PREFIXES != 0 {
+        return maps.listed_prefix(source).and_then(|entry| entry.at(now));
+    }
+    None
+}
+
+/// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
+    let Some(ban) = maps.ban(source) else {
+        return false;
+    };
+    let until = Ticks::new(ban.until().load());
+    until > now.plus(SLACK) || until > now && until > maps.now(now)
+}
+
+/// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
+/// time: CPUs that disagree on the rule set would convert buckets to and fro.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {
+    maps.now(now).get() >= maps.control(Control::TrialEnd)
+}

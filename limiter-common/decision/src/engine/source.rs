@@ -1,0 +1,225 @@
+//! The source table: one token bucket for each source address.
+//!
+//! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
+//! without a bucket ([`first`]) and after a new generation ([`charge_again`]).
+
+use limiter_common::bucket::{Change, Resolved, Word};
+use limiter_common::owner::Owner;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Uncounted;
+
+use super::again::charge_again;
+use super::first::{first, without_bucket};
+use super::source_packet::{SourceCharge, SourcePacket};
+use crate::cell::{Cell, SourceBucket};
+use crate::clock;
+use crate::gcra::Charge;
+use crate::line::{Seat, bucket_again, bucket_in, bucket_of, carry, seated};
+use crate::outcome::{Outcome, Packed};
+use crate::step::step;
+use crate::world::World;
+
+/// Judges a packet by the source table alone: over a limit is a drop.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+    judge(maps, &SourcePacket { deferred: false, ..*packet }).0
+}
+
+/// Judges a packet of a source, and charges it. The packet may have come up to [`clock::SLACK`]
+/// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
+/// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let owner = &packet.owner;
+    let bucket = if let Some(bucket) = find(maps, owner) {
+        bucket
+    } else {
+        let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
+        if let Some(outcome) = outcome {
+            return (outcome, stored);
+        }
+        // Another CPU made the bucket between the look-up and the insert.
+        let Some(bucket) = find_again(maps, owner) else {
+            return unbucketed(maps, packet);
+        };
+        bucket
+    };
+    let (outcome, stored) = charge(maps, &bucket, packet);
+    let Some(outcome) = outcome else {
+        return unbucketed(maps, packet);
+    };
+    if !(packet.deferred && outcome.is_deferred()) {
+        if outcome.drops() {
+            count_drop(maps, owner, &bucket);
+        } else {
+            bucket.count_passed();
+            carry_on(maps, owner, &bucket);
+        }
+    }
+    (outcome, stored)
+}
+
+/// The bucket of a source, in either store.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
+    match bucket_of(maps, owner) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(owner),
+    }
+}
+
+/// [`find`], and the seat of the bucket where it is in lines.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn find_seat<W: World>(
+    maps: &W,
+    owner: &Owner,
+) -> Option<(Option<Seat>, W::SourceBucket)> {
+    match seated(maps, owner) {
+        Some((seat, bucket)) => Some((Some(seat), W::SourceBucket::from(bucket))),
+        None => Some((None, maps.source_bucket(owner)?)),
+    }
+}
+
+/// The bucket of a source, of which [`find_seat`] has told the seat: in a hash map it is looked up.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn find_in<W: World>(
+    maps: &W,
+    owner: &Owner,
+    seat: Option<Seat>,
+) -> Option<W::SourceBucket> {
+    match bucket_in(maps, owner, seat) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(owner),
+    }
+}
+
+/// As [`find`], for few packets: in a step, as far as that goes.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn find_again<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
+    match bucket_again(maps, owner) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(owner),
+    }
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
+    (outcome, Change::NONE)
+}
+
+/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
+/// packet may have come later than it says.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
+    let mut stored = Change::NONE;
+    match charge_at_once(maps, bucket, packet, &mut stored) {
+        Some(outcome) => (Some(outcome.pack()), stored),
+        None => step!(charge_again(maps; bucket, &packet.at(maps.now(packet.now)))),
+    }
+}
+
+/// The steady state: a bucket that is up to date, and one exchange that nobody was in the way of.
+/// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every
+/// way into it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge_at_once<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+    stored: &mut Change,
+) -> Option<Outcome> {
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if !resolved.generation().covers(packet.generation) {
+        return None;
+    }
+    let limit = maps.limit(resolved.slot())?;
+    if limit.is_unlimited() {
+        return Some(Outcome::new(Reason::Unlimited, limit.rule));
+    }
+    let word = Word::from_raw(bucket.word().load());
+    if word.scale() != resolved.scale() {
+        return None;
+    }
+    let latest = packet.now.plus(clock::SLACK);
+    let later = Charge::new(limit, latest, limit.units(packet.length));
+    // Over it for long: then the time does not matter.
+    if !later.is_over_until_now(word.tat()) {
+        let charge = later.at(limit, maps.now(packet.now));
+        let reason = charge.attempt(bucket.word(), word, stored)?;
+        if !matches!(reason, Reason::OverLimit) {
+            return Some(Outcome::new(reason, limit.rule));
+        }
+    }
+    // The word of a bucket that is leaving is over any limit.
+    if word.is_gone() { None } else { Some(Outcome::over(limit)) }
+}
+
+/// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
+/// and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
+    let packets = match maps.uncounted() {
+        Some(cell) => {
+            if let Some(packets) = Uncounted::again(cell, owner) {
+                packets
+            } else {
+                step!(begin_drops(maps; owner));
+                1
+            }
+        }
+        None => 1,
+    };
+    if packets != 0 {
+        bucket.count_dropped(packets);
+        carry_on(maps, owner, bucket);
+    }
+}
+
+/// Carries the upper bits of the counts of a bucket, when that is due.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
+    if bucket.is_due() {
+        step!(carry(maps; owner));
+    }
+}
+
+/// Adds up what this CPU holds of the last source, and begins with this one.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
+    let Some(cell) = maps.uncounted() else {
+        return;
+    };
+    let (before, packets) = cell.get().held();
+    if packets != 0
+        && let Some(bucket) = find(maps, &before)
+    {
+        bucket.count_dropped(packets);
+    }
+    cell.set(Uncounted::begin(owner));
+}
+
+/// Counts a packet in the bucket of its source.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
+    if let Some(bucket) = find(maps, owner) {
+        if passed {
+            bucket.count_passed();
+        } else {
+            bucket.count_dropped(1);
+        }
+    }
+}
+
+/// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
+/// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn undo_owner<W: World>(maps: &W, owner: &Owner, old: u64, new: u64) {
+    let Some(bucket) = find(maps, owner) else {
+        return;
+    };
+    if old != new {
+        bucket.word().compare_exchange(new, old);
+    }
+    bucket.uncount();
+}

@@ -1,0 +1,158 @@
+//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
+//! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
+//! there may be new entries. Of that, who is first seen has what others leave: a packet whose
+//! source came lately may use all of it, one that was not seen before half of what is there at
+//! once.
+//!
+//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
+//! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
+
+use limiter_common::bucket::{Slot, Word};
+use limiter_common::hash::scatter;
+use limiter_common::owner::Owner;
+use limiter_common::time::{SECOND, Ticks};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{AGGREGATES, EntryKind, Full, Limit};
+
+use super::EntryTableWords;
+use crate::cell::Cell as _;
+use crate::gcra::Charge;
+use crate::register::Register;
+use crate::rounds::Rounds;
+use crate::world::World;
+
+/// Exchanges of one charge before the packet is dropped.
+const TRIES: u64 = 4;
+
+/// A packet without an entry: the slot of its limit, and whether it is the first of its source that
+/// was seen lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// The slot of the limit.
+    pub slot: Slot,
+    /// True if the source did not come lately.
+    pub first_seen: bool,
+}
+
+/// The bit of [`Unplaced::first_seen`] beside a slot.
+const FIRST_SEEN: u32 = 31;
+
+impl Register for Unplaced {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        self.slot.to_register() | u64::from(self.first_seen) << FIRST_SEEN
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        let slot = Slot::of_register(register & ((1 << FIRST_SEEN) - 1));
+        Self { slot, first_seen: register >> FIRST_SEEN & 1 != 0 }
+    }
+}
+
+/// Judges a packet whose source has no entry and gets none.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn judge_aggregate<W: World>(
+    maps: &W,
+    origin: &Owner,
+    packet: Unplaced,
+    length: u64,
+    now: Ticks,
+) -> Reason {
+    let Some(limit) = maps.limit(packet.slot) else {
+        return Reason::NoRule;
+    };
+    if limit.is_unlimited() {
+        return Reason::Unlimited;
+    }
+    let passes = match limit.when_full() {
+        Full::Pass => return Reason::Untracked,
+        Full::Drop => return over(limit, Reason::TableFull),
+        Full::Share => share(maps, origin, packet, limit, length, now),
+    };
+    if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
+}
+
+/// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
+/// with it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
+    let cell =
+        maps.entry_table(origin.kind()).map(|entry_table| index(origin, slot, entry_table.seed()));
+    match cell.and_then(|index| maps.aggregate(index)) {
+        Some(cell) => Word::from_raw(cell.load()).tat(),
+        None => Ticks::ZERO,
+    }
+}
+
+/// Charges the shared bucket and the budget over all of them, both or none.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn share<W: World>(
+    maps: &W,
+    origin: &Owner,
+    Unplaced { slot, first_seen }: Unplaced,
+    limit: &Limit,
+    length: u64,
+    now: Ticks,
+) -> bool {
+    let Some(entry_table) = maps.entry_table(origin.kind()) else {
+        return false;
+    };
+    let all = SECOND >> u64::from(first_seen);
+    let horizon = now.plus(Ticks::new(all));
+    let all = Charge::of_parts([now.get(), entry_table.cost().get(), horizon.get()]);
+    let total = entry_table.total();
+    // Most packets of a flood find no room in it, and need no more.
+    if all.apply(Word::from_raw(total.load()).tat()).is_none() {
+        return false;
+    }
+    let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
+        return false;
+    };
+    let one = Charge::new(limit, now, limit.units(length));
+    // A packet that loses the race for the second one leaves the first charged: the safe side.
+    charge(&cell, &one) && charge(&total, &all)
+}
+
+/// Charges one word. One that other CPUs change at every try counts as used up.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
+    let mut tries = Rounds::new();
+    while tries.more(TRIES) {
+        let word = Word::from_raw(cell.load());
+        let Some(tat) = charge.apply(word.tat()) else {
+            return false;
+        };
+        if cell.compare_exchange(word.raw(), Word::new(tat, false).raw()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The reason of a packet without room in a shared bucket: `reason`, but in shadow mode.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub const fn over(limit: &Limit, reason: Reason) -> Reason {
+    match limit.over() {
+        Reason::Shadow => Reason::Shadow,
+        _ => reason,
+    }
+}
+
+/// The bucket of a prefix and a limit.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
+const fn index(origin: &Owner, slot: Slot, seed: u64) -> u32 {
+    let [a, b, c, d, e, f, g, _] = origin.word().to_ne_bytes();
+    let prefix = match origin.kind() {
+        EntryKind::V4 => [0, 4, 0, 0, 0, a, b, c],
+        EntryKind::V6 => [0, 6, a, b, c, d, e, f],
+        // The table, the port, and the prefix of the source.
+        EntryKind::Narrow | EntryKind::Keyed => [a, b, c, d, e, f, g, 0],
+    };
+    let prefix = u64::from_be_bytes(prefix);
+    let hash = scatter(scatter(prefix ^ seed) ^ slot.index() as u64);
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    let index = (hash & (AGGREGATES as u64 - 1)) as u32;
+    index
+}

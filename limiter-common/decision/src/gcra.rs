@@ -1,0 +1,152 @@
+//! The generic cell rate algorithm (ITU-T I.371, "virtual scheduling"): a token bucket in one word.
+//!
+//! The state is the *theoretical arrival time* (TAT): the instant at which the bucket will be full
+//! again. A packet of `units` conforms at `now` when
+//!
+//! ```text
+//! max(tat, now) + cost(units) <= now + tolerance        tolerance = burst * increment
+//! ```
+//!
+//! and then the left side becomes the new TAT; otherwise nothing changes. A TAT in the past is a
+//! full bucket and holds no information.
+//!
+//! Bound: every admission moves the TAT by its cost, the first one in a window of length `t` starts
+//! at or after the window's start, and the last one ends at or before `now + tolerance`. So the
+//! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
+//! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
+
+use limiter_common::bucket::{Change, Word};
+use limiter_common::time::{MAX_TICKS, Ticks};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Limit;
+
+use crate::cell::Cell;
+
+/// One packet against one limit: everything that does not depend on the bucket, so that a retry
+/// after a lost compare-and-exchange costs four instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge {
+    now: Ticks,
+    cost: Ticks,
+    horizon: Ticks,
+}
+
+impl Charge {
+    /// A packet of `units` that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
+        Self { now, cost: cost(limit, units), horizon }
+    }
+
+    /// Copy of the charge at another time.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[must_use]
+    pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
+        Self { now, cost: self.cost, horizon }
+    }
+
+    /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
+    /// packet larger than the whole burst can be over the limit and still get `false`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn is_over_until_now(&self, tat: Ticks) -> bool {
+        tat.plus_within(self.cost) > self.horizon
+    }
+
+    /// The parts: when it arrives, what it costs, and until when it may owe.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn parts(&self) -> [u64; 3] {
+        [self.now.get(), self.cost.get(), self.horizon.get()]
+    }
+
+    /// Takes what [`Charge::parts`] gave.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn of_parts([now, cost, horizon]: [u64; 3]) -> Self {
+        Self {
+            now: Ticks::new_within(now),
+            cost: Ticks::new_within(cost),
+            horizon: Ticks::new_within(horizon),
+        }
+    }
+
+    /// The TAT to store when the packet conforms, `None` when it is over the limit and nothing is
+    /// to be stored.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
+        let start = if tat > self.now { tat } else { self.now };
+        let next = start.plus_within(self.cost);
+        if next <= self.horizon { Some(next) } else { None }
+    }
+
+    /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that
+    /// changed. A packet over the limit is answered from the word alone. `None` when another CPU
+    /// was faster.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn attempt(&self, cell: &impl Cell, word: Word, stored: &mut Change) -> Option<Reason> {
+        let Some(tat) = self.apply(word.tat()) else {
+            return Some(Reason::OverLimit);
+        };
+        let next = Word::new(tat, word.scale());
+        if !cell.compare_exchange(word.raw(), next.raw()) {
+            return None;
+        }
+        *stored = Change { old: word.raw(), new: next.raw() };
+        Some(Reason::Conforming)
+    }
+}
+
+/// The time that `units` take at the limit's rate, rounded up to a whole tick.
+///
+/// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
+/// stays under 2^62. Larger counts are charged as `max_units`, so the product never wraps.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn cost(limit: &Limit, units: u64) -> Ticks {
+    let units = if units > limit.max_units() { limit.max_units() } else { units };
+    let round_up = (1u64 << (limit.shift & 63)) - 1;
+    let ticks = limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63);
+    Ticks::new_within(ticks)
+}
+
+/// The units that would conform at `now` if they came at once, rounded down.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
+    let room = Ticks::new(limit.tolerance).since(tat.since(now)).get();
+    if limit.increment == 0 {
+        return u64::MAX;
+    }
+    // room / (increment / 2^shift) without losing the fraction: whole part and rest apart.
+    let whole = div(room, limit.increment);
+    let rest = room.wrapping_sub(whole.wrapping_mul(limit.increment));
+    let shift = u32::from(limit.shift) & 63;
+    let mut units = whole;
+    let mut rest = rest;
+    let mut bit = 0;
+    while bit < shift {
+        units = units.wrapping_shl(1);
+        rest = rest.wrapping_shl(1);
+        if rest >= limit.increment {
+            rest = rest.wrapping_sub(limit.increment);
+            units |= 1;
+        }
+        bit += 1;
+    }
+    units
+}
+
+/// The TAT when nothing is known about the limit that it was charged under, because its slot means
+/// another one now: a bucket that owes anything counts as empty. Anything else could grant what
+/// neither limit would have.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn forget(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+    if tat > now { now.plus(Ticks::new(new.tolerance)) } else { Ticks::ZERO }
+}
+
+/// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn div(a: u64, b: u64) -> u64 {
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => MAX_TICKS,
+    }
+}

@@ -1,0 +1,52 @@
+//! One packet on the host: the whole way, with the steps as plain function calls.
+
+use limiter_common::bucket::Generation;
+use limiter_common::time::Ticks;
+use limiter_common::wire::RuleSetHeader;
+
+use crate::engine::{self, Next};
+use crate::outcome::{Outcome, Packed};
+use crate::packet::{self, Bytes};
+use crate::table::{self, Scratch};
+use crate::world::World;
+
+/// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
+/// an interface. What is known of it afterwards is in `scratch`.
+pub fn judge<W: World>(
+    maps: &W,
+    scratch: &mut Scratch,
+    frame: &impl Bytes,
+    interface: u32,
+    length: u64,
+    now: Ticks,
+) -> Packed {
+    match engine::classify(maps, frame, length, now) {
+        Next::Done(reason) => Outcome::without_rule(reason).pack(),
+        Next::Sources(packet) => engine::plain_source(maps, &packet),
+        Next::Tables { generation, header, now } => {
+            let now = maps.now(now);
+            *scratch = begin(maps, frame, interface, (generation, header), length, now);
+            table::run_tables(maps, scratch, header.tables())
+        }
+    }
+}
+
+/// Begins a packet that came in by an interface, for the tables of a rule set.
+pub fn begin<W: World>(
+    maps: &W,
+    frame: &impl Bytes,
+    interface: u32,
+    (generation, header): (Generation, RuleSetHeader),
+    length: u64,
+    now: Ticks,
+) -> Scratch {
+    let mut scratch = Scratch::empty();
+    // The frame was parsed before: it has facts.
+    let _ = packet::facts(frame, &mut scratch.facts);
+    if header.inner() {
+        packet::inner(frame, &mut scratch.facts);
+    }
+    scratch.facts.set_interface(interface);
+    table::begin_packet(maps, &scratch, generation, header, length, now);
+    scratch
+}

@@ -1,0 +1,168 @@
+//! The bucket of one source in a way of its line.
+//!
+//! Between the look at the name and the charge, the way may go to another source. Three readings
+//! make a charge exact: the word, then the limit and the name, and then the word once more, by the
+//! exchange. A way goes to another source only when it has drained, and its time only grows with
+//! that. So an exchange that succeeds says that the way went to nobody since the word was read, and
+//! the name was read in between: it is the bucket of this source. A word that is not this source's
+//! any more reads as one that is leaving.
+
+use core::cell::Cell as Local;
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::wire::MAX_SLOTS;
+
+use super::{Entry, Line, carry};
+use crate::cell::{Cell, SourceBucket};
+use crate::register::Place;
+
+/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
+/// limit.
+const LIMIT: u64 =
+    Resolved::new(Generation::new(0), Slot::new(MAX_SLOTS - 1), Slot::new(0), true).raw();
+
+/// A bucket in a line, for one source. As a [`Cell`], its word.
+#[derive(Clone, Debug)]
+pub struct LineBucket<L: Line> {
+    entry: L::Entry,
+    resolved: LineResolved<L>,
+}
+
+/// The limit of a bucket in a line.
+#[derive(Clone, Debug)]
+struct LineResolved<L: Line> {
+    entry: L::Entry,
+    name: u64,
+    /// The limit that was read last: charges are computed from it.
+    seen: Local<u64>,
+    /// [`LIMIT`] once the limit was read, and 0 before.
+    compared: Local<u64>,
+}
+
+impl<L: Line> LineBucket<L> {
+    /// The bucket of a source, in an entry that has its name.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn new(entry: L::Entry, name: u64) -> Self {
+        Self::with(entry, name, 0, 0)
+    }
+
+    /// The bucket of a source in its entry, that was found before. Its limit is read before
+    /// anything else.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn resume(entry: L::Entry, name: u64) -> Self {
+        Self::with(entry, name, 0, LIMIT)
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn with(entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
+        let (seen, compared) = (Local::new(seen), Local::new(compared));
+        let resolved = LineResolved { entry: entry.clone(), name, seen, compared };
+        Self { entry, resolved }
+    }
+
+    /// The entry of the line that holds the bucket.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn entry(&self) -> &L::Entry {
+        &self.entry
+    }
+
+    /// True if the way is still this source's, with the limit that was read last.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn stands(&self) -> bool {
+        let LineResolved { entry, name, seen, compared, .. } = &self.resolved;
+        let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
+        // In one comparison: the verifier walks both sides of each, in every try.
+        limit | (entry.name().load() ^ name) == 0
+    }
+}
+
+impl<L: Line> Place for LineBucket<L>
+where
+    L::Entry: Place,
+{
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn place(&self) -> *mut u8 {
+        self.entry.place()
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn name(&self) -> u64 {
+        self.resolved.name
+    }
+}
+
+impl<L: Line> Cell for LineBucket<L> {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn load(&self) -> u64 {
+        let word = self.entry.word().load_acquire();
+        if self.stands() { word } else { Word::GONE.raw() }
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn acquire_fence(&self) {
+        self.entry.word().acquire_fence();
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.stands() && self.entry.word().compare_exchange(current, new)
+    }
+}
+
+impl<L: Line> Cell for LineResolved<L> {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn load(&self) -> u64 {
+        let resolved = self.entry.resolved().load();
+        self.seen.set(resolved);
+        self.compared.set(LIMIT);
+        resolved
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn acquire_fence(&self) {
+        self.entry.resolved().acquire_fence();
+    }
+
+    /// Never: a limit changes under the lock alone, by [`super::repoint`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn compare_exchange(&self, _current: u64, _new: u64) -> bool {
+        false
+    }
+}
+
+impl<L: Line> SourceBucket for LineBucket<L> {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn word(&self) -> &impl Cell {
+        self
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn resolved(&self) -> &impl Cell {
+        &self.resolved
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn count_passed(&self) {
+        self.entry.count_passed(1);
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn count_dropped(&self, packets: u64) {
+        self.entry.count_dropped(packets);
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn packets(&self) -> u64 {
+        carry::packets(self.entry.counts())
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn uncount(&self) {
+        self.entry.count_passed(u64::MAX);
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn is_due(&self) -> bool {
+        carry::is_due(self.entry.counts())
+    }
+}

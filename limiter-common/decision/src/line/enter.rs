@@ -1,0 +1,39 @@
+//! The insertion of an entry into the line table by the rules of [`crate::entries`]: new ones have
+//! a budget, and while there are more than may be, those that were used lately stay.
+
+use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, EntryKind};
+
+use super::LineInsert;
+use super::insert::insert;
+use crate::entries::admission::full;
+use crate::entries::bump;
+use crate::outcome::Insert;
+use crate::step::step;
+use crate::world::World;
+
+/// Makes the entry of a source in one of its lines, if they have room, and counts the result.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn enter<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
+    let made = insert(maps, owner, bucket, now);
+    step!(count_insert(maps; owner.kind(), made, now))
+}
+
+/// Counts the result of an insert.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
+    let LineInsert { insert, evicted } = made;
+    if matches!(insert, Insert::Refused) {
+        full(maps, kind, now);
+    }
+    if matches!(insert, Insert::Made)
+        && let Some(admission) = maps.admission(kind)
+    {
+        bump(&admission.made);
+        if evicted {
+            bump(&admission.evicted);
+        }
+    }
+    insert
+}

@@ -1,0 +1,272 @@
+//! The insertion of an entry, and the eviction of the one before it.
+//!
+//! The parts are steps that are called one after the other, and not one from the other: they share
+//! 512 bytes of stack with their callers. Each works out by itself where the lines of the source
+//! are.
+
+use limiter_common::bucket::Word;
+use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, EntryKind};
+
+use super::lock::unlock;
+use super::seat::place_of;
+use super::victim::{Choice, ChosenLine, Victim};
+use super::{Entry, Head, Line, NOBODY, Place, carry, seat, take_lock};
+use crate::cell::Cell as _;
+use crate::entries::EntryTableWords as _;
+use crate::entries::admission::is_flooded;
+use crate::outcome::Insert;
+use crate::register::{Register, answer};
+use crate::step::step;
+use crate::world::World;
+
+/// The result of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineInsert {
+    /// The result as for a hash map: made, exists or refused.
+    pub insert: Insert,
+    /// True if another entry left for it.
+    pub evicted: bool,
+}
+
+answer!(LineInsert, Self { insert: Insert::Refused, evicted: false });
+
+impl Register for LineInsert {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        self.insert as u64 | u64::from(self.evicted) << 8
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self { insert: Register::of_register(register & 0xff), evicted: register >> 8 != 0 }
+    }
+}
+
+/// Makes the entry of a source, if there is none and another one may leave.
+///
+/// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
+/// this one waits: the caller looks again, and finds the entry or goes without.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> LineInsert {
+    let mut made = LineInsert { insert: Insert::Exists, evicted: false };
+    if !step!(lock_lines(maps; owner)) {
+        return made;
+    }
+    // A source gets its entry under the lock of its first line alone: nobody else makes one now.
+    if step!(seat(maps; owner)).is_none() {
+        made.insert = Insert::Refused;
+        let mut choice = step!(choose(maps; owner, now));
+        if choice.line().is_some() && !step!(leave(maps; owner, choice, now)) {
+            // Once more, because that entry was charged since, or went to another source.
+            choice = make_room(maps, owner, now);
+        }
+        if choice.line().is_some() {
+            let choice = choice.for_packet(bucket.dropped & 1 != 0);
+            let word = beginning(Word::from_raw(bucket.word), now);
+            made.insert = Insert::Made;
+            made.evicted = step!(settle(maps; owner, choice, word.raw(), bucket.resolved));
+        }
+    }
+    step!(unlock_lines(maps; owner));
+    made
+}
+
+/// Has one entry leave, if any may.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn make_room<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
+    let choice = step!(choose(maps; owner, now));
+    if choice.line().is_some() && step!(leave(maps; owner, choice, now)) {
+        choice
+    } else {
+        Choice::NONE
+    }
+}
+
+/// The word with which an entry begins.
+///
+/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
+/// time in a way grows from one source to the next, and a charge that was computed for the one
+/// before cannot be stored.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn beginning(word: Word, now: Ticks) -> Word {
+    let now = arrival(now);
+    Word::new(if word.tat() > now { word.tat() } else { now }, word.scale())
+}
+
+/// The arrival of a packet, for the question which entries have drained before it. At the first
+/// tick of all, so have the entries of nobody.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn arrival(now: Ticks) -> Ticks {
+    if now.get() == 0 { Ticks::new(1) } else { now }
+}
+
+/// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
+/// wait for each other.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
+        return false;
+    };
+    let (first, second) = (place.first(), place.second());
+    let (lower, upper) = if first < second { (first, second) } else { (second, first) };
+    let (Some(lower_line), Some(upper_line)) = (maps.line(kind, lower), maps.line(kind, upper))
+    else {
+        return false;
+    };
+    if !step!(take_lock(; &lower_line)) {
+        return false;
+    }
+    if place.is_one() || step!(take_lock(; &upper_line)) {
+        return true;
+    }
+    unlock(&lower_line);
+    false
+}
+
+/// Gives the locks of both lines of a source back.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
+        return;
+    };
+    let (first, second) = (place.first(), place.second());
+    if !place.is_one()
+        && let Some(second) = maps.line(kind, second)
+    {
+        unlock(&second);
+    }
+    if let Some(first) = maps.line(kind, first) {
+        unlock(&first);
+    }
+}
+
+/// Chooses the entry that leaves for a source: one that was not used more than once lately, or
+/// else, without a flood, the one that drained first.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
+    let (kind, now) = (owner.kind(), arrival(now));
+    let Some(place) = place_of(maps, owner) else {
+        return Choice::NONE;
+    };
+    let (keep, flooded) = match maps.entry_table(kind) {
+        Some(entry_table) => (entry_table.keep(), is_flooded(&entry_table, now)),
+        None => (Ticks::ZERO, true),
+    };
+    let mut choice = emptier(maps, kind, &place, now, keep);
+    if choice.line().is_none() && !flooded {
+        choice = emptier(maps, kind, &place, now, Ticks::ZERO);
+    }
+    if choice.line().is_some() {
+        return choice;
+    }
+    let Some(overflow) = place.overflow() else {
+        return Choice::NONE;
+    };
+    let Some(overflow) = maps.line(kind, overflow) else {
+        return Choice::NONE;
+    };
+    let mut oldest = Victim::of(&overflow, place.start(), now, keep);
+    if !oldest.is_some() && !flooded {
+        oldest = Victim::of(&overflow, place.start(), now, Ticks::ZERO);
+    }
+    if oldest.is_some() { oldest.chosen(ChosenLine::Overflow) } else { Choice::NONE }
+}
+
+/// The entry that leaves in a line of the source itself: in the first one while few others must
+/// stay there, else in the one of both where fewer must.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
+    let Some(line) = maps.line(kind, place.first()) else {
+        return Choice::NONE;
+    };
+    let first = Victim::of(&line, place.start(), now, keep);
+    if first.staying() > <W::Line as Line>::PREFERRED
+        && !place.is_one()
+        && let Some(line) = maps.line(kind, place.second())
+    {
+        let second = Victim::of(&line, place.start(), now, keep);
+        if second.staying() < first.staying() {
+            return second.chosen(ChosenLine::Second);
+        }
+    }
+    if first.is_some() { first.chosen(ChosenLine::First) } else { Choice::NONE }
+}
+
+/// The line of a choice.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
+    let index = match choice.line()? {
+        ChosenLine::First => place.first(),
+        ChosenLine::Second => place.second(),
+        ChosenLine::Overflow => place.overflow()?,
+    };
+    maps.line(kind, index)
+}
+
+/// Has an entry leave, unless it was charged since it was chosen: its word is [`Word::GONE`] then.
+/// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
+/// first line of the newcomer says from then on that there is something to look for.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> bool {
+    let kind = owner.kind();
+    let Some(place) = place_of(maps, owner) else {
+        return false;
+    };
+    let (Some(line), Some(first)) =
+        (line_of(maps, kind, &place, choice), maps.line(kind, place.first()))
+    else {
+        return false;
+    };
+    let Some(entry) = line.entry(choice.way()) else {
+        return false;
+    };
+    let spills = matches!(choice.line(), Some(ChosenLine::Overflow));
+    if spills {
+        if !step!(take_lock(; &line)) {
+            return false;
+        }
+        first.head(Head::Spilled).compare_exchange(0, 1);
+    }
+    let word = Word::from_raw(entry.word().load());
+    if choice.is(word)
+        && word.tat() < arrival(now)
+        && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
+    {
+        return true;
+    }
+    if spills {
+        unlock(&line);
+    }
+    false
+}
+
+/// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn settle<W: World>(maps: &W, owner: &Owner, choice: Choice, word: u64, resolved: u64) -> bool {
+    let kind = owner.kind();
+    let (Some(place), Some(name)) = (place_of(maps, owner), owner.name()) else {
+        return false;
+    };
+    let Some(line) = line_of(maps, kind, &place, choice) else {
+        return false;
+    };
+    let Some(entry) = line.entry(choice.way()) else {
+        return false;
+    };
+    // Nobody else writes name, limit and counts: that takes the lock.
+    let before = entry.name().load();
+    carry::begin(&line, choice.way());
+    entry.name().compare_exchange(before, name);
+    entry.resolved().compare_exchange(entry.resolved().load(), resolved);
+    let dropped = u64::from(choice.drops());
+    entry.begin_counts(1 - dropped, dropped);
+    entry.word().compare_exchange(Word::GONE.raw(), word);
+    if matches!(choice.line(), Some(ChosenLine::Overflow)) {
+        unlock(&line);
+    }
+    before != NOBODY
+}

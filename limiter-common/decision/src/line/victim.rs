@@ -1,0 +1,196 @@
+//! The entry of a line that may leave for another one.
+
+use core::hint::black_box;
+
+use limiter_common::bucket::Word;
+use limiter_common::time::{MAX_TICKS, Ticks};
+
+use super::place::way;
+use super::{Entry, Line, carry};
+use crate::cell::Cell as _;
+use crate::register::{Register, answer};
+use crate::step::step;
+
+/// The bits of a victim with its way, in place of the lowest ones of its time.
+const WAYS: u64 = super::LAST_WAY as u64;
+
+/// The position of the bits with the number of entries of the line that must stay.
+const STAYING: u32 = 3;
+
+/// The position of the bit of a choice for a packet that is dropped.
+const DROPS: u32 = 5;
+
+/// The bits of a victim that are not of its time.
+const LOW: u64 = WAYS << STAYING | WAYS;
+
+/// A time at which nothing drains.
+const NEVER: u64 = MAX_TICKS;
+
+/// The entry of a line that drained first of those that may leave, if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Victim(u64);
+
+impl Victim {
+    /// The victim of a line whose lock the caller has.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn of<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> Self {
+        Self(step!(victim(; line, start, now, now.since(keep))))
+    }
+
+    /// True if an entry may leave.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn is_some(self) -> bool {
+        self.0 < NEVER & !LOW
+    }
+
+    /// Entries of the line that must stay.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn staying(self) -> u64 {
+        self.0 >> STAYING & WAYS
+    }
+
+    /// The entry as it was chosen, in one of three lines.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn chosen(self, line: ChosenLine) -> Choice {
+        Choice(self.0 & !(WAYS << STAYING) | (line as u64) << STAYING)
+    }
+}
+
+/// The line of a newcomer in which an entry leaves for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenLine {
+    /// The first one.
+    First = 1,
+    /// The second one.
+    Second = 2,
+    /// The one of the overflow.
+    Overflow = 3,
+}
+
+/// The entry that leaves for a newcomer, with its line; or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice(u64);
+
+answer!(Choice, Self::NONE);
+
+impl Register for Choice {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
+
+impl Choice {
+    /// Nobody may leave.
+    pub(super) const NONE: Self = Self(0);
+
+    /// The line; `None` if nobody may leave.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn line(self) -> Option<ChosenLine> {
+        match self.0 >> STAYING & 3 {
+            1 => Some(ChosenLine::First),
+            2 => Some(ChosenLine::Second),
+            3 => Some(ChosenLine::Overflow),
+            _ => None,
+        }
+    }
+
+    /// The way.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn way(self) -> u32 {
+        (self.0 & WAYS) as u32
+    }
+
+    /// The choice for a source whose first packet passes, or is dropped.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn for_packet(self, drops: bool) -> Self {
+        Self(self.0 | (drops as u64) << DROPS)
+    }
+
+    /// True if the first packet of the source is dropped.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn drops(self) -> bool {
+        self.0 >> DROPS & 1 != 0
+    }
+
+    /// True if an entry with this word drained when the chosen one did.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn is(self, word: Word) -> bool {
+        word.tat().get() & !LOW == self.0 & !LOW
+    }
+}
+
+/// The register of a `Victim`: its time, with the way in the last bits and the number of entries
+/// that stay over them. An entry of nobody is the oldest of all.
+///
+/// The way and not the entry: the verifier knows more of a number than of a pointer that could be
+/// any of them. In one word, so that it has one number to follow; that takes the last bits of the
+/// time. And without a loop or a branch: it walks both sides of each, for every way.
+///
+/// Entries that drained by `since` may leave, and those of one packet that drained before `now`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
+    // The number of entries that stay is above the start: so few words are kept that the step has a
+    // small frame.
+    let mut found = [NEVER, u64::from(start)];
+    found = older(line, 0, now, since, found);
+    found = older(line, 1, now, since, found);
+    if L::LAST > 1 {
+        found = older(line, 2, now, since, found);
+        found = older(line, 3, now, since, found);
+        found = older(line, 4, now, since, found);
+        found = older(line, 5, now, since, found);
+        found = older(line, 6, now, since, found);
+        found = older(line, 7, now, since, found);
+    }
+    let [oldest, start] = found;
+    oldest & !(WAYS << STAYING) | (start >> 32 & WAYS) << STAYING
+}
+
+/// The victim of the ways before and of one more, and the number of entries that stay, over the
+/// start.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn older<L: Line>(
+    line: &L,
+    step: u32,
+    now: Ticks,
+    since: Ticks,
+    [oldest, start]: [u64; 2],
+) -> [u64; 2] {
+    let way = way((start & 0xffff_ffff) as u32, step, L::LAST);
+    let Some(entry) = line.entry(way) else {
+        return [oldest, start];
+    };
+    let left = left(&entry, now, since);
+    // [`NEVER`] has all bits of a time, so the sum has the highest bit then, and only then.
+    let stays = black_box((left | LOW).wrapping_add(1)) >> 63;
+    let candidate = left & !LOW | u64::from(way);
+    let less = candidate.wrapping_sub(oldest);
+    [oldest.wrapping_add(less & is_negative(less)), start.wrapping_add(stays << 32)]
+}
+
+/// The time since when an entry may leave, or [`NEVER`]. An entry that drains at this very instant
+/// stays: the time in a way has to grow from one source to the next. An entry of nobody has a time
+/// of 0, and was never used. Times have 63 bits, so a difference of two has its sign in the last.
+/// The time of one that is leaving is past any other.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn left(entry: &impl Entry, now: Ticks, since: Ticks) -> u64 {
+    let drained = Word::from_raw(entry.word().load()).tat().get();
+    // All ones for one that was not used more than once.
+    let once = is_negative(carry::packets(entry.counts()).wrapping_sub(2));
+    let lately = is_negative(since.get().wrapping_sub(drained));
+    let may_leave = is_negative(drained.wrapping_sub(now.get())) & (once | !lately);
+    drained | NEVER & !may_leave
+}
+
+/// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
+/// it makes a branch.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn is_negative(word: u64) -> u64 {
+    0_u64.wrapping_sub(black_box(word) >> 63)
+}

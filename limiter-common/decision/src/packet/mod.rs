@@ -1,0 +1,176 @@
+//! From the bytes of a frame to the source that it is charged to ([`parse`]), and to everything
+//! else that rules and actions ask for ([`facts`]).
+//!
+//! The source stands in the fixed IP header, so it is found whatever follows: options, extension
+//! headers, fragments and unknown protocols change nothing. Both functions agree on it, and on
+//! which frames are exempt.
+//!
+//! The facts that are known, by what stands behind the fixed header:
+//!
+//! | behind the fixed header | [`Reach`] | protocol | ports, flags, ICMP type |
+//! |---|---|---|---|
+//! | TCP | `Transport` | yes | ports, flags |
+//! | UDP, UDP-Lite, SCTP, DCCP | `Transport` | yes | ports |
+//! | ICMP in IPv4, `ICMPv6` in IPv6 | `Transport` | yes | type, code |
+//! | anything else, ESP and "no next header" included | `Transport` | yes | none |
+//! | IPv4: options, authentication header | as what follows | | |
+//! | IPv6: up to [`MAX_EXTENSIONS`] of hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6 | as what follows | | |
+//! | first fragment | as what follows | | |
+//! | later fragment | `LaterFragment` | unless more extension headers follow | none |
+//! | more extension headers, or past byte [`MAX_TRANSPORT_OFFSET`] | `TooDeep` | none | none |
+//! | frame ends in an extension header | `Cut` | if its next header field is there | none |
+//! | IPv4 header length below 5 words, or past the frame | `Cut` | from the fixed header | none |
+//! | frame ends in the transport header | `Cut` | yes | what is there |
+//!
+//! Ports need four bytes of a transport header, the TCP flags fourteen, ICMP two. The length fields
+//! of IP, UDP and TCP are not asked: the bytes of the frame decide, padding included. Offloads
+//! leave those fields zero, and what the stack cuts off it also does not deliver.
+
+mod chain;
+mod ether;
+mod facts;
+mod inner;
+mod ip;
+mod protocol;
+mod simple;
+mod transport;
+
+pub use chain::{Extension, extension};
+pub use facts::Facts;
+pub use inner::inner;
+pub use simple::read_simple;
+
+use limiter_common::header::Reach;
+use limiter_common::source::Source;
+use limiter_common::verdict::Reason;
+
+/// Extension headers that are walked. One more is [`Reach::TooDeep`].
+pub const MAX_EXTENSIONS: u64 = 6;
+
+/// The furthest that a transport header may start, in bytes from the frame's start. It is where
+/// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less
+/// of a frame than there is.
+pub const MAX_TRANSPORT_OFFSET: usize = 2047;
+
+/// Read access to a frame. Offsets count from its first byte.
+pub trait Bytes {
+    /// True if the frame begins with its IP header and not with an Ethernet header, as the frames
+    /// of tun and `WireGuard` interfaces do.
+    const LAYER_3: bool = false;
+
+    /// The `N` bytes at `offset`, `None` when the frame ends before them.
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+
+    /// The `N` bytes at an offset that is known at compile time. The XDP program reads these in
+    /// place; without `CAP_PERFMON` it may do so at no other offset.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.read(OFFSET)
+    }
+
+    /// The `N` bytes at an offset that is known at compile time, if they can be read in place.
+    /// `None` says nothing of the frame: the XDP program sees only the linear part of it so.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.read_at::<OFFSET, N>()
+    }
+
+    /// The extension header of a number at an offset, at most [`MAX_TRANSPORT_OFFSET`]. In the XDP
+    /// program, this is a step.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
+        extension(self, number, offset)
+    }
+}
+
+impl Bytes for &[u8] {
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+/// The bytes of a frame that begins with its IP header.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer3<'a>(pub &'a [u8]);
+
+impl Bytes for Layer3<'_> {
+    const LAYER_3: bool = true;
+
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.0.read(offset)
+    }
+}
+
+/// The result of the parser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// Charged to this source.
+    From(Source),
+    /// Passes without being charged.
+    Exempt(Reason),
+}
+
+/// Finds the source of a frame, and nothing more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn parse(frame: &impl Bytes) -> Packet {
+    match simple::source(frame) {
+        Some(source) => Packet::From(source),
+        None => walk_to_source(frame),
+    }
+}
+
+/// [`parse`] of any frame, from header to header.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn walk_to_source(frame: &impl Bytes) -> Packet {
+    let source = match ether::link(frame) {
+        Ok(ether::Link { network: ether::Network::V4, offset, .. }) => ip::v4_source(frame, offset),
+        Ok(ether::Link { network: ether::Network::V6, offset, .. }) => ip::v6_source(frame, offset),
+        Err(reason) => Err(reason),
+    };
+    match source {
+        Ok(source) => Packet::From(source),
+        Err(reason) => Packet::Exempt(reason),
+    }
+}
+
+/// Finds everything that rules and actions ask for, and leaves it in `facts`.
+///
+/// The XDP program keeps `facts` in a per-CPU map. On its stack, the compiler would keep every byte
+/// of both addresses in a register of its own, and run out of stack to spill them to.
+///
+/// # Errors
+///
+/// The reason why the frame passes without being charged, the same as [`parse`] gives. `facts` is
+/// unchanged then.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
+    if read_simple(frame, facts) {
+        return Ok(());
+    }
+    walk(frame, facts)
+}
+
+/// [`facts`] of any frame, from header to header.
+///
+/// # Errors
+///
+/// Errors of [`facts`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
+    let link = ether::link(frame)?;
+    let header = match link.network {
+        ether::Network::V4 => ip::v4(frame, link.offset, facts)?,
+        ether::Network::V6 => ip::v6(frame, link.offset, facts)?,
+    };
+    facts.set_link(link.vlan, link.offset);
+    let end = chain::walk(frame, &header);
+    facts.set_fragment(end.fragment);
+    facts.set_reach(end.reach);
+    if end.known {
+        facts.set_protocol(end.protocol);
+        if matches!(end.reach, Reach::Transport) {
+            transport::read(frame, header.version, end.protocol, end.offset, facts);
+        }
+    }
+    Ok(())
+}

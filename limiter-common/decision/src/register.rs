@@ -1,0 +1,228 @@
+//! The conversion of arguments and answers of steps ([`mod@crate::steps`]) to registers.
+
+use core::cell::Cell;
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
+
+/// A value in a register of 64 bits.
+pub trait Register: Copy {
+    /// The register.
+    fn to_register(self) -> u64;
+
+    /// Takes what [`Register::to_register`] gave.
+    fn of_register(register: u64) -> Self;
+}
+
+/// The lower half of a register, of a value that has no more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn half(value: impl Register) -> u32 {
+    (value.to_register() & 0xffff_ffff) as u32
+}
+
+/// The answer of a step. `W` is the world that it is asked in.
+pub trait Answer<W> {
+    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
+    const LOST: Self;
+
+    /// The register. A part that has no room in it is left in [`Aside`].
+    fn to_register(self, world: &W) -> u64;
+
+    /// Takes what [`Answer::to_register`] gave.
+    fn of_register(register: u64, world: &W) -> Self;
+}
+
+/// A value that crosses as a pointer: a value of a map, or a frame. The kernel's alone.
+pub trait Place {
+    /// The address of the value.
+    fn place(&self) -> *mut u8;
+
+    /// The name of the source of a bucket, unless the place says it:
+    /// [`limiter_common::owner::Owner::name`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn name(&self) -> u64 {
+        0
+    }
+}
+
+/// A line that crosses to a step: in the XDP program, with its register.
+#[cfg(target_arch = "bpf")]
+pub trait Numbered {
+    /// The register.
+    fn number(&self) -> u64;
+}
+
+/// A line that crosses to a step: on the host there are no registers.
+#[cfg(not(target_arch = "bpf"))]
+pub trait Numbered {}
+
+#[cfg(not(target_arch = "bpf"))]
+impl<T> Numbered for T {}
+
+/// A value that crosses to a step: in the XDP program, with its [`Place`].
+#[cfg(target_arch = "bpf")]
+pub use Place as Crosses;
+
+/// A value that crosses to a step: on the host there are no registers.
+#[cfg(not(target_arch = "bpf"))]
+pub trait Crosses {}
+
+#[cfg(not(target_arch = "bpf"))]
+impl<T> Crosses for T {}
+
+/// The part of an answer that has no room in a register: this CPU's own.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Aside {
+    /// Two words.
+    pub words: [Cell<u64>; 2],
+}
+
+/// Values that are numbers.
+macro_rules! number {
+    ($($type:ty: |$value:ident| $to:expr, |$raw:ident| $of:expr, lost $lost:expr;)*) => {$(
+        impl $crate::register::Register for $type {
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn to_register(self) -> u64 {
+                let $value = self;
+                $to
+            }
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn of_register($raw: u64) -> Self {
+                $of
+            }
+        }
+
+        crate::register::answer!($type, $lost);
+    )*};
+}
+
+/// Makes an [`Answer`] of a [`Register`].
+macro_rules! answer {
+    ($type:ty, $lost:expr) => {
+        impl<W> $crate::register::Answer<W> for $type {
+            const LOST: Self = $lost;
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn to_register(self, _world: &W) -> u64 {
+                $crate::register::Register::to_register(self)
+            }
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn of_register(register: u64, _world: &W) -> Self {
+                $crate::register::Register::of_register(register)
+            }
+        }
+    };
+}
+
+/// Makes a [`Register`] and an [`Answer`] of an enum without fields: its variants, the last of
+/// which stands for every other number, and the one that is the answer of a lost step.
+macro_rules! variants {
+    ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
+        impl $crate::register::Register for $type {
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn to_register(self) -> u64 {
+                self as u64
+            }
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn of_register(register: u64) -> Self {
+                $(if register == Self::$variant as u64 {
+                    return Self::$variant;
+                })*
+                Self::$last
+            }
+        }
+
+        $crate::register::answer!($type, Self::$lost);
+    };
+}
+
+pub(crate) use {answer, number, variants};
+
+number! {
+    u64: |value| value, |raw| raw, lost 0;
+    u32: |value| u64::from(value), |raw| (raw & 0xffff_ffff) as u32, lost 0;
+    u8: |value| u64::from(value), |raw| (raw & 0xff) as u8, lost 0;
+    bool: |value| u64::from(value), |raw| raw & 1 != 0, lost false;
+    Ticks: |value| value.get(), |raw| Self::new_within(raw), lost Self::ZERO;
+    Slot: |value| u64::from(value.index()), |raw| Self::new((raw & 0xffff_ffff) as u32),
+        lost Self::NONE;
+    Generation: |value| u64::from(value.get()), |raw| Self::new(raw), lost Self::new(0);
+    Resolved: |value| value.raw(), |raw| Self::from_raw(raw), lost Self::from_raw(0);
+    Word: |value| value.raw(), |raw| Self::from_raw(raw), lost Self::from_raw(0);
+    EntryKind: |kind| u64::from(kind.index()), |raw| Self::of_number((raw & 3) as u32),
+        lost Self::Keyed;
+    Reason: |reason| reason as u64, |raw| Self::from_index((raw & 0xffff_ffff) as u32),
+        lost Self::Contended;
+}
+
+/// The number of no slot.
+const NO_SLOT: u64 = u64::MAX;
+
+variants!(OwnBudget: Replies, else Bans; lost Bans);
+answer!(Option<Slot>, None);
+answer!(Option<Listed>, None);
+
+impl Register for Option<Slot> {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        match self {
+            Some(slot) => u64::from(slot.index()),
+            None => NO_SLOT,
+        }
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        if register == NO_SLOT { None } else { Some(Register::of_register(register)) }
+    }
+}
+
+impl Register for RuleSetHeader {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        self.raw()
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self::from_raw(register)
+    }
+}
+
+impl Register for Option<Listed> {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        match self {
+            Some(listed) => listed as u64,
+            None => 0,
+        }
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        match register {
+            1 => Some(Listed::Allow),
+            2 => Some(Listed::Deny),
+            3 => Some(Listed::Management),
+            _ => None,
+        }
+    }
+}
+
+impl<W> Answer<W> for () {
+    const LOST: Self = ();
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self, _world: &W) -> u64 {
+        0
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(_register: u64, _world: &W) -> Self {}
+}

@@ -1,0 +1,41 @@
+//! Counters of bounded loops.
+
+use core::hint::black_box;
+
+/// Tries of one charge before the packet is dropped as
+/// [`limiter_common::verdict::Reason::Contended`]. A try fails only when another CPU passed a
+/// packet of the same source in between.
+pub const MAX_TRIES: u64 = 16;
+
+/// Counts the rounds of a loop.
+///
+/// Without `CAP_PERFMON`, the verifier follows the way as well on which the processor guesses a
+/// comparison wrong. A counter that runs down to zero, or that is compared with "not equal", never
+/// ends the loop there, and compilers make such counters of any. Of this one, the compiler does not
+/// know where its value comes from, and the same register is compared and increased.
+pub(crate) struct Rounds(u64);
+
+impl Rounds {
+    /// A counter before the first round.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn new() -> Self {
+        Self(0)
+    }
+
+    /// The number of the round that begins, from 0; `None` after `most` of them.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) fn next(&mut self, most: u64) -> Option<u32> {
+        let round = black_box(self.0);
+        if round >= most {
+            return None;
+        }
+        self.0 = round.wrapping_add(1);
+        Some((round & 0xffff_ffff) as u32)
+    }
+
+    /// True if there is another round.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) fn more(&mut self, most: u64) -> bool {
+        self.next(most).is_some()
+    }
+}

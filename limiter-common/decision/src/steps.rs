@@ -1,0 +1,365 @@
+//! Steps: parts of the decision that the kernel's verifier proves by themselves, for any arguments,
+//! and then calls without walking them again. Otherwise their ways would multiply.
+//!
+//! A step is an ordinary function. A caller across that boundary writes
+//!
+//! ```text
+//! step!(check_limits(world, scratch; bucket, slot, scale))
+//! ```
+//!
+//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP
+//! program it is a call of the BPF function `check_limits` with the arguments behind the semicolon,
+//! in registers. `limiter-ebpf` makes that function from the row of the list below, with the
+//! arguments before the semicolon: the maps of the kernel, and the memory of the packet under way.
+//! The BPF function calls `check_limits`.
+//!
+//! A row says where the function is, the arguments before the semicolon, and the kinds of registers
+//! that hold the rest. A BPF function has five.
+//!
+//! | kind | registers | of |
+//! |---|--:|---|
+//! | `word` | 1 | a [`crate::register::Register`] |
+//! | `half` | 1 | the same, of 32 bits: so the verifier knows how large an index is |
+//! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
+//! | `entry` | 1 | the value of a key's bucket in its map |
+//! | `key` | 1 | a key in memory |
+//! | `source` | 2 | a [`limiter_common::source::Source`] |
+//! | `owner` | 2 | a [`limiter_common::owner::Owner`] |
+//! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
+//! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
+//! | `bucket_owner` | 3 | a bucket of the tables of sources, and its owner |
+//! | `bucket` | 2 | the bucket of a source, without a lock |
+//! | `frame` | 1 | the frame of the packet |
+//! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
+//! | `line` | 1 | a line of sources |
+//! | `units` | 3 | a [`crate::meter::Units`] |
+
+use crate::packet::Bytes;
+
+/// Calls a macro with every step.
+#[macro_export]
+macro_rules! steps {
+    ($made:ident) => {
+        $made! {
+            // Before the source table.
+            listed = limiter_decision::engine::listed, (world) (source word);
+            is_banned = limiter_decision::engine::is_banned, (world) (source word);
+            is_trial_over = limiter_decision::engine::is_trial_over, (world) (word);
+            // The source table.
+            plain_source = limiter_decision::engine::plain_source, (world) (packet);
+            first = limiter_decision::engine::first::first, (world) (packet);
+            resolve = limiter_decision::engine::first::resolve, (world) (owner half);
+            without_bucket = limiter_decision::engine::first::without_bucket, (world) (packet);
+            charge_again = limiter_decision::engine::charge_again, (world) (bucket_packet);
+            charge_contended = limiter_decision::engine::charge_contended, (world) (bucket_packet);
+            re_resolve = limiter_decision::engine::changed::re_resolve,
+                (world) (bucket_owner word half);
+            changed_at = limiter_decision::engine::changed::changed_at, (world) (word word);
+            converted = limiter_decision::engine::changed::converted, (world) (word word word word);
+            store = limiter_decision::engine::changed::store, () (bucket word word word);
+            begin_drops = limiter_decision::engine::source::begin_drops, (world) (owner);
+            count_source = limiter_decision::engine::source::count_source, (world) (owner half);
+            undo_owner = limiter_decision::engine::source::undo_owner, (world) (owner word word);
+            judge_aggregate = limiter_decision::entries::aggregate::judge_aggregate,
+                (world) (owner half word word);
+            debt = limiter_decision::entries::aggregate::debt, (world) (owner half);
+            admit = limiter_decision::entries::admission::admit, (world) (half word word);
+            // Changes of limits.
+            exchange = limiter_decision::meter::exchange, () (units word word);
+            proportion = limiter_decision::meter::proportion, () (word word word half);
+            instant = limiter_decision::change::instant, (world) (half half half word);
+            // The tables.
+            judge_shortly = limiter_decision::table::judge_shortly, (world scratch) (half);
+            peek_second = limiter_decision::table::peek_second, (world scratch) (keyed half);
+            attempt_one = limiter_decision::table::attempt_one, (world scratch) (keyed half half);
+            charge_others = limiter_decision::table::charge_others, (world scratch) (keyed half);
+            judge_row = limiter_decision::table::judge_row, (world scratch) ();
+            line_up = limiter_decision::table::line_up, (world scratch) ();
+            set_key = limiter_decision::table::set_key, (world scratch) (half half);
+            look_in_row = limiter_decision::table::look_in_row, (world scratch) (keyed half);
+            charge_in_row = limiter_decision::table::charge_in_row, (world scratch) (keyed half);
+            fail_in_row = limiter_decision::table::fail_in_row, (world scratch) (keyed half half);
+            undo_in_row = limiter_decision::table::undo_in_row, (world scratch) (half);
+            judge_narrow_key = limiter_decision::table::judge_narrow_key, (world scratch) ();
+            judge_narrow_keys = limiter_decision::table::judge_narrow_keys, (world scratch) ();
+            look_narrow = limiter_decision::table::look_narrow, (world scratch) ();
+            look_at_narrow = limiter_decision::table::look_at_narrow, (world scratch) (half half);
+            charge_at_narrow = limiter_decision::table::charge_at_narrow, (world scratch) (half);
+            charge_narrow = limiter_decision::table::charge_narrow, (world scratch) (half);
+            settle_narrow = limiter_decision::table::settle_narrow, (world scratch) (half word);
+            undo_narrow = limiter_decision::table::undo_narrow, (world scratch) (half);
+            undo_at_narrow = limiter_decision::table::undo_at_narrow, (world scratch) (half);
+            run_tables = limiter_decision::table::run_tables, (world scratch) (half);
+            begin = limiter_decision::table::begin, (world scratch) (half);
+            class_range = limiter_decision::table::class_range, (world scratch) (half half);
+            peek = limiter_decision::table::peek, (world scratch) (option half);
+            peek_again = limiter_decision::table::peek_again, (world scratch) (half);
+            refresh = limiter_decision::table::refresh, (world scratch) (half);
+            judge = limiter_decision::engine::source::judge, (world) (packet);
+            over_source = limiter_decision::table::over_source, (world scratch) (word);
+            charge = limiter_decision::table::charge, (world scratch) (option half);
+            charge_planned = limiter_decision::table::charge_planned, (world scratch) (keyed half);
+            charge_rest = limiter_decision::table::charge_rest, (world scratch) (keyed half);
+            charge_shared = limiter_decision::table::charge_shared, (world scratch) (half);
+            fail = limiter_decision::table::fail, (world scratch) (half half);
+            note_dropped = limiter_decision::table::note_dropped,
+                (world scratch) (option half half);
+            remember_flow = limiter_decision::table::remember_flow, (world scratch) ();
+            undo_table = limiter_decision::table::undo_table, (world scratch) (half);
+            count_class = limiter_decision::table::count_class, (world scratch) (half half half);
+            plan_charge = limiter_decision::table::plan_charge, (world scratch) (option half);
+            charge_record = limiter_decision::table::charge_record,
+                (world scratch) (keyed half half half);
+            note_passed = limiter_decision::table::note_passed, (world scratch) (option half half);
+            give_back = limiter_decision::table::give_back, (world scratch) (option half);
+            undo_lease = limiter_decision::table::undo_lease, (world) (half word word);
+            find_leases = limiter_decision::table::find_leases, (world scratch) (half);
+            need_leases = limiter_decision::table::need_leases, (world scratch) (keyed half);
+            ask = limiter_decision::table::ask, (world scratch) (half half);
+            check_limits = limiter_decision::table::check_limits, (world scratch) (keyed half half);
+            peek_limit = limiter_decision::table::limit::peek_limit,
+                (world scratch) (keyed half half half);
+            attempt_limit = limiter_decision::table::limit::attempt_limit,
+                (world scratch) (keyed half half half half);
+            // The rule of a key, and its conversion to a changed one.
+            most_specific = limiter_decision::table::most_specific, (world scratch) (half);
+            of_shape = limiter_decision::table::of_shape, (world scratch) (half half);
+            update = limiter_decision::table::update, (world scratch) (keyed half half);
+            is_used = limiter_decision::table::is_used, (scratch) (keyed);
+            probe_keyed = limiter_decision::table::probe_keyed, (world scratch) (half word);
+            evict_keyed = limiter_decision::table::evict_keyed,
+                (world scratch) (half word word word);
+            make_keyed = limiter_decision::table::make_keyed,
+                (world scratch) (half word half word);
+            freeze = limiter_decision::table::freeze, (scratch) (keyed half);
+            clear_fresh = limiter_decision::table::clear_fresh, (scratch) ();
+            store_fresh = limiter_decision::table::store_fresh, (scratch) (keyed half);
+            limit_words = limiter_decision::table::limit_words,
+                (world scratch) (keyed half half half word);
+            limit_used = limiter_decision::table::limit::limit_used,
+                (world scratch) (keyed half half half);
+            limit_fill = limiter_decision::table::limit::limit_fill,
+                (world scratch) (keyed half half word);
+            limit_converted = limiter_decision::table::limit::limit_converted,
+                (world) (half half half word);
+            limit_word = limiter_decision::table::limit::limit_word,
+                (world scratch) (keyed half half word word);
+            // Actions.
+            act = limiter_decision::act::act, (world scratch) (frame word);
+            mark = limiter_decision::act::mark, (scratch) (frame half);
+            reply_kind = limiter_decision::act::reply_kind, (scratch) (frame);
+            spend = limiter_decision::table::spend, (world scratch) (half half);
+            answer = limiter_decision::act::answer, (scratch) (frame half);
+            unreachable_v4 = limiter_decision::act::unreachable_v4, () (frame half);
+            unreachable_v6 = limiter_decision::act::unreachable_v6, () (frame half);
+            reset_v4 = limiter_decision::act::reset_v4, () (frame half);
+            reset_v6 = limiter_decision::act::reset_v6, () (frame half);
+            is_last = limiter_decision::act::is_last, (world scratch) (half);
+            strike = limiter_decision::act::strike, (world scratch) (half half half);
+        }
+    };
+}
+
+/// Calls a macro with every step of the store of sources in hash maps.
+#[macro_export]
+macro_rules! hashed_steps {
+    ($made:ident) => {
+        $made! {
+            reserve = limiter_decision::engine::entry::reserve, (world) (half word);
+            probe = limiter_decision::engine::entry::probe, (world) (half half word);
+            evict_source = limiter_decision::engine::entry::evict_source,
+                (world) (word half word word);
+            make = limiter_decision::engine::entry::make, (world) (owner word word word);
+        }
+    };
+}
+
+/// Calls a macro with every step of the store of sources in lines.
+#[macro_export]
+macro_rules! line_steps {
+    ($made:ident) => {
+        $made! {
+            elsewhere = limiter_decision::line::elsewhere, (world) (owner);
+            seat = limiter_decision::line::seat, (world) (owner);
+            repoint = limiter_decision::line::repoint, (world) (owner word word word);
+            carry = limiter_decision::line::carry, (world) (owner);
+            take_lock = limiter_decision::line::take_lock, () (line);
+            victim = limiter_decision::line::victim, () (line half word word);
+            lock_lines = limiter_decision::line::lock_lines, (world) (owner);
+            unlock_lines = limiter_decision::line::unlock_lines, (world) (owner);
+            choose = limiter_decision::line::choose, (world) (owner word);
+            leave = limiter_decision::line::leave, (world) (owner word word);
+            settle = limiter_decision::line::settle, (world) (owner word word word);
+            count_insert = limiter_decision::line::count_insert, (world) (half half word);
+        }
+    };
+}
+
+/// Declares steps as BPF functions: for each, a function that puts arguments into registers and
+/// calls it.
+#[macro_export]
+macro_rules! declare_steps {
+    ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
+        $($crate::declare_steps!(@ $name [a b c d e] () () () $($kind)*);)*
+    };
+    (@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)) => {
+        #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
+        #[cfg_attr(target_arch = "bpf", inline(always))]
+        pub fn $name($($from)*) -> u64 {
+            unsafe extern "C" {
+                safe fn $name($($raw)*) -> u64;
+            }
+            $name($($to)*)
+        }
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        word $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::Register::to_register($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        entry $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedEntry,)
+            ($($from)* $a: core::ptr::NonNull<limiter_common::wire::KeyedEntry>,)
+            ($($to)* $a.as_ptr(),)
+            $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        key $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::TableKey,)
+            ($($from)* $a: core::ptr::NonNull<limiter_common::wire::TableKey>,)
+            ($($to)* $a.as_ptr(),)
+            $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        half $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u32,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::half($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        line $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: &impl $crate::register::Numbered,)
+            ($($to)* $crate::register::Numbered::number($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        keyed $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: &impl $crate::register::Place,)
+            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        frame $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: &impl $crate::register::Place,)
+            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+    };
+    (@@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        $frame:ident half $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($($raw)* $a: u32,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::half($a),) $frame $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] () () () twin $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($a: *mut u8,)
+            ($a: &(impl $crate::register::Place + $crate::packet::Bytes),)
+            ($crate::register::Place::place($a),) $a $($kind)*);
+    };
+    (@@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*) $frame:ident) => {
+        #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
+        #[cfg_attr(target_arch = "bpf", inline(always))]
+        pub fn $name($($from)*) -> u64 {
+            unsafe extern "C" {
+                safe fn $name($($raw)*) -> u64;
+                #[link_name = concat!(stringify!($name), "_l3")]
+                safe fn l3($($raw)*) -> u64;
+            }
+            if $crate::steps::is_layer_3($frame) { l3($($to)*) } else { $name($($to)*) }
+        }
+    };
+    (@@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        $frame:ident word $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::Register::to_register($a),) $frame $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        option $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: Option<&impl $crate::register::Place>,)
+            ($($to)* match $a {
+                Some(bucket) => $crate::register::Place::place(bucket),
+                None => core::ptr::null_mut(),
+            },) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*)
+        ($($to:tt)*) source $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64, $b: u32,)
+            ($($from)* $a: &limiter_common::source::Source,)
+            ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*)
+        ($($to:tt)*) owner $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64, $b: u32,)
+            ($($from)* $a: &limiter_common::owner::Owner,)
+            ($($to)* $a.word(), $a.kind().index(),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
+        ($($from:tt)*) ($($to:tt)*) packet $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,)
+            ($($from)* $a: &$crate::engine::SourcePacket,)
+            ($($to)* $a.registers()[0], $a.registers()[1], $a.registers()[2], $a.registers()[3],)
+            $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () () units
+        $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($a: u64, $b: u64, $c: u64,)
+            ($a: &$crate::meter::Units,)
+            ($a.registers()[0], $a.registers()[1], $a.registers()[2],) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
+        bucket_packet) => {
+        $crate::declare_steps!(@ $name []
+            ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
+            ($a: &impl $crate::register::Place, $b: &$crate::engine::SourcePacket)
+            ($crate::register::Place::place($a), $b.registers()[0], $b.registers()[1],
+                $b.registers()[2], $b.registers()[3]));
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
+        bucket_owner $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($a: *mut u8, $b: u64, $c: u32,)
+            ($a: &impl $crate::register::Place, $b: &limiter_common::owner::Owner,)
+            ($crate::register::Place::place($a), $b.word(), $b.kind().index(),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($a: *mut u8, $b: u64,)
+            ($a: &impl $crate::register::Place,)
+            ($crate::register::Place::place($a), $crate::register::Place::name($a),)
+            $($kind)*);
+    };
+}
+
+/// True if a frame begins with its IP header.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
+    B::LAYER_3
+}
+
+/// The steps as BPF functions.
+#[cfg(target_arch = "bpf")]
+#[expect(
+    unsafe_code,
+    reason = "declared as safe to call: limiter-ebpf makes them of the same rows"
+)]
+pub mod call {
+    steps!(declare_steps);
+    hashed_steps!(declare_steps);
+    line_steps!(declare_steps);
+}

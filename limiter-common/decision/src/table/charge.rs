@@ -1,0 +1,363 @@
+//! One packet in one table, after the look ([`super::peek`]): the charge, and taking it back.
+//!
+//! All tables are looked at before any is charged, so a packet that one of them drops is charged to
+//! none. Another CPU may use up a limit between the look and the charge: then what was charged
+//! already is given back, word by word, where nobody has charged the word since; otherwise it stays
+//! charged, which errs to the safe side. Then there is a second look.
+
+use limiter_common::bucket::Slot;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{MAX_TABLES, Role};
+
+use super::check::role;
+use super::limit::{self, charge_limit};
+use super::over::count_class;
+use super::peek::peek;
+use super::plain::{AtOnce, SECOND, charge_at_once};
+use super::result::{BudgetRef, PLACES, Stale, StepResult};
+use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
+use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
+use super::weight::{MARKED, weight};
+use crate::meter::Charged;
+use crate::register::variants;
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::{Keyed as _, World};
+
+/// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
+/// Looks once more at a packet of which another CPU has used up the limit since the look: not every
+/// rule drops what is over its limit. If the packet loses the race after that look too, it is over
+/// the limit, whatever its rule does.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
+    let Some(account) = scratch.account(index) else {
+        return StepResult::READY;
+    };
+    if account.plan.get() == Plan::Nothing as u32 {
+        return StepResult::READY;
+    }
+    let found = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
+    // Behind this the bucket is not asked again whether it is there: without `CAP_PERFMON`, the
+    // verifier would walk on with a bucket that is there and has no address.
+    let Some(bucket) = found else {
+        let result = step!(charge_shared(maps, scratch; index));
+        if result != StepResult::OVER || index >= MAX_TABLES {
+            return result;
+        }
+        let again = step!(peek(maps, scratch; None::<&W::Keyed>, index));
+        if again != StepResult::READY {
+            return again;
+        }
+        return step!(charge_shared(maps, scratch; index));
+    };
+    let result = match charge_at_once(maps, scratch, &bucket, account, index) {
+        AtOnce::ALL => {
+            // The account says so since the look.
+            maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
+            bucket.count(true, true);
+            return StepResult::READY;
+        }
+        AtOnce::OVER => StepResult::OVER,
+        AtOnce::FIRST => step!(charge_rest(maps, scratch; &bucket, index)),
+        _ => step!(charge_planned(maps, scratch; &bucket, index)),
+    };
+    if result != StepResult::OVER {
+        return result;
+    }
+    let again = step!(peek(maps, scratch; Some(&bucket), index));
+    if again != StepResult::READY {
+        return again;
+    }
+    step!(charge_planned(maps, scratch; &bucket, index))
+}
+
+/// Charges the second one of two limits, the first one of which is charged.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_rest<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    index: u32,
+) -> StepResult {
+    let Some(account) = scratch.account(index) else {
+        return StepResult::READY;
+    };
+    let (slot, scale) = account.target();
+    let charged = match charge_limit(maps, scratch, bucket, slot, SECOND, scale, index) {
+        Charged::Conforming => RecordCharge::Within,
+        Charged::Over => RecordCharge::Over,
+        Charged::Contended | Charged::Moved => RecordCharge::Contended,
+    };
+    end(maps, scratch, Some(bucket), index, charged)
+}
+
+/// Does what is planned for a key with a bucket.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_planned<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    index: u32,
+) -> StepResult {
+    charge_by_plan(maps, scratch, Some(bucket), index)
+}
+
+/// Does what is planned for a key without a bucket, and for a table without keys.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_shared<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+    charge_by_plan(maps, scratch, None, index)
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge_by_plan<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
+    match step!(plan_charge(maps, scratch; bucket, index)) {
+        ChargePlan::Done => return StepResult::READY,
+        ChargePlan::Contended => return StepResult::CONTENDED,
+        ChargePlan::Charge => {}
+    }
+    let Some(account) = scratch.account(index) else {
+        return StepResult::READY;
+    };
+    let (slot, scale) = account.target();
+    let budget = account.budget.get();
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    let Some(charged_to) = charged_to else {
+        return StepResult::CONTENDED;
+    };
+    let charged = step!(charge_record(maps, scratch; &charged_to, slot, scale, index));
+    end(maps, scratch, bucket, index, charged)
+}
+
+/// Ends a charge: counts the packet, or takes back what was charged.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn end<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+    charged: RecordCharge,
+) -> StepResult {
+    if matches!(charged, RecordCharge::Within | RecordCharge::Soft) {
+        step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
+        return StepResult::READY;
+    }
+    step!(give_back(maps, scratch; bucket, index));
+    if matches!(charged, RecordCharge::Over) { StepResult::OVER } else { StepResult::CONTENDED }
+}
+
+/// The part of a planned charge that is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ChargePlan {
+    /// Nothing is left.
+    Done = 0,
+    /// The limits are to be charged that the account names.
+    Charge = 1,
+    /// Other CPUs were in the way.
+    Contended = 2,
+}
+
+variants!(ChargePlan: Done Charge, else Contended; lost Contended);
+
+/// The first half of [`charge`]: leaves in the account which limits to charge.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn plan_charge<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> ChargePlan {
+    let Some(account) = scratch.account(index) else {
+        return ChargePlan::Done;
+    };
+    account.charges.set(0);
+    account.budget.set(BudgetRef::OWN);
+    let (plan, action) = (account.plan.get(), account.action.get());
+    let found = match Plan::from_raw(plan) {
+        Plan::Nothing => return ChargePlan::Done,
+        Plan::Count => {
+            count_passed(maps, bucket.cloned(), scratch, index);
+            return ChargePlan::Done;
+        }
+        Plan::Charge => find_target(maps, bucket, scratch, index),
+        Plan::Class => match maps.action(action) {
+            Some(action) => target_of(maps, scratch, Slot::new(action.target), None),
+            None => TargetLookup::Stale(Stale::KEY),
+        },
+    };
+    let TargetLookup::Target(target) = found else {
+        return ChargePlan::Contended;
+    };
+    if let Some(account) = scratch.account(index) {
+        account.set_target(&target);
+    }
+    ChargePlan::Charge
+}
+
+/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
+/// a soft one.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn note_passed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+    soft: bool,
+) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    let budget = account.budget.get();
+    let plan = Plan::from_raw(account.plan.get());
+    if matches!(plan, Plan::Class) {
+        step!(count_class(maps, scratch; index, true, true));
+    }
+    if matches!(plan, Plan::Charge)
+        && let Some(record) = maps.record(account.target().0)
+    {
+        // A packet under its soft limit at the look may be over it now, and the other way round.
+        let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
+        let reason = if soft { Reason::Marked } else { within };
+        account.reason.set(reason.index());
+        account.weight.set(if soft { MARKED } else { weight(within) });
+        account.action.set(if soft { u32::from(record.soft_action) } else { 0 });
+    }
+    // A table without keys has no bucket but the budget.
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
+    count_passed(maps, counted, scratch, index);
+}
+
+/// Charges every limit of a record; true if a soft one was over.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn charge_limits<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    target: &ChargeTarget<'_, W::Keyed>,
+    index: u32,
+) -> Result<bool, StepResult> {
+    match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
+        RecordCharge::Within => Ok(false),
+        RecordCharge::Soft => Ok(true),
+        RecordCharge::Over => Err(StepResult::OVER),
+        RecordCharge::Contended => Err(StepResult::CONTENDED),
+    }
+}
+
+/// The result of charging all limits of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RecordCharge {
+    /// The packet is within all of them.
+    Within = 0,
+    /// The packet is over a soft one.
+    Soft = 1,
+    /// The packet is over a hard one.
+    Over = 2,
+    /// Other CPUs were in the way.
+    Contended = 3,
+}
+
+variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
+
+/// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_record<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> RecordCharge {
+    let Some(record) = maps.record(slot) else {
+        return RecordCharge::Contended;
+    };
+    let mut soft = false;
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
+            break;
+        }
+        let role = role(record, place);
+        if !matches!(role, Role::Excess) || soft {
+            match charge_limit(maps, scratch, bucket, slot, place, scale, index) {
+                Charged::Conforming => {}
+                Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
+                Charged::Over => return RecordCharge::Over,
+                Charged::Contended | Charged::Moved => return RecordCharge::Contended,
+            }
+        }
+    }
+    if soft { RecordCharge::Soft } else { RecordCharge::Within }
+}
+
+/// Counts a packet that a table lets pass.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    count(maps, scratch, account, index, true);
+    if let Some(bucket) = bucket {
+        bucket.count(true, true);
+    }
+}
+
+/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is
+/// false. The class of the source table is left out: its rule is that of the outcome, which is
+/// counted at the end.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
+    if index == SOURCE_CLASS {
+        return;
+    }
+    let reason = Reason::from_index(account.reason.get());
+    maps.count_rule(account.rule.get(), reason, scratch.length(), add);
+}
+
+/// Takes back the charges of the account.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
+    let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    if let Some(charged_to) = charged_to {
+        limit::give_back(maps, scratch, &charged_to, index);
+    }
+}
+
+/// Takes back a whole account: its charges and its counts.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    if matches!(Plan::from_raw(account.plan.get()), Plan::Nothing) {
+        return;
+    }
+    count(maps, scratch, account, index, false);
+    step!(count_class(maps, scratch; index, true, false));
+    let budget = account.budget.get();
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
+    if let Some(counted) = counted {
+        counted.count(true, false);
+    }
+    give_back(maps, scratch, bucket, index);
+}

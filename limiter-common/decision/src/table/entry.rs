@@ -1,0 +1,209 @@
+//! The insertion of the entry of a key, and the eviction of another one for it: see
+//! [`crate::entries`].
+//!
+//! The bucket of one that leaves is claimed as for a conversion ([`super::refresh`]): its words get
+//! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
+//! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
+//! Otherwise the claim is given up, and the words go on.
+
+use limiter_common::bucket::{Resolved, Slot};
+use limiter_common::owner::{BUSY, EMPTY};
+use limiter_common::time::Ticks;
+use limiter_common::wire::EntryKind;
+
+use super::key_cell::KeyCell;
+use super::limit::limit_fill;
+use super::refresh::freeze;
+use super::result::{NO_RECORD, PLACES};
+use super::scratch::Scratch;
+use crate::cell::Cell as _;
+use crate::entries::admission::{Admittance, admit, full};
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::entries::{EntryTableWords as _, EvictionPolicy};
+use crate::outcome::Insert;
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::{Keyed as _, World};
+
+/// Makes the bucket of the key of a table, only if there is none and there is room.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn insert<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    (table, key): (u32, &KeyCell),
+    resolved: Resolved,
+) -> Insert {
+    let name = name(maps, key);
+    if !matches!(step!(admit(maps; EntryKind::Keyed, name, scratch.now())), Admittance::Granted) {
+        return Insert::Refused;
+    }
+    let Some(Claim { index, before }) = reserve(maps, scratch) else {
+        return Insert::Refused;
+    };
+    step!(make_keyed(maps, scratch; table, resolved, index, before))
+}
+
+/// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
+/// state was `before`; frees the slot if there is no bucket then.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn make_keyed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    table: u32,
+    resolved: Resolved,
+    index: u32,
+    before: u64,
+) -> Insert {
+    let Some(key) = scratch.key(scratch.unknown(table)) else {
+        return Insert::Refused;
+    };
+    let made = maps.insert_keyed(key, &scratch.made, resolved.raw());
+    if matches!(made, Insert::Made) {
+        maps.set_ring_key(index, key);
+    }
+    // The new state is a number that the slot has not had, so a CPU that saw the key before does
+    // not remove this one.
+    ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
+}
+
+/// A number for a key: two have the same one by chance alone, and nobody outside knows which.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn name<W: World>(maps: &W, key: &KeyCell) -> u64 {
+    let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
+    key.get().hash(seed).max(BUSY + 1)
+}
+
+/// Takes a ring slot for one more key, if their table has room.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
+    let now = scratch.now();
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(u64::from(PROBES)) {
+        let claim = step!(probe_keyed(maps, scratch; number, now));
+        if claim.is_some() {
+            return claim;
+        }
+    }
+    full(maps, EntryKind::Keyed, now);
+    None
+}
+
+/// One look for a ring slot for a key.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn probe_keyed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    number: u32,
+    now: Ticks,
+) -> Option<Claim> {
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
+    let slot = maps.ring_slot(EntryKind::Keyed, index)?;
+    let state = ring::state(&slot)?;
+    if state != EMPTY {
+        if !step!(evict_keyed(maps, scratch; index, state, now, keep)) {
+            return None;
+        }
+        ring::count_evicted(maps, EntryKind::Keyed);
+    }
+    ring::claim(&slot, index, state)
+}
+
+/// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
+/// entry now. Exactly one CPU gets `true` for each entry.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn evict_keyed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    index: u32,
+    state: u64,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    // A copy of this CPU's own: the slot may get another key meanwhile. A torn one is found by the
+    // state that is read after it.
+    let key = &scratch.leaving;
+    maps.ring_key(index, key);
+    let Some(slot) = maps.ring_slot(EntryKind::Keyed, index) else {
+        return false;
+    };
+    if slot.load() != state {
+        return false;
+    }
+    let Some(bucket) = maps.keyed(key) else {
+        return true;
+    };
+    if !retire(maps, scratch, &bucket, &EvictionPolicy { now, keep }) {
+        return false;
+    }
+    // Removed by this CPU alone: it won the exchange above.
+    maps.remove_keyed(key);
+    true
+}
+
+/// The time for which a bucket stays that a packet has found: 1 ms. The packet may be about to
+/// charge it, and a hash map uses the element of an entry that left again at once. So no bucket is
+/// taken from a packet by its own search for room in another table.
+const REST: Ticks = Ticks::from_nanos(1_000_000);
+
+/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn retire<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    policy: &EvictionPolicy,
+) -> bool {
+    let seen = Resolved::from_raw(bucket.resolved().load());
+    let used = Ticks::new(bucket.used());
+    // Another CPU's clock may be ahead.
+    let used = if used > policy.now { policy.now } else { used };
+    if seen.is_converting()
+        || policy.now.since(used) < REST
+        || !policy.allows(used, bucket.packets())
+        || !is_drained(maps, scratch, bucket, seen)
+    {
+        return false;
+    }
+    let scale = !seen.scale();
+    let claim = Resolved::new(seen.generation(), seen.slot(), NO_RECORD, scale);
+    if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
+        return false;
+    }
+    step!(freeze(scratch; bucket, scale));
+    if is_drained(maps, scratch, bucket, seen) {
+        return true;
+    }
+    let settled = Resolved::new(seen.generation(), seen.slot(), Slot::NONE, scale);
+    bucket.resolved().compare_exchange(claim.raw(), settled.raw());
+    false
+}
+
+/// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
+/// more: then it was not used for as many rule changes as there are slots.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn is_drained<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    resolved: Resolved,
+) -> bool {
+    let count = match maps.record(resolved.slot()) {
+        Some(record)
+            if resolved.generation().knows(record.since)
+                && record.budget == 0
+                && !record.is_unlimited() =>
+        {
+            u32::from(record.count)
+        }
+        _ => 0,
+    };
+    let mut used = 0;
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= count {
+            break;
+        }
+        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
+    }
+    used == 0
+}

@@ -1,0 +1,34 @@
+//! New flows: the first packet of its addresses, protocol and ports in a minute.
+//!
+//! A flow is remembered when a packet of it passes, in a table that forgets the least recently
+//! seen. So a flood of flows makes known ones new again, and never the other way round: the count
+//! errs to the safe side. A later fragment never is a new flow, its first fragment is.
+
+use limiter_common::header::Fragment;
+use limiter_common::time::{TICK_BITS, Ticks};
+
+use crate::packet::Facts;
+use crate::world::World;
+
+/// Time for which a flow may be silent and still be the same: a minute.
+pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);
+
+/// True if a packet is the first of its flow.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
+    if matches!(facts.fragment(), Fragment::Later) {
+        return false;
+    }
+    match maps.flow(&facts.flow()) {
+        Some(seen) => now.since(seen) > FLOW_TIMEOUT,
+        None => true,
+    }
+}
+
+/// Remembers the flow of a packet that passes.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn seen<W: World>(maps: &W, facts: &Facts, now: Ticks) {
+    if !matches!(facts.fragment(), Fragment::Later) {
+        maps.set_flow(&facts.flow(), now);
+    }
+}

@@ -1,0 +1,56 @@
+//! The memory of a key, and of its name.
+
+use core::cell::Cell;
+
+use limiter_common::wire::{KeyName, TableKey};
+
+use crate::world::World;
+
+/// A key in memory of the packet under way, with the name that its bucket is looked up by. On the
+/// host, buckets are looked up by the keys themselves, and names are not used.
+#[derive(Debug)]
+#[repr(C)]
+pub struct KeyCell {
+    key: Cell<TableKey>,
+    name: Cell<KeyName>,
+}
+
+impl KeyCell {
+    /// Memory with a key that has no name yet.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn new(key: TableKey) -> Self {
+        Self { key: Cell::new(key), name: Cell::default() }
+    }
+
+    /// The key.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn get(&self) -> TableKey {
+        self.key.get()
+    }
+
+    /// Replaces the key, and names it.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn set<W: World>(&self, maps: &W, key: TableKey) {
+        self.key.set(key);
+        self.name.set(maps.key_name(&key));
+    }
+
+    /// Replaces the name alone: [`KeyCell::get`] has another key then.
+    #[cfg(target_arch = "bpf")]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn set_name(&self, name: KeyName) {
+        self.name.set(name);
+    }
+
+    /// The key in place.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn key(&self) -> &Cell<TableKey> {
+        &self.key
+    }
+
+    /// The name in place.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn name(&self) -> &Cell<KeyName> {
+        &self.name
+    }
+}

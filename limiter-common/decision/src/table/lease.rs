@@ -1,0 +1,321 @@
+//! A limit that several nodes share: while its lease lives, that decides alone. Otherwise the limit
+//! of the record does, which is this node's own share.
+//!
+//! A budget has leases all the time. A key has some while it needs them: it asks once half of its
+//! share is used, or where it has none. So a flood of keys that send one packet asks for nothing.
+
+use limiter_common::bucket::Slot;
+#[cfg(not(target_arch = "bpf"))]
+use limiter_common::time::Ticks;
+#[cfg(not(target_arch = "bpf"))]
+use limiter_common::window::WallOffset;
+#[cfg(not(target_arch = "bpf"))]
+use limiter_common::wire::HostLease;
+use limiter_common::wire::{KeyLeases, MAX_LIMITS, Record, lease_of_budget};
+
+use super::limit::limit_fill;
+use super::result::PLACES;
+use super::scratch::{Charge, Scratch};
+use crate::cell::Cell as _;
+use crate::meter::carry::is_half_used;
+#[cfg(not(target_arch = "bpf"))]
+use crate::meter::repeat;
+use crate::meter::{Arrival, Charged, Peek};
+use crate::outcome::Insert;
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::{Lease, World};
+
+/// The lease of the limit at a place of the record in a slot, if nodes share it and it has one;
+/// `leases` are those of the packet's key.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn lease_of<W: World>(
+    maps: &W,
+    record: &Record,
+    slot: Slot,
+    place: u32,
+    leases: KeyLeases,
+) -> Option<LeaseRef<W::Lease>> {
+    if !is_set(record.leased, place) {
+        return None;
+    }
+    let index = match record.budget.checked_sub(1) {
+        Some(budget) => lease_of_budget(budget, place),
+        None => leases.lease(slot, place)?,
+    };
+    let lease = maps.lease(index)?;
+    Some(LeaseRef { lease, index, closed: is_set(record.closed, place) })
+}
+
+/// The wish of the key under way for leases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Wish {
+    /// The key has leases, or has asked for them, or its limits are this node's alone.
+    #[default]
+    Settled = 0,
+    /// The key has none, and needs none so far.
+    Free = 1,
+    /// The key needs some.
+    Asks = 2,
+}
+
+/// Leaves in the scratch the leases of the packet's key in a table.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+    let found = scratch.key(index).and_then(|key| maps.leased(key));
+    let raw = found.map(|word| word.load());
+    scratch.wish.set(match raw {
+        None => Wish::Free,
+        Some(raw) if raw == KeyLeases::ELSEWHERE.raw() => Wish::Asks,
+        Some(_) => Wish::Settled,
+    });
+    if let Some(raw) = raw {
+        scratch.leases.set(KeyLeases::from_raw(raw));
+    }
+}
+
+/// Notes in the scratch that the packet's key needs leases, if it does: half of its share of a
+/// limit is used, or there is no share. Leases take a while to come, so the rest is for the time
+/// until then.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
+    let Some(record) = maps.record(slot) else {
+        return;
+    };
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        let place = scratch.unknown(place);
+        // Masked, so that the verifier sees the bound.
+        let Some(spec) = record.limits.get(place as usize & (MAX_LIMITS - 1)) else {
+            break;
+        };
+        if is_set(record.leased, place)
+            && scratch.units(spec.counts()) > 0
+            && (record.needs_leases(place)
+                || is_half_used(
+                    spec,
+                    step!(limit_fill(maps, scratch; bucket, slot, place, scratch.now())),
+                ))
+        {
+            scratch.wish.set(Wish::Asks);
+            break;
+        }
+    }
+}
+
+/// Asks for leases of the packet's key in a table, whose record is in `slot`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn ask<W: World>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
+    let Some(key) = scratch.key(index) else {
+        return;
+    };
+    let (asked, elsewhere) = (KeyLeases::ASKED.raw(), KeyLeases::ELSEWHERE.raw());
+    // One packet tells, whichever CPU it is on. One that cannot leaves it to a later one.
+    if let Some(word) = maps.leased(key) {
+        if word.compare_exchange(elsewhere, asked) && !maps.ask(key, slot) {
+            word.compare_exchange(asked, elsewhere);
+        }
+    } else if matches!(maps.insert_leased(key), Insert::Made) && !maps.ask(key, slot) {
+        maps.remove_leased(key);
+    }
+}
+
+/// True if the bit of a place is set in a mask of places.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) const fn is_set(mask: u8, place: u32) -> bool {
+    mask as u32 >> (place & 7) & 1 != 0
+}
+
+/// A lease, and how it came to be asked.
+pub(super) struct LeaseRef<L> {
+    lease: L,
+    index: u32,
+    /// True if nothing passes without a living lease.
+    closed: bool,
+}
+
+impl<L: Lease> LeaseRef<L> {
+    /// True if the lease decides: it lives, or nothing else may.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn decides(&self, arrival: &Arrival) -> bool {
+        self.closed || arrival.now < self.lease.expires()
+    }
+
+    /// The total that a packet would raise `used` to; `None` if there is no room for it.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
+        // The daemon stores `granted` first: who sees the new end sees what is granted until then.
+        let lives = arrival.now < self.lease.expires();
+        self.lease.used().acquire_fence();
+        let left = self.lease.granted().saturating_sub(used);
+        if lives && arrival.units <= left { Some(used.wrapping_add(arrival.units)) } else { None }
+    }
+
+    /// Looks at the lease without charging the packet. Its refusal is counted.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn peek(&self, arrival: &Arrival) -> Peek {
+        match self.room(self.lease.used().load(), arrival) {
+            Some(_) => Peek::Conforming,
+            None => self.refuse(arrival),
+        }
+    }
+
+    /// Counts a packet as refused, by the lease or by the share: it is demand for the next lease.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn refuse(&self, arrival: &Arrival) -> Peek {
+        self.lease.deny(arrival.units);
+        Peek::Over
+    }
+
+    /// Tries once to charge the packet, and notes in account `index` how to take that back.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn attempt(&self, scratch: &Scratch, arrival: &Arrival, index: u32) -> Charged {
+        self.exchange(arrival, |old, new| scratch.note(index, Charge::Lease(self.index), old, new))
+    }
+
+    /// Tries once to charge the packet, and notes the total before it and after it.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn exchange(&self, arrival: &Arrival, note: impl FnOnce(u64, u64)) -> Charged {
+        let used = self.lease.used();
+        let old = used.load();
+        let Some(new) = self.room(old, arrival) else {
+            return Charged::Over;
+        };
+        if !used.compare_exchange(old, new) {
+            return Charged::Contended;
+        }
+        note(old, new);
+        Charged::Conforming
+    }
+}
+
+/// Takes a charge to a lease back, if nobody has charged it since; otherwise it stays charged, the
+/// safe side.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn undo_lease<W: World>(maps: &W, index: u32, old: u64, new: u64) {
+    if let Some(lease) = maps.lease(index) {
+        take_back(&lease, old, new);
+    }
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn take_back(lease: &impl Lease, old: u64, new: u64) {
+    lease.used().compare_exchange(new, old);
+}
+
+/// Judges a packet of `units` by a lease alone, as the program does; true if it passes.
+#[cfg(not(target_arch = "bpf"))]
+pub fn passes(lease: &HostLease, units: u64, now: Ticks) -> bool {
+    let lease = LeaseRef { lease, index: 0, closed: true };
+    let arrival = Arrival { now, offset: WallOffset::from_raw(0), units };
+    lease.peek(&arrival) == Peek::Conforming
+        && repeat(|| lease.exchange(&arrival, |_, _| {})) == Charged::Conforming
+}
+
+#[cfg(test)]
+mod tests {
+    use limiter_common::time::Ticks;
+    use limiter_common::window::WallOffset;
+    use limiter_common::wire;
+
+    use super::*;
+
+    const END: u64 = 1000;
+
+    fn lease(granted: u64, used: u64) -> HostLease {
+        HostLease::of(&wire::Lease { granted, expires: END, used, ..wire::Lease::default() })
+    }
+
+    fn of(lease: &HostLease) -> LeaseRef<&HostLease> {
+        LeaseRef { lease, index: 5, closed: false }
+    }
+
+    fn at(now: u64, units: u64) -> Arrival {
+        Arrival { now: Ticks::new(now), offset: WallOffset::from_raw(0), units }
+    }
+
+    /// A look and a charge, which must agree; the units used afterwards.
+    fn charge(lease: &HostLease, arrival: &Arrival) -> Option<u64> {
+        let looked = of(lease).peek(arrival);
+        let charged = of(lease).attempt(&Scratch::empty(), arrival, 0);
+        assert_eq!(looked == Peek::Conforming, charged == Charged::Conforming);
+        (charged == Charged::Conforming).then(|| lease.read().used)
+    }
+
+    #[test]
+    fn the_last_unit_passes_and_the_next_does_not() {
+        let held = lease(110, 100);
+        assert_eq!(charge(&held, &at(0, 11)), None);
+        assert_eq!(charge(&held, &at(0, 10)), Some(110));
+        assert_eq!(charge(&held, &at(0, 1)), None);
+        // The refusal of a look is demand; that of a charge was one of a look before.
+        let lease = held.read();
+        assert_eq!((lease.used, lease.denied, lease.granted), (110, 12, 110));
+    }
+
+    #[test]
+    fn less_granted_than_used_passes_nothing() {
+        let held = lease(99, 100);
+        assert_eq!(charge(&held, &at(0, 1)), None);
+        assert_eq!(charge(&held, &at(0, u64::MAX)), None);
+        assert_eq!(held.read().used, 100);
+    }
+
+    #[test]
+    fn a_lease_decides_until_its_end() {
+        let held = lease(10, 0);
+        assert!(of(&held).decides(&at(END - 1, 1)));
+        assert_eq!(charge(&held, &at(END - 1, 1)), Some(1));
+        for now in [END, END + 1, u64::MAX] {
+            assert!(!of(&held).decides(&at(now, 1)));
+            assert_eq!(charge(&held, &at(now, 1)), None, "{now}");
+        }
+        // One that never was decides at no time.
+        assert!(!of(&HostLease::default()).decides(&at(0, 1)));
+        assert_eq!(charge(&HostLease::default(), &at(0, 1)), None);
+    }
+
+    #[test]
+    fn closed_decides_also_without_a_lease_and_refuses() {
+        let over = lease(10, 0);
+        let closed = LeaseRef { closed: true, ..of(&over) };
+        assert!(closed.decides(&at(END, 1)));
+        assert_eq!(closed.peek(&at(END, 3)), Peek::Over);
+        assert_eq!(closed.attempt(&Scratch::empty(), &at(END, 3), 0), Charged::Over);
+        assert_eq!((over.read().used, over.read().denied), (0, 3));
+        assert_eq!(closed.peek(&at(END - 1, 3)), Peek::Conforming);
+    }
+
+    #[test]
+    fn totals_reach_the_end_of_their_words() {
+        let held = lease(u64::MAX, u64::MAX - 5);
+        for units in [6, 7, 1 << 63, u64::MAX] {
+            assert_eq!(charge(&held, &at(0, units)), None, "{units}");
+        }
+        assert_eq!(charge(&held, &at(0, 5)), Some(u64::MAX));
+        assert_eq!(charge(&held, &at(0, 1)), None);
+    }
+
+    #[test]
+    fn a_charge_is_taken_back_unless_another_followed() {
+        let held = lease(100, 0);
+        assert_eq!(charge(&held, &at(0, 40)), Some(40));
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 0);
+        assert_eq!((charge(&held, &at(0, 40)), charge(&held, &at(0, 1))), (Some(40), Some(41)));
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 41);
+        // The one that followed can be taken back, and then the one before.
+        take_back(&&held, 40, 41);
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 0);
+    }
+
+    #[test]
+    fn a_place_has_a_lease_where_its_bit_is_set() {
+        for (mask, place, set) in [(0, 0, false), (1, 0, true), (1, 1, false), (8, 3, true)] {
+            assert_eq!(is_set(mask, place), set, "{mask} {place}");
+        }
+    }
+}

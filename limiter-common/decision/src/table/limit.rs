@@ -1,0 +1,311 @@
+//! One limit of a record. In the kernel each of these is a function of its own: every algorithm is
+//! in it, and the verifier walks it once.
+
+use core::cell::Cell;
+
+use limiter_common::bucket::Slot;
+use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WORDS};
+
+use super::lease::{self, undo_lease};
+use super::scratch::{Charge, Scratch};
+use crate::algorithm::Words as _;
+use crate::cell::Cell as _;
+use crate::change::instant;
+use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
+use crate::register::{Register, answer};
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::World;
+
+/// The record in a slot, and the limit at a place of it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
+    let record = maps.record(slot)?;
+    // Masked, so that the verifier sees the bound.
+    Some((record, record.limits.get(place as usize & (MAX_LIMITS - 1))?))
+}
+
+/// The limit at a place of the record in a slot.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
+    limit_at(maps, slot, place).map(|(_, spec)| spec)
+}
+
+/// The offset of the wall clock's windows.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
+    WallOffset::from_raw(maps.control(Control::WallOffset))
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+    let units = scratch.units(spec.counts());
+    Arrival { now: scratch.now(), offset: wall_offset(maps), units }
+}
+
+/// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn peek_limit<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+) -> Peek {
+    let Some((record, spec)) = limit_at(maps, slot, place) else {
+        return Peek::Moved;
+    };
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Peek::Conforming;
+    }
+    let Some(lease) = lease::lease_of(maps, record, slot, place, scratch.leases.get()) else {
+        if !record.needs_leases(place) {
+            return meter::peek(spec, bucket, scale, &arrival);
+        }
+        return Peek::Over;
+    };
+    if lease.decides(&arrival) {
+        return lease.peek(&arrival);
+    }
+    match meter::peek(spec, bucket, scale, &arrival) {
+        Peek::Over => lease.refuse(&arrival),
+        peek => peek,
+    }
+}
+
+/// Charges the packet to one limit, and notes in account `index` how to take that back.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_limit<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
+}
+
+/// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
+/// faster.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn attempt_limit<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    let Some((record, spec)) = limit_at(maps, slot, place) else {
+        return Charged::Moved;
+    };
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Charged::Conforming;
+    }
+    let leases = scratch.account(index).map_or(KeyLeases::ASKED, |account| account.leases.get());
+    match lease::lease_of(maps, record, slot, place, leases) {
+        Some(lease) if lease.decides(&arrival) => {
+            return lease.attempt(scratch, &arrival, index);
+        }
+        None if record.needs_leases(place) => return Charged::Over,
+        _ => {}
+    }
+    let mut undo = Undo::default();
+    let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);
+    if matches!(charged, Charged::Conforming) {
+        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
+    }
+    charged
+}
+
+/// The used part of the limit at a place of the record `after`, now that the record `before` was
+/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
+/// record `before` is not known. The instant of the change is left in the scratch.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_used<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    before: Slot,
+    after: Slot,
+    place: u32,
+) -> Used {
+    let Some(new) = spec(maps, after, place) else {
+        return Used::amount(0);
+    };
+    let Some(old) = spec(maps, before, place) else {
+        scratch.changed_at.set(scratch.now().get());
+        return Used::amount(meter::carry::capacity_of(new));
+    };
+    if old.same_meter(new) {
+        return Used::KEPT;
+    }
+    let at = changed_at(maps, scratch, before, after);
+    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
+    Used::amount(step!(limit_converted(maps; before, after, place, used)))
+}
+
+/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
+/// left in the scratch: [`meter::used_at`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_fill<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    place: u32,
+    at: Ticks,
+) -> u64 {
+    let Some(spec) = spec(maps, slot, place) else {
+        return 0;
+    };
+    let carried = meter::used_at(spec, bucket, at, wall_offset(maps));
+    scratch.changed_at.set(carried.at.get());
+    carried.used
+}
+
+/// The used part of the limit at a place of the record `after`, from that of the record `before`:
+/// [`meter::converted`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_converted<W: World>(
+    maps: &W,
+    before: Slot,
+    after: Slot,
+    place: u32,
+    used: u64,
+) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::converted(old, new, used),
+        _ => 0,
+    }
+}
+
+/// The instant at which the record `before` was changed into `after`, for the key under way.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+    let ended = maps.record(before).map_or(0, |record| record.ended);
+    let since = maps.record(after).map_or(0, |record| record.since);
+    let (generation, now) = (scratch.generation(), scratch.now());
+    step!(instant(maps; u32::from(ended), since, generation, now))
+}
+
+/// The part of a limit that is used when its record is changed, in the measure of its seed
+/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used(u64);
+
+impl Used {
+    /// The limit is the same in both records, so its words are kept as they are. No amount is as
+    /// large.
+    pub const KEPT: Self = Self(u64::MAX);
+
+    /// An amount, below 2^64 - 1.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn amount(amount: u64) -> Self {
+        Self(amount)
+    }
+}
+
+impl Register for Used {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
+
+answer!(Used, Self::amount(0));
+
+/// One of the words of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NthWord {
+    /// The place of the limit in its record.
+    pub place: u32,
+    /// The index among the words of the limit, from 0.
+    pub index: u32,
+}
+
+impl Register for NthWord {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        u64::from(self.place) << 32 | u64::from(self.index)
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        Self { place: (register >> 32) as u32, index: (register & 0xffff_ffff) as u32 }
+    }
+}
+
+/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
+/// the same place of `before` if that is kept, otherwise one that means the used part `used` since
+/// the instant in the scratch.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_word<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    before: Slot,
+    after: Slot,
+    NthWord { place, index }: NthWord,
+    used: Used,
+) {
+    let Some(new) = spec(maps, after, place) else {
+        return;
+    };
+    let state = if used == Used::KEPT {
+        let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
+        bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+    } else {
+        let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
+        meter::seed(new, carried, wall_offset(maps), index)
+    };
+    if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
+        word.set(state);
+    }
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
+    scratch.fresh.get(index as usize & (WORDS - 1))
+}
+
+const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
+
+/// Gives back everything that account `index` has charged to a bucket and to leases.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(MAX_LIMITS as u64) {
+        if number >= account.charges.get() {
+            break;
+        }
+        let number = scratch.unknown(number) as usize;
+        if let Some(taken) = account.undos.get(number & (MAX_LIMITS - 1)) {
+            match taken.get() {
+                (Charge::Word(index), old, new) => {
+                    meter::undo(bucket, &Undo { index, old, new });
+                }
+                (Charge::Lease(index), old, new) => {
+                    step!(undo_lease(maps; index, old, new));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Tables: limits by any facts of a packet, several to a rule, of any algorithm.
+//!
+//! A table is a list of facts and of masks; they make the key of the bucket, so the bucket is found
+//! before any rule is asked. The bucket remembers which rule holds for its key, as in the source
+//! table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by the
+//! source table, then charged in every table.
+//!
+//! The parts of that are steps ([`mod@crate::steps`]): in the kernel each is a function that the
+//! verifier proves by itself, so that its work does not multiply.
+
+mod entry;
+pub mod flow;
+mod result;
+mod run;
+mod target;
+
+mod charge;
+mod check;
+mod key;
+mod key_cell;
+mod lease;
+pub mod limit;
+mod lookup;
+mod narrow;
+mod narrow_row;
+mod narrow_short;
+mod over;
+mod peek;
+mod plain;
+mod refresh;
+mod row;
+mod scratch;
+mod short;
+mod spend;
+mod weight;
+
+pub use charge::{
+    ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_rest, charge_shared,
+    give_back, note_passed, plan_charge,
+};
+pub use check::{Check, check_limits};
+pub use entry::{evict_keyed, make_keyed, probe_keyed};
+pub use key::{KeyFacts, locate};
+pub use key_cell::KeyCell;
+#[cfg(not(target_arch = "bpf"))]
+pub use lease::passes;
+pub use lease::{ask, find_leases, need_leases, undo_lease};
+pub use lookup::{most_specific, of_shape};
+#[cfg(not(target_arch = "bpf"))]
+pub use narrow_row::judge_narrow_alone;
+pub use narrow_row::{
+    charge_at_narrow, charge_narrow, look_at_narrow, look_narrow, settle_narrow, undo_at_narrow,
+    undo_narrow,
+};
+pub use narrow_short::{judge_narrow, judge_narrow_key, judge_narrow_keys};
+pub use over::{count_class, over_source};
+pub use peek::peek;
+pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
+pub use result::{Begun, StepResult};
+pub use row::{charge_in_row, fail_in_row, judge_row, line_up, look_in_row, set_key, undo_in_row};
+pub use run::{
+    begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
+    undo_table,
+};
+pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
+pub use short::{ChargePlace, attempt_one, charge_others, judge_shortly, peek_second};
+pub use spend::spend;
+pub use target::bucket;

@@ -1,0 +1,38 @@
+//! Narrow keys: keys that have their buckets where sources have theirs.
+//!
+//! A table is narrow ([`Table::narrow`]) if the source table had room for each of its rules, and
+//! its keys differ in the IPv4 source and the destination port alone. The key of an IPv4 packet is
+//! a [`Owner::narrow`] there: it has a bucket of the same form and in the same kind of place as a
+//! source, leaves as that does, and is judged by the same code. The limit of its rule stands beside
+//! the record.
+//!
+//! The order is that of all tables: look everywhere, charge the source, charge everywhere.
+
+use limiter_common::owner::Owner;
+use limiter_common::wire::{Table, field};
+
+use super::key::{KeyFacts, nonzero_bit};
+use crate::packet::Facts;
+use limiter_common::narrow::{ADDRESS, PORT};
+
+/// True if the key of a packet that is in a table is narrow.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) const fn is_narrow(table: &Table, key_facts: &KeyFacts) -> bool {
+    table.narrow != 0 && key_facts.has() & field::V4 as u64 != 0
+}
+
+/// 1 if the key of a packet that is in a table is narrow ([`is_narrow`]), else 0; without a branch.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn narrow_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
+    nonzero_bit(table.narrow) & nonzero_bit(key_facts.has() & u64::from(field::V4))
+}
+
+/// The narrow key of a packet in a table.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn narrow_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Owner {
+    let [_, _, third_mask] = table.words;
+    let [[_, mask], _] = table.source_masks;
+    let [_, low] = facts.source_words();
+    let word = table.narrow | key_facts.third() & third_mask & PORT | low & mask & ADDRESS;
+    Owner::narrow(word)
+}

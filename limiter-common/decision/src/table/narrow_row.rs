@@ -1,0 +1,263 @@
+//! A packet in the tables where its key is narrow ([`super::narrow`]): its keys stand in a row, and
+//! are looked at and charged there, one after the other.
+//!
+//! The order is that of all tables: look everywhere, charge the source, charge everywhere. A look
+//! leaves the exchange that charges the bucket. A key without a bucket, or with one that is not up
+//! to date, has none: it is judged when it is charged.
+
+use core::cell;
+
+use limiter_common::bucket::{Change, Resolved, Word};
+use limiter_common::owner::Owner;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{MAX_TABLES, RULE_NONE};
+
+use super::narrow::narrow_in;
+use super::run::{undo_source, undo_table};
+use super::scratch::{NarrowCharge, SOURCE_CLASS, Scratch};
+use super::weight::weight_of;
+use crate::cell::{Cell, SourceBucket};
+use crate::clock::SLACK;
+use crate::engine::SourcePacket;
+use crate::engine::source::{carry_on, count_drop, find_in, find_seat, judge, undo_owner};
+use crate::gcra::Charge;
+use crate::outcome::{Outcome, Packed};
+use crate::register::Register;
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::World;
+
+/// Looks at the limits of all narrow keys of a packet; the outcome if it is over one.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
+    let narrow = scratch.narrow.get();
+    let mut length = 0;
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
+        if narrow >> index == 0 {
+            break;
+        }
+        if narrow >> index & 1 == 0 {
+            continue;
+        }
+        if step!(look_at_narrow(maps, scratch; index, length)) {
+            let rule = charge(scratch, scratch.unknown(length)).rule;
+            return Some(Outcome::new(Reason::OverLimit, rule).pack());
+        }
+        length += 1;
+    }
+    scratch.narrow_keys.set(length);
+    None
+}
+
+/// Charges the narrow keys of a packet from a place of the row on, after the look. If one drops it,
+/// the outcome: what was charged before is taken back, in the source table as well.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
+    let length = scratch.narrow_keys.get();
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
+        if place >= length {
+            break;
+        }
+        if place < first {
+            continue;
+        }
+        if step!(charge_at_narrow(maps, scratch; place)) {
+            continue;
+        }
+        let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+        let owner = owner(scratch, scratch.unknown(place));
+        let packet = SourcePacket { owner, generation, length, now, deferred: false };
+        let (outcome, change) = step!(judge(maps; &packet));
+        scratch.set_change(change);
+        let outcome = step!(settle_narrow(maps, scratch; place, outcome));
+        if outcome.is_some() {
+            return outcome;
+        }
+    }
+    None
+}
+
+/// Judges a packet by one table alone, where its key is narrow: the reason there, and the number of
+/// the rule.
+#[cfg(not(target_arch = "bpf"))]
+pub fn judge_narrow_alone<W: World>(maps: &W, scratch: &Scratch, index: u32) -> (Reason, u32) {
+    scratch.narrow.set(1 << (index & (MAX_TABLES - 1)));
+    if let Some(outcome) = look_narrow(maps, scratch).or_else(|| charge_narrow(maps, scratch, 0)) {
+        return (outcome.unpack().reason, outcome.rule());
+    }
+    let NarrowCharge { rule, reason, .. } = charge(scratch, 0);
+    (Reason::from_index(reason), rule)
+}
+
+/// The narrow key at a place of the row.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn owner(scratch: &Scratch, place: u32) -> Owner {
+    Owner::narrow(scratch.narrow_key(place).map_or(0, cell::Cell::get))
+}
+
+/// The charge at a place of the row.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge(scratch: &Scratch, place: u32) -> NarrowCharge {
+    scratch.narrow_charge(place).map_or_else(NarrowCharge::none, cell::Cell::get)
+}
+
+/// Leaves the key of a packet in a narrow table at a place of the row. Looks at the limit, and
+/// leaves the exchange that charges it; none where it is not known. True if the packet is over the
+/// limit: then it is counted.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
+    let (Some(table), Some(word), Some(charge)) = (
+        maps.table(scratch.generation(), index),
+        scratch.narrow_key(place),
+        scratch.narrow_charge(place),
+    ) else {
+        return false;
+    };
+    let owner = narrow_in(table, &scratch.facts, &scratch.key_facts.get());
+    word.set(owner.word());
+    let mut next = NarrowCharge::none();
+    let mut over = false;
+    if let Some((seat, bucket)) = find_seat(maps, &owner)
+        && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket)
+    {
+        next.rule = rule;
+        next.seat = seat.to_register();
+        if let Some(change) = exchange {
+            next.change = change;
+        } else {
+            #[cfg(not(target_arch = "bpf"))]
+            scratch.stop_in_row(place);
+            count_drop(maps, &owner, &bucket);
+            over = true;
+        }
+    }
+    charge.set(next);
+    over
+}
+
+/// The look at the limit of a bucket that is up to date.
+pub(super) struct Look {
+    /// The exchange that charges the packet; none if it is over the limit.
+    pub(super) exchange: Option<Change>,
+    pub(super) rule: u32,
+}
+
+/// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn look<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::SourceBucket,
+) -> Option<Look> {
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    let limit = maps.limit(resolved.slot())?;
+    let word = Word::from_raw(bucket.word().load());
+    let is_hard = !limit.is_unlimited() && matches!(limit.over(), Reason::OverLimit);
+    let is_current = resolved.generation().covers(scratch.generation());
+    if !is_current || !is_hard || word.is_gone() || word.scale() != resolved.scale() {
+        return None;
+    }
+    let rule = limit.rule;
+    let latest = scratch.now().plus(SLACK);
+    let later = Charge::new(limit, latest, limit.units(scratch.length()));
+    // Over it for long: then the time does not matter.
+    if later.is_over_until_now(word.tat()) {
+        return Some(Look { exchange: None, rule });
+    }
+    let tat = later.at(limit, scratch.read_clock(maps)).apply(word.tat());
+    let exchange =
+        tat.map(|tat| Change { old: word.raw(), new: Word::new(tat, word.scale()).raw() });
+    Some(Look { exchange, rule })
+}
+
+/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
+/// there is none, or another CPU was faster.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+    let owner = owner(scratch, place);
+    let NarrowCharge { change: Change { old, new }, seat, rule, .. } = charge(scratch, place);
+    if old == new {
+        return false;
+    }
+    let Some(bucket) = find_in(maps, &owner, Register::of_register(seat)) else {
+        return false;
+    };
+    // In a line, an exchange is good for the limit that was read last.
+    bucket.resolved().load();
+    if !bucket.word().compare_exchange(old, new) {
+        return false;
+    }
+    maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
+    bucket.count_passed();
+    carry_on(maps, &owner, &bucket);
+    true
+}
+
+/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
+/// it conforms; false where there is none, or another CPU was faster.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+    let is_charged = charge_quickly(maps, scratch, place);
+    if is_charged {
+        scratch.conforms();
+    }
+    is_charged
+}
+
+/// Ends a charge that was judged without an exchange. A packet that passes is counted under the
+/// rule; of the reasons there and before, the more telling one is that of the packet. Where it is
+/// dropped, what was charged before is taken back.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn settle_narrow<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    place: u32,
+    outcome: Packed,
+) -> Option<Packed> {
+    if outcome.drops() {
+        #[cfg(not(target_arch = "bpf"))]
+        scratch.stop_in_row(place);
+        step!(undo_narrow(maps, scratch; place));
+        step!(undo_table(maps, scratch; SOURCE_CLASS));
+        if scratch.sources.get() != 0 {
+            undo_source(maps, scratch);
+        }
+        return Some(outcome);
+    }
+    let (rule, reason) = (outcome.rule(), outcome.reason_index());
+    let before = Packed::from_raw(scratch.source_outcome.get());
+    if weight_of(reason) > weight_of(before.reason_index()) {
+        scratch.source_outcome.set(before.passed_as(reason, 0).raw());
+    }
+    if let Some(charge) = scratch.narrow_charge(place) {
+        charge.set(NarrowCharge { change: scratch.change(), rule, reason, ..charge.get() });
+    }
+    if rule != RULE_NONE {
+        maps.count_rule(rule, Reason::from_index(reason), scratch.length(), true);
+    }
+    None
+}
+
+/// Takes back the charges of narrow keys before a place of the row, and the counts.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn undo_narrow<W: World>(maps: &W, scratch: &Scratch, end: u32) {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
+        if place >= end {
+            break;
+        }
+        step!(undo_at_narrow(maps, scratch; place));
+    }
+}
+
+/// Takes back the charge of the narrow key at a place of the row, and the counts.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn undo_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) {
+    let NarrowCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
+    undo_owner(maps, &owner(scratch, place), old, new);
+    if rule != RULE_NONE {
+        maps.count_rule(rule, Reason::from_index(reason), scratch.length(), false);
+    }
+}

@@ -1,0 +1,101 @@
+//! Actions on packets over a hard limit.
+
+use limiter_common::bucket::Slot;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::ActionKind;
+
+use super::check::{Check, check_target};
+use super::refresh;
+use super::result::{Stale, StepResult};
+use super::scratch::{Plan, SOURCE_CLASS, Scratch};
+use super::target::{TargetLookup, target_of};
+use crate::engine::source::count_source;
+use crate::outcome::{Outcome, Packed};
+use crate::step::step;
+use crate::world::World;
+
+/// The effect of an action on a packet that is over a hard limit.
+pub(super) struct Over {
+    pub(super) plan: Plan,
+    pub(super) reason: Reason,
+    pub(super) result: StepResult,
+    pub(super) stale: Stale,
+}
+
+/// Reads the action; for a class, checks whether its budget has room.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
+    let gone = Over {
+        plan: Plan::Nothing,
+        reason: Reason::OverLimit,
+        result: StepResult::OVER,
+        stale: Stale::KEY,
+    };
+    let Some(action) = maps.action(action) else {
+        return gone;
+    };
+    let goes_on = Over { plan: Plan::Count, result: StepResult::READY, ..gone };
+    match action.kind() {
+        ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
+        ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
+        ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
+        ActionKind::Class => match target_of(maps, scratch, Slot::new(action.target), None) {
+            TargetLookup::Free(_) | TargetLookup::Full(_) => gone,
+            TargetLookup::Stale(stale) => Over { result: StepResult::STALE, stale, ..gone },
+            TargetLookup::Target(target) => match check_target(maps, scratch, &target) {
+                Check::WITHIN | Check::SOFT => {
+                    Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
+                }
+                Check::OVER => Over { plan: Plan::Class, ..gone },
+                // Moved.
+                _ => Over { result: StepResult::STALE, stale: target.stale, ..gone },
+            },
+        },
+    }
+}
+
+/// Applies the action of a source table's limit to a packet that is over it; a class is charged at
+/// the account [`SOURCE_CLASS`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
+    let outcome = outcome.unpack();
+    let action = u32::from(outcome.action);
+    let mut over = over(maps, scratch, action);
+    if over.result == StepResult::STALE {
+        refresh::refresh_budget(maps, scratch, over.stale);
+        over = self::over(maps, scratch, action);
+    }
+    if let Some(account) = scratch.account(SOURCE_CLASS) {
+        account.plan.set(match over.plan {
+            Plan::Class => Plan::Class as u32,
+            _ => Plan::Nothing as u32,
+        });
+        account.rule.set(outcome.rule);
+        account.reason.set(Reason::Class.index());
+        account.action.set(action);
+    }
+    if over.result == StepResult::OVER {
+        step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
+    }
+    let reason = match over.result {
+        StepResult::READY | StepResult::OVER => over.reason,
+        _ => Reason::Contended,
+    };
+    let passed = matches!(reason.verdict(), Verdict::Pass);
+    step!(count_source(maps; &scratch.facts.source().into(), passed));
+    Outcome { reason, counted: reason, ..outcome }.pack()
+}
+
+/// Counts a packet under the budget of the class that account `index` sends it to, if it does;
+/// takes it back when `add` is false.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
+    if let Some(account) = scratch.account(index)
+        && matches!(Plan::from_raw(account.plan.get()), Plan::Class)
+        && let Some(action) = maps.action(account.action.get())
+        && let Some(record) = maps.record(Slot::new(action.target))
+    {
+        let reason = if passed { Reason::Conforming } else { Reason::OverLimit };
+        maps.count_rule(record.rule, reason, scratch.length(), add);
+    }
+}

@@ -1,0 +1,122 @@
+//! The look at one packet in one table: the plan for what is to be done there.
+
+use limiter_common::verdict::Reason;
+use limiter_common::wire::RULE_NONE;
+
+use super::check::Check;
+use super::lease::{Wish, ask, find_leases, need_leases};
+use super::over::over;
+use super::plain::check_at_once;
+use super::result::{Stale, StepResult};
+use super::scratch::{Plan, Scratch};
+use super::target::{TargetLookup, find_target};
+use super::weight::weight;
+use crate::step::step;
+use crate::world::{Keyed as _, World};
+
+/// Looks at the packet in one table and plans what to do there.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn peek<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
+    if let Some(bucket) = bucket {
+        bucket.touch(scratch.now());
+    }
+    let mut plan = Plan::Nothing;
+    let mut rule = RULE_NONE;
+    let mut reason = Reason::Conforming;
+    let mut action = 0;
+    let mut stale = Stale::KEY;
+    let mut result = StepResult::READY;
+    match find_target(maps, bucket, scratch, index) {
+        TargetLookup::Stale(what) => {
+            stale = what;
+            result = StepResult::STALE;
+        }
+        TargetLookup::Free(None) => {}
+        TargetLookup::Free(Some(record)) => {
+            plan = Plan::Count;
+            rule = record.rule;
+            reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
+        }
+        TargetLookup::Full(record) => {
+            rule = record.rule;
+            if record.is_shadow(scratch.daemon_lost()) {
+                plan = Plan::Count;
+                reason = Reason::Shadow;
+            } else {
+                reason = Reason::TableFull;
+                if record.is_block() {
+                    reason = Reason::Blocked;
+                    action = u32::from(record.action);
+                }
+                result = StepResult::OVER;
+            }
+        }
+        TargetLookup::Target(target) => {
+            rule = target.record.rule;
+            if let Some(account) = scratch.account(index) {
+                account.set_target(&target);
+            }
+            // Leases of another key are none of this one's, nor of the overflow bucket.
+            scratch.forget_leases();
+            if target.record.leased != 0 && target.budget.is_own() {
+                step!(find_leases(maps, scratch; index));
+            }
+            let check = check_at_once(maps, scratch, &target);
+            if matches!(scratch.wish.get(), Wish::Free) {
+                step!(need_leases(maps, scratch; &target.bucket, target.slot));
+            }
+            if matches!(scratch.wish.get(), Wish::Asks) {
+                step!(ask(maps, scratch; index, target.slot));
+            }
+            match check {
+                Check::WITHIN => {
+                    plan = Plan::Charge;
+                    reason = target.within();
+                }
+                Check::SOFT => {
+                    plan = Plan::Charge;
+                    reason = Reason::Marked;
+                    action = u32::from(target.record.soft_action);
+                }
+                Check::OVER if target.record.is_shadow(scratch.daemon_lost()) => {
+                    plan = Plan::Count;
+                    reason = Reason::Shadow;
+                }
+                // A packet in the overflow bucket shares it with strangers: no ban, answer or other
+                // way for what they did.
+                Check::OVER if target.budget.is_overflow() => {
+                    reason = Reason::OverAggregate;
+                    result = StepResult::OVER;
+                }
+                Check::OVER => {
+                    action = u32::from(target.record.action);
+                    let over = over(maps, scratch, action);
+                    plan = over.plan;
+                    reason = over.reason;
+                    result = over.result;
+                    stale = over.stale;
+                }
+                // Moved.
+                _ => {
+                    stale = target.stale;
+                    result = StepResult::STALE;
+                }
+            }
+        }
+    }
+    if let Some(account) = scratch.account(index) {
+        account.plan.set(plan as u32);
+        account.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
+        account.rule.set(rule);
+        account.reason.set(reason.index());
+        account.action.set(action);
+        account.leases.set(scratch.leases.get());
+        account.stale.set(stale);
+    }
+    result
+}

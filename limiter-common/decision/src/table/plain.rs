@@ -1,0 +1,144 @@
+//! Rules of one or two plain limits, which most rules are: looked at and charged without a step.
+
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{LimitSpec, Record};
+
+use super::check::{Check, check_target};
+use super::scratch::{Account, Charge, Plan, Scratch};
+use super::target::ChargeTarget;
+use crate::cell::Cell;
+use crate::meter::{self, Arrival, Charged, Peek, Undo};
+use crate::world::{Keyed as _, World};
+
+/// The arrival of a packet at a plain limit, which asks no wall clock.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+    let units = spec.plain_units(scratch.length());
+    Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
+}
+
+/// Checks the limits that a packet is charged to: the common case, [`Record::plain`],
+/// without a step.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn check_at_once<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    target: &ChargeTarget<'_, W::Keyed>,
+) -> Check {
+    let Some((first, second)) = target.record.plain() else {
+        return check_target(maps, scratch, target);
+    };
+    let check = check_plain(scratch, &target.bucket.first(), first, target.scale);
+    match second {
+        Some(second) if check == Check::WITHIN => {
+            check_plain(scratch, &target.bucket.second(), second, target.scale)
+        }
+        _ => check,
+    }
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: bool) -> Check {
+    let Check(check) = match peek_plain(scratch, word, spec, scale) {
+        Peek::Conforming => Check::WITHIN,
+        Peek::Over => Check::OVER,
+        Peek::Moved => Check::MOVED,
+    };
+    // One way on from here, and not one for each way through the arithmetic.
+    Check(scratch.unknown(check))
+}
+
+/// Limits that [`charge_at_once`] has charged: a number, as [`super::StepResult`] is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct AtOnce(u32);
+
+impl AtOnce {
+    /// All limits.
+    pub(super) const ALL: Self = Self(0);
+    /// Nothing: the packet is over the first one.
+    pub(super) const OVER: Self = Self(1);
+    /// The first one. The second one would not take the packet, or another CPU was in the way.
+    pub(super) const FIRST: Self = Self(2);
+    /// Nothing: these limits are not charged so, or another CPU was in the way.
+    pub(super) const NONE: Self = Self(3);
+}
+
+/// The places of two limits in their record, and of their words in the bucket.
+pub(super) const FIRST: u32 = 0;
+pub(super) const SECOND: u32 = 1;
+
+/// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key as the
+/// look has found it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn charge_at_once<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    account: &Account,
+    index: u32,
+) -> AtOnce {
+    let (slot, scale) = account.target();
+    if account.plan.get() == Plan::Charge as u32
+        && account.budget.get().is_own()
+        && let Some((first, second)) = maps.record(slot).and_then(Record::plain)
+    {
+        let charged = charge_plain(scratch, &bucket.first(), (FIRST, first), scale, index);
+        let Some(second) = second else { return charged };
+        if charged != AtOnce::ALL {
+            return charged;
+        }
+        if charge_plain(scratch, &bucket.second(), (SECOND, second), scale, index) == AtOnce::ALL {
+            return AtOnce::ALL;
+        }
+        return AtOnce::FIRST;
+    }
+    AtOnce::NONE
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    (place, spec): (u32, &LimitSpec),
+    scale: bool,
+    index: u32,
+) -> AtOnce {
+    let AtOnce(charged) = match attempt_plain(scratch, word, place, spec, scale, index) {
+        Charged::Conforming => AtOnce::ALL,
+        Charged::Over => AtOnce::OVER,
+        Charged::Contended | Charged::Moved => AtOnce::NONE,
+    };
+    // One way on from here, and not one for each way through the arithmetic.
+    AtOnce(scratch.unknown(charged))
+}
+
+/// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn peek_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    spec: &LimitSpec,
+    scale: bool,
+) -> Peek {
+    meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec))
+}
+
+/// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
+/// [`super::limit::attempt_limit`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn attempt_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    place: u32,
+    spec: &LimitSpec,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    let mut undo = Undo { index: place, ..Undo::default() };
+    let arrival = plain_arrival(scratch, spec);
+    let charged = meter::plain::attempt(spec, word, scale, &arrival, &mut undo);
+    if matches!(charged, Charged::Conforming) {
+        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
+    }
+    charged
+}

@@ -1,0 +1,124 @@
+//! The result of a step of a table, and values that the steps share.
+
+use limiter_common::bucket::Slot;
+use limiter_common::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
+
+use crate::register::number;
+
+/// The result of a step. A number and no enum: to make one of a register is a branch for each
+/// variant, and the verifier walks all that follows for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct StepResult(u32);
+
+impl StepResult {
+    /// The step found nothing in the way.
+    pub const READY: Self = Self(0);
+    /// The packet is over the limit.
+    pub const OVER: Self = Self(1);
+    /// A bucket is to be refreshed first.
+    pub const STALE: Self = Self(2);
+    /// Other CPUs were in the way.
+    pub const CONTENDED: Self = Self(3);
+}
+
+/// The place of a packet in a table: a number, as [`StepResult`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Begun(u32);
+
+impl Begun {
+    /// The packet is not in the table.
+    pub const ABSENT: Self = Self(0);
+    /// The packet has a key, which is in the scratch.
+    pub const KEYED: Self = Self(1);
+    /// The rule of the table is known without a key.
+    pub const FIXED: Self = Self(2);
+}
+
+number! {
+    StepResult: |result| u64::from(result.0), |raw| Self((raw & 0xffff_ffff) as u32),
+        lost Self::CONTENDED;
+    Begun: |begun| u64::from(begun.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::ABSENT;
+}
+
+/// [`MAX_LIMITS`], as places are counted.
+pub(super) const PLACES: u64 = 4;
+
+/// [`WORDS`], as words are counted.
+pub(super) const WORD_COUNT: u64 = 32;
+
+const _: () = assert!(PLACES == MAX_LIMITS as u64 && WORD_COUNT == WORDS as u64);
+
+/// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
+pub(super) const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
+
+/// A bucket that must be brought up to the rules in force before a packet can be charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Stale(u32);
+
+impl Stale {
+    /// The bucket of the packet's key, which is made if there is none.
+    pub(super) const KEY: Self = Self(u32::MAX);
+
+    /// The budget that the record in a slot is charged to.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn budget_of(slot: Slot) -> Self {
+        Self(slot.index())
+    }
+
+    /// True for [`Stale::KEY`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn is_key(self) -> bool {
+        self.0 == Self::KEY.0
+    }
+
+    /// The slot of [`Stale::budget_of`]; [`Slot::NONE`] of [`Stale::KEY`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn slot(self) -> Slot {
+        Slot::new(self.0)
+    }
+}
+
+impl Default for Stale {
+    fn default() -> Self {
+        Self::KEY
+    }
+}
+
+/// The bucket that the limits of a record are charged to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct BudgetRef(u32);
+
+impl BudgetRef {
+    /// The bucket of the packet's key.
+    pub(super) const OWN: Self = Self(0);
+
+    /// The shared budget of a record; without one, the bucket that keys without a bucket share, the
+    /// overflow bucket of its rule.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn of(record: &Record) -> Self {
+        let overflow = (MAX_BUDGETS + 1).wrapping_add(record.rule);
+        Self(if record.budget == 0 { overflow } else { record.budget })
+    }
+
+    /// True for [`BudgetRef::OWN`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn is_own(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True for the overflow bucket of a rule.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn is_overflow(self) -> bool {
+        self.0 > MAX_BUDGETS
+    }
+
+    /// The index into `BUDGETS`; none of [`BudgetRef::OWN`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn index(self) -> u32 {
+        self.0.wrapping_sub(1)
+    }
+}

@@ -1,0 +1,485 @@
+//! The memory of the packet under way. It is in a per-CPU map: the stack of the XDP program is too
+//! small, and the program's parts are verified one by one and share nothing else.
+
+use core::cell::Cell;
+use core::hint::black_box;
+
+use limiter_common::bucket::{Change, Generation, Slot};
+use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, RULE_NONE, TableKey, WORDS,
+};
+
+use super::key::KeyFacts;
+use super::key_cell::KeyCell;
+use super::lease::Wish;
+use super::result::{BudgetRef, Stale};
+use super::short::passed;
+use super::target::ChargeTarget;
+use crate::outcome::Packed;
+use crate::packet::Facts;
+use crate::register::{Aside, Register};
+use crate::world::World;
+
+/// Number of accounts: one a table, one for a class that the source table sends the packet to, and
+/// those of the limiter's own budgets. A power of two, so that a masked index is within it.
+pub const ACCOUNTS: usize = 2 * MAX_TABLES as usize;
+
+/// The account of the source table's class.
+pub const SOURCE_CLASS: u32 = MAX_TABLES;
+
+/// The account of the budget of answers.
+pub const REPLIES: u32 = SOURCE_CLASS + 1;
+
+/// The account of the budget of new bans.
+pub const BANS: u32 = SOURCE_CLASS + 2;
+
+/// The account of a packet in one table: the plan, and the charges that were made.
+#[derive(Default)]
+#[repr(C)]
+pub struct Account {
+    /// A [`Plan`].
+    pub(super) plan: Cell<u32>,
+    /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
+    pub(super) fixed: Cell<u32>,
+    /// The bucket that must be refreshed before the packet can be charged.
+    pub(super) stale: Cell<Stale>,
+    /// The bucket that was charged.
+    pub(super) budget: Cell<BudgetRef>,
+    /// The slot of the record whose limits are charged, and below it the scale bit of its words.
+    pub(super) slot: Cell<u32>,
+    /// The rule that the packet fell under.
+    pub(super) rule: Cell<u32>,
+    /// The action of that rule that follows.
+    pub(super) action: Cell<u32>,
+    /// The number of the reason that the rule counts.
+    pub(super) reason: Cell<u32>,
+    /// The weight of that reason, more than 0 if anything is planned.
+    pub(super) weight: Cell<u32>,
+    /// The leases of the key.
+    pub(super) leases: Cell<KeyLeases>,
+    /// Number of charges that were made.
+    pub(super) charges: Cell<u32>,
+    /// The exchanges that take those charges back.
+    pub(super) undos: [UndoCells; MAX_LIMITS],
+}
+
+impl Account {
+    /// Sets what is to be charged, with nothing charged yet.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn set_target<K>(&self, target: &ChargeTarget<'_, K>) {
+        self.charges.set(0);
+        self.budget.set(target.budget);
+        self.slot.set(target.slot.index() << 1 | u32::from(target.scale));
+    }
+
+    /// The slot that [`Account::set_target`] has left, and the scale bit of the words.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn target(&self) -> (Slot, bool) {
+        let slot = self.slot.get();
+        (Slot::new(slot >> 1), slot & 1 != 0)
+    }
+}
+
+/// The exchange that takes a charge back: a [`Charge`], from `new` to `old`.
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct UndoCells {
+    charge: Cell<u64>,
+    old: Cell<u64>,
+    new: Cell<u64>,
+}
+
+impl UndoCells {
+    /// The charge, with the word before and after it.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn get(&self) -> (Charge, u64, u64) {
+        (Charge::of_register(self.charge.get()), self.old.get(), self.new.get())
+    }
+}
+
+/// The charge of a packet in a table where its key is narrow.
+#[derive(Clone, Copy)]
+pub(super) struct NarrowCharge {
+    /// The change of the word.
+    pub(super) change: Change,
+    /// The seat of the bucket in lines: the register of an `Option<Seat>`.
+    pub(super) seat: u64,
+    /// The rule that the packet fell under.
+    pub(super) rule: u32,
+    /// The number of the reason that the rule counts.
+    pub(super) reason: u32,
+}
+
+impl NarrowCharge {
+    /// No charge. Plain zeros would be made a call of memset by the compiler, as in
+    /// `Facts::clear`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn none() -> Self {
+        let none = black_box(0);
+        let change = Change { old: none, new: none };
+        Self { change, seat: none, rule: RULE_NONE, reason: Reason::Conforming.index() }
+    }
+}
+
+/// The word that a charge changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Charge {
+    /// A word of the bucket, by its index.
+    Word(u32),
+    /// The used units of a lease, by its index.
+    Lease(u32),
+}
+
+impl Register for Charge {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn to_register(self) -> u64 {
+        match self {
+            Self::Word(index) => u64::from(index),
+            Self::Lease(index) => 1 << 32 | u64::from(index),
+        }
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_register(register: u64) -> Self {
+        let index = (register & 0xffff_ffff) as u32;
+        if register >> 32 == 0 { Self::Word(index) } else { Self::Lease(index) }
+    }
+}
+
+/// The plan for a packet in one table, after the look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Plan {
+    /// The packet is not in the table, or no rule is for it.
+    Nothing = 0,
+    /// The rule's limits are to be charged.
+    Charge = 1,
+    /// The rule lets it pass uncharged: it counts only.
+    Count = 2,
+    /// The packet is over the rule's limits, and charged to the class that the action names.
+    Class = 3,
+}
+
+impl Plan {
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn from_raw(raw: u32) -> Self {
+        match raw {
+            1 => Self::Charge,
+            2 => Self::Count,
+            3 => Self::Class,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// The packet under way. Every field but the facts is a cell: a step may call another one that
+/// changes them.
+#[repr(C)]
+pub struct Scratch {
+    /// The facts of the packet. Written before there is a shared reference.
+    pub facts: Facts,
+    /// The facts in the form of keys.
+    pub(super) key_facts: Cell<KeyFacts>,
+    /// The key of the packet in each table.
+    keys: [KeyCell; MAX_TABLES as usize],
+    /// The key of an entry that is to leave.
+    pub(super) leaving: KeyCell,
+    /// The key that is looked for in the rule trie.
+    pub(super) probe: Cell<TableKey>,
+    /// Words of a bucket that is being converted.
+    pub(super) fresh: [Cell<u64>; WORDS],
+    /// The instant of the change that it is converted by, in ticks.
+    pub(super) changed_at: Cell<u64>,
+    /// A bucket that is being made.
+    pub(super) made: Cell<KeyedEntry>,
+    now: Cell<u64>,
+    length: Cell<u64>,
+    generation: Cell<u64>,
+    /// The part of a step's answer that has no room in a register.
+    pub aside: Aside,
+    /// A word of the tables of sources before the last charge there, and after.
+    change: [Cell<u64>; 2],
+    /// The word of its source before the source table charged it, and after.
+    pub(super) source_old: Cell<u64>,
+    /// The word after that.
+    pub(super) source_new: Cell<u64>,
+    /// The outcome of the source table: [`crate::outcome::Packed::raw`].
+    pub(super) source_outcome: Cell<u64>,
+    /// The leases of the key under way.
+    pub(super) leases: Cell<KeyLeases>,
+    /// The wish of the key under way for leases.
+    pub(super) wish: Cell<Wish>,
+    /// Memory of [`Scratch::unknown`].
+    cursor: Cell<u32>,
+    /// 1 when the daemon is lost and some rule asks for that.
+    pub(super) daemon_lost: Cell<u32>,
+    /// 1 when the packet is the first of its flow.
+    pub(super) new_flow: Cell<u32>,
+    /// 1 when the packet's flow is to be remembered once it passes.
+    pub(super) flows: Cell<u32>,
+    /// 1 when the source table may have a rule.
+    pub(super) sources: Cell<u32>,
+    /// The tables where the packet's key is narrow: bit n for table n.
+    pub(super) narrow: Cell<u32>,
+    accounts: [Account; ACCOUNTS],
+    /// The index of the last table that the packet is in.
+    pub(super) last: Cell<u32>,
+    /// Number of narrow keys in the row.
+    pub(super) narrow_keys: Cell<u32>,
+    /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] before.
+    is_exact: Cell<u32>,
+    /// The other tables that the packet is in, of a packet that is in several or has narrow keys.
+    pub(super) wide: Cell<u32>,
+    /// The narrow keys of the packet ([`limiter_common::owner::Owner::word`]), one after the other.
+    narrow_words: [Cell<u64>; MAX_TABLES as usize],
+    /// The charges in tables where the packet's key is narrow.
+    narrow_charges: [Cell<NarrowCharge>; MAX_TABLES as usize],
+    /// The account that dropped the packet. Noted on the host alone.
+    #[cfg(not(target_arch = "bpf"))]
+    pub(super) stopped: Cell<Option<u32>>,
+}
+
+impl Scratch {
+    /// The memory before a packet.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn empty() -> Self {
+        use bytemuck::Zeroable as _;
+        Self {
+            facts: Facts::EMPTY,
+            key_facts: Cell::new(KeyFacts::EMPTY),
+            keys: core::array::from_fn(|_| KeyCell::new(TableKey::EMPTY)),
+            leaving: KeyCell::new(TableKey::EMPTY),
+            probe: Cell::new(TableKey::EMPTY),
+            fresh: [const { Cell::new(0) }; WORDS],
+            changed_at: Cell::new(0),
+            made: Cell::new(KeyedEntry::zeroed()),
+            now: Cell::new(0),
+            length: Cell::new(0),
+            generation: Cell::new(0),
+            aside: Aside::default(),
+            change: [const { Cell::new(0) }; 2],
+            source_old: Cell::new(0),
+            source_new: Cell::new(0),
+            source_outcome: Cell::new(0),
+            leases: Cell::default(),
+            wish: Cell::default(),
+            cursor: Cell::new(0),
+            daemon_lost: Cell::new(0),
+            new_flow: Cell::new(0),
+            flows: Cell::new(0),
+            sources: Cell::new(0),
+            narrow: Cell::new(0),
+            accounts: core::array::from_fn(|_| Account::default()),
+            last: Cell::new(0),
+            narrow_keys: Cell::new(0),
+            is_exact: Cell::new(1),
+            wide: Cell::new(0),
+            narrow_words: [const { Cell::new(0) }; MAX_TABLES as usize],
+            narrow_charges: core::array::from_fn(|_| Cell::new(NarrowCharge::none())),
+            stopped: Cell::new(None),
+        }
+    }
+
+    /// Sets the memory of a packet whose facts are there already.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
+        self.key_facts.set(KeyFacts::of(&self.facts));
+        self.now.set(now.get());
+        self.length.set(length);
+        self.generation.set(u64::from(generation.get()));
+        self.flows.set(0);
+        self.new_flow.set(0);
+        self.daemon_lost.set(0);
+    }
+
+    /// True if the daemon is lost and some rule asks for that: such rules only count.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn daemon_lost(&self) -> bool {
+        self.daemon_lost.get() != 0
+    }
+
+    /// Time of arrival.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn now(&self) -> Ticks {
+        Ticks::new_within(self.now.get())
+    }
+
+    /// Sets the exact time of arrival.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn set_now(&self, now: Ticks) {
+        self.now.set(now.get());
+        self.is_exact.set(1);
+    }
+
+    /// The exact time of arrival. The clock is read if that is not known yet.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn read_clock<W: World>(&self, maps: &W) -> Ticks {
+        if self.is_exact.get() == 0 {
+            self.set_now(maps.now(self.now()));
+        }
+        self.now()
+    }
+
+    /// Says that the time of arrival may be up to [`crate::clock::SLACK`] before.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn is_recent(&self) {
+        self.is_exact.set(0);
+    }
+
+    /// Notes that the table with the narrow key at a place of the row drops the packet.
+    #[cfg(not(target_arch = "bpf"))]
+    pub(super) fn stop_in_row(&self, place: u32) {
+        let narrow = self.narrow.get();
+        let mut tables = (0..MAX_TABLES).filter(|index| narrow >> index & 1 != 0);
+        self.stopped.set(tables.nth(place as usize));
+    }
+
+    /// Length in bytes, of the whole frame.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn length(&self) -> u64 {
+        self.length.get()
+    }
+
+    /// The rule set that it is judged by.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn generation(&self) -> Generation {
+        Generation::new(self.generation.get())
+    }
+
+    /// The index, in a form of which the verifier knows no value. Without `CAP_PERFMON` it grants
+    /// an index that has one value on one way there and another on the next only if it knows
+    /// neither.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn unknown(&self, index: u32) -> u32 {
+        self.cursor.set(index);
+        // Of nothing: a pointer would be left on the stack, where the verifier grants no smaller
+        // value after it without `CAP_PERFMON`.
+        black_box(());
+        self.cursor.get()
+    }
+
+    /// The last change of a word in the tables of sources.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn change(&self) -> Change {
+        let [old, new] = &self.change;
+        Change { old: old.get(), new: new.get() }
+    }
+
+    /// Sets the last change of a word in the tables of sources.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn set_change(&self, change: Change) {
+        let [old, new] = &self.change;
+        old.set(change.old);
+        // As in `judge_source`.
+        new.set(black_box(change.new));
+    }
+
+    /// Leaves that the packet conforms in a table, if nothing more telling was left before.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn conforms(&self) {
+        let outcome = passed(Packed::from_raw(self.source_outcome.get()));
+        self.source_outcome.set(outcome.raw());
+    }
+
+    /// Begins a row of one narrow key, without a look.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn begin_row(&self, owner: Owner) {
+        self.narrow_keys.set(1);
+        let ([word, ..], [charge, ..]) = (&self.narrow_words, &self.narrow_charges);
+        word.set(owner.word());
+        charge.set(NarrowCharge::none());
+    }
+
+    /// The word of the packet's narrow key at a place of its row.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn narrow_key(&self, place: u32) -> Option<&Cell<u64>> {
+        self.narrow_words.get(place as usize & (MAX_TABLES as usize - 1))
+    }
+
+    /// The charge of the packet in a table where its key is narrow.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn narrow_charge(&self, index: u32) -> Option<&Cell<NarrowCharge>> {
+        self.narrow_charges.get(index as usize & (MAX_TABLES as usize - 1))
+    }
+
+    /// Sets that the key under way has no leases, and wants none.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn forget_leases(&self) {
+        self.leases.set(KeyLeases::ASKED);
+        self.wish.set(Wish::Settled);
+    }
+
+    /// The leases of the packet's key in a table, as they were looked at.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn leases(&self, index: u32) -> KeyLeases {
+        self.account(index).map_or(KeyLeases::ASKED, |account| account.leases.get())
+    }
+
+    /// The units of the packet for a limit that counts `count`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn units(&self, count: Count) -> u64 {
+        match count {
+            Count::Packets => 1,
+            Count::Bytes => self.length(),
+            Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
+            Count::Flows => u64::from(self.new_flow.get()),
+        }
+    }
+
+    /// The reason that the last look or charge in a table gave, and the number of its rule.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn last_reason(&self, index: u32) -> Option<(Reason, u32)> {
+        let account = self.account(index)?;
+        (account.rule.get() != RULE_NONE || account.plan.get() != Plan::Nothing as u32)
+            .then(|| (Reason::from_index(account.reason.get()), account.rule.get()))
+    }
+
+    /// The table that dropped the packet, or [`SOURCE_CLASS`]; none where the source table did, or
+    /// what comes before the rules.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn stopped(&self) -> Option<u32> {
+        self.stopped.get()
+    }
+
+    /// The account of the packet in a table, or of a class or budget.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn account(&self, index: u32) -> Option<&Account> {
+        self.accounts.get(index as usize & (ACCOUNTS - 1))
+    }
+
+    /// Notes in account `index` how to take a charge back.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn note(&self, index: u32, charge: Charge, old: u64, new: u64) {
+        if let Some(account) = self.account(index)
+            && let Some(undo) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
+        {
+            undo.charge.set(charge.to_register());
+            undo.old.set(old);
+            undo.new.set(new);
+            account.charges.set(account.charges.get() + 1);
+        }
+    }
+
+    /// The key that [`super::begin`] has left for a table; none past the last one.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn located(&self, index: u32) -> Option<TableKey> {
+        self.key(index).map(KeyCell::get)
+    }
+
+    /// The key of the packet in a table.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn key(&self, index: u32) -> Option<&KeyCell> {
+        self.keys.get(index as usize & (MAX_TABLES as usize - 1))
+    }
+
+    /// The slot of an account whose record is known without a bucket.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn fixed(&self, index: u32) -> Option<Slot> {
+        let account = self.account(index)?;
+        let fixed = account.fixed.get();
+        if fixed == Slot::NONE.index() { None } else { Some(Slot::new(fixed)) }
+    }
+}

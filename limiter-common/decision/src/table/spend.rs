@@ -1,0 +1,66 @@
+//! Budgets that limit what the limiter itself does: its answers, and its new bans.
+
+use limiter_common::bucket::Slot;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::OwnBudget;
+
+use super::charge::charge_limits;
+use super::check::{Check, check_target};
+use super::limit;
+use super::refresh;
+use super::result::Stale;
+use super::scratch::Scratch;
+use super::target::{TargetLookup, target_of};
+use crate::rounds::Rounds;
+use crate::world::{Keyed as _, World};
+
+/// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
+const MAX_LOOKS: u64 = 2;
+
+/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is
+/// none, or it has no room.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
+    let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {
+        return false;
+    };
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_LOOKS) {
+        match once(maps, scratch, slot, index) {
+            Ok(spent) => return spent,
+            Err(stale) => refresh::refresh_budget(maps, scratch, stale),
+        }
+    }
+    false
+}
+
+/// `Err` with the slot whose budget is to be brought up to date first.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
+    let target = match target_of(maps, scratch, slot, None) {
+        TargetLookup::Target(target) => target,
+        TargetLookup::Stale(stale) => return Err(stale),
+        TargetLookup::Free(_) | TargetLookup::Full(_) => return Ok(false),
+    };
+    match check_target(maps, scratch, &target) {
+        Check::WITHIN | Check::SOFT => {}
+        Check::OVER => {
+            target.bucket.count(false, true);
+            maps.count_rule(target.record.rule, Reason::OverLimit, scratch.length(), true);
+            return Ok(false);
+        }
+        // Moved.
+        _ => return Err(target.stale),
+    }
+    if let Some(account) = scratch.account(index) {
+        account.charges.set(0);
+    }
+    let spent = charge_limits(maps, scratch, &target, index).is_ok();
+    if spent {
+        target.bucket.count(true, true);
+        maps.count_rule(target.record.rule, Reason::Conforming, scratch.length(), true);
+    } else {
+        limit::give_back(maps, scratch, &target.bucket, index);
+    }
+    Ok(spent)
+}

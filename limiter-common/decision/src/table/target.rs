@@ -1,0 +1,149 @@
+//! The bucket that a packet's limits are charged to: that of its key, a shared budget, or the
+//! overflow bucket that keys without a bucket share.
+
+use limiter_common::bucket::{Resolved, Slot};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Full, MAX_TABLES, Record};
+
+use super::result::{BudgetRef, Stale};
+use super::scratch::Scratch;
+use crate::cell::Cell;
+use crate::world::{Keyed as _, World};
+
+/// A record and the bucket that its limits are charged to.
+pub(super) struct ChargeTarget<'m, K> {
+    pub(super) record: &'m Record,
+    /// The slot of the record.
+    pub(super) slot: Slot,
+    pub(super) bucket: K,
+    /// The scale bit of the bucket's words.
+    pub(super) scale: bool,
+    /// The bucket, by number.
+    pub(super) budget: BudgetRef,
+    /// The bucket to refresh when the words turn out to belong to another rule.
+    pub(super) stale: Stale,
+}
+
+impl<K> ChargeTarget<'_, K> {
+    /// The reason that a packet within the limits is counted under.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn within(&self) -> Reason {
+        if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
+    }
+}
+
+/// The result of the search for a [`ChargeTarget`].
+pub(super) enum TargetLookup<'m, K> {
+    /// No rule, or nothing to charge; the record, if there is one.
+    Free(Option<&'m Record>),
+    /// The key has no bucket, and its rule says `drop`; or its rule is a block.
+    Full(&'m Record),
+    /// Limits to charge.
+    Target(ChargeTarget<'m, K>),
+    /// A bucket to be refreshed first.
+    Stale(Stale),
+}
+
+/// The bucket of a shared budget, or the overflow bucket of a rule.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn budget_bucket<W: World>(maps: &W, budget: BudgetRef) -> Option<W::Keyed> {
+    maps.budget(budget.index())
+}
+
+/// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn target_of<'m, W: World>(
+    maps: &'m W,
+    scratch: &Scratch,
+    slot: Slot,
+    own: Option<(W::Keyed, bool)>,
+) -> TargetLookup<'m, W::Keyed> {
+    let Some(record) = maps.record(slot) else {
+        return TargetLookup::Free(None);
+    };
+    if record.is_unlimited() {
+        return TargetLookup::Free(Some(record));
+    }
+    if record.is_block() {
+        return TargetLookup::Full(record);
+    }
+    if record.budget == 0 {
+        if let Some((bucket, scale)) = own {
+            let target = ChargeTarget {
+                record,
+                slot,
+                bucket,
+                scale,
+                budget: BudgetRef::OWN,
+                stale: Stale::KEY,
+            };
+            return TargetLookup::Target(target);
+        }
+        match record.when_full() {
+            Full::Share => {}
+            Full::Pass => return TargetLookup::Free(Some(record)),
+            Full::Drop => return TargetLookup::Full(record),
+        }
+    }
+    let budget = BudgetRef::of(record);
+    let Some(bucket) = budget_bucket(maps, budget) else {
+        return TargetLookup::Free(Some(record));
+    };
+    let stale = Stale::budget_of(slot);
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    // A record does not change in its slot, so a budget needs no new look-up while it is the same.
+    let same = resolved.slot() == slot && resolved.generation().knows(record.since);
+    let newer = resolved.generation().covers(scratch.generation());
+    if resolved.is_converting() || !same && !newer {
+        return TargetLookup::Stale(stale);
+    }
+    let slot = resolved.slot();
+    match maps.record(slot) {
+        Some(record) => TargetLookup::Target(ChargeTarget {
+            record,
+            slot,
+            bucket,
+            scale: resolved.scale(),
+            budget,
+            stale,
+        }),
+        None => TargetLookup::Stale(stale),
+    }
+}
+
+/// Finds the limits that a key is charged to.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn find_target<'m, W: World>(
+    maps: &'m W,
+    bucket: Option<&W::Keyed>,
+    scratch: &Scratch,
+    index: u32,
+) -> TargetLookup<'m, W::Keyed> {
+    if let Some(slot) = scratch.fixed(index) {
+        return target_of(maps, scratch, slot, None);
+    }
+    let Some(bucket) = bucket else {
+        return TargetLookup::Stale(Stale::KEY);
+    };
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
+        return TargetLookup::Stale(Stale::KEY);
+    }
+    target_of(maps, scratch, resolved.slot(), Some((bucket.clone(), resolved.scale())))
+}
+
+/// The bucket of the packet in a table, if it has one.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+    if index >= MAX_TABLES || scratch.fixed(index).is_some() {
+        return None;
+    }
+    // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
+    of_key(maps, scratch, scratch.unknown(index))
+}
+
+/// The bucket of the key of the packet in a table, if there is one.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn of_key<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+    maps.keyed(scratch.key(index)?)
+}

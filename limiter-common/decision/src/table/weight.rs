@@ -1,0 +1,43 @@
+//! The weight of reasons, of which one is told where several rules give one.
+
+use limiter_common::verdict::Reason;
+
+/// The weight of a reason that a packet passes with: the larger one tells more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) const fn weight(reason: Reason) -> u32 {
+    match reason {
+        Reason::NoRule => 0,
+        Reason::Unlimited => 1,
+        Reason::Conforming => CONFORMING,
+        Reason::Untracked | Reason::Aggregate => 3,
+        Reason::Shadow => 4,
+        Reason::Marked => MARKED,
+        Reason::Class => 6,
+        _ => 7,
+    }
+}
+
+/// [`weight`] of the reason with a number, without a branch for each: four bits of it for each
+/// reason.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) const fn weight_of(index: u32) -> u32 {
+    let (low, high) = WEIGHTS;
+    let half = if index < 16 { low } else { high };
+    (half >> (index.wrapping_mul(4) & 63) & 15) as u32
+}
+
+const WEIGHTS: (u64, u64) = {
+    let (mut low, mut high) = (0, 0);
+    let mut index = 0;
+    while index < 16 {
+        low |= (weight(Reason::from_index(index)) as u64) << (4 * index);
+        high |= (weight(Reason::from_index(16 + index)) as u64) << (4 * index);
+        index += 1;
+    }
+    (low, high)
+};
+
+const _: () = assert!(Reason::COUNT <= 32);
+
+pub(super) const CONFORMING: u32 = 2;
+pub(super) const MARKED: u32 = 5;

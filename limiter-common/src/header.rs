@@ -1,0 +1,109 @@
+//! Words for what headers say.
+
+/// The IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Version {
+    /// IPv4.
+    V4 = 4,
+    /// IPv6.
+    V6 = 6,
+}
+
+/// The kind of fragment that a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Fragment {
+    /// Not fragmented. An IPv6 "atomic" fragment (RFC 6946), which is its own first and last, too.
+    Whole = 0,
+    /// The first: it has the transport header.
+    First = 1,
+    /// A later one: no transport header, no ports.
+    Later = 2,
+}
+
+impl Fragment {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
+
+    /// The name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::First => "first",
+            Self::Later => "later",
+        }
+    }
+}
+
+/// The reach of the facts. A fact that is not reached is absent, so it never matches a rule that
+/// asks for it; the reach tells why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reach {
+    /// Everything that the packet has to say is known.
+    Transport = 0,
+    /// A later fragment.
+    LaterFragment = 1,
+    /// More than `limiter_decision::packet::MAX_EXTENSIONS` extension headers, or they reach past
+    /// `limiter_decision::packet::MAX_TRANSPORT_OFFSET`. The protocol is unknown.
+    TooDeep = 2,
+    /// The frame ends within a header, or IPv4's header length is below its minimum. What stands
+    /// before that point is known: a TCP header cut after eight bytes (a "tiny fragment", RFC 1858)
+    /// has ports and no flags.
+    Cut = 3,
+}
+
+/// The ports of TCP, UDP, UDP-Lite, SCTP or DCCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// The sender's, in host byte order.
+    pub source: u16,
+    /// The receiver's, in host byte order.
+    pub destination: u16,
+}
+
+/// The head of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Icmp {
+    /// The type.
+    pub kind: u8,
+    /// The code.
+    pub code: u8,
+}
+
+impl Icmp {
+    /// The type as keys have it: one number for what means the same in both families (RFC 792,
+    /// 4443, 4861), that of ICMP. Other types stay as they are, so a number that only one family
+    /// has assigned is that family's message in both.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn message(self, version: Version) -> u8 {
+        match (version, self.kind) {
+            // Destination unreachable.
+            (_, 1) => 3,
+            // Echo request and reply.
+            (_, 128) => 8,
+            (_, 129) => 0,
+            // Router solicitation and advertisement, redirect.
+            (_, 133) => 10,
+            (_, 134) => 9,
+            (_, 137) => 5,
+            // Time exceeded, parameter problem. ICMP has both numbers for something else.
+            (Version::V6, 3) => 11,
+            (Version::V6, 4) => 12,
+            (_, kind) => kind,
+        }
+    }
+}
+
+/// TCP flag: no more data from the sender.
+pub const FIN: u8 = 0x01;
+/// TCP flag: synchronise.
+pub const SYN: u8 = 0x02;
+/// TCP flag: reset.
+pub const RST: u8 = 0x04;
+/// TCP flag: acknowledgement.
+pub const ACK: u8 = 0x10;
+
+/// The protocol number of TCP (IANA "Assigned Internet Protocol Numbers").
+pub const TCP: u8 = 6;

@@ -1,0 +1,23 @@
+//! Flows: the keys of `FLOWS`.
+
+use bytemuck::{Pod, Zeroable};
+
+/// A flow, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct FlowKey {
+    /// Source address in network order, IPv4 as IPv4-mapped IPv6.
+    pub source: [u64; 2],
+    /// Destination address, likewise.
+    pub destination: [u64; 2],
+    /// Source port in host order; 0 for protocols without.
+    pub source_port: u16,
+    /// Destination port, likewise.
+    pub destination_port: u16,
+    /// IP version.
+    pub version: u16,
+    /// Protocol; 256 where it could not be found.
+    pub protocol: u16,
+}
+
+const _: () = assert!(size_of::<FlowKey>() == 40);
