@@ -8,7 +8,9 @@
 //! limit cannot be stored after it.
 
 use crate::time::{MAX_TICKS, Ticks};
-use crate::wire::MAX_SLOTS;
+
+/// Upper bound of limit slots: what [`Resolved`] has bits for.
+pub const MAX_SLOTS: u32 = 1 << 19;
 
 /// Theoretical arrival time (63 bits) and scale bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

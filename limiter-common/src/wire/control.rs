@@ -9,9 +9,6 @@ use crate::time::Ticks;
 /// nothing else: `cargo xtask vm --system` upgrades to it.
 pub const ABI_VERSION: u64 = 18 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
-/// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
-pub const MAX_SLOTS: u32 = 1 << 19;
-
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

@@ -178,17 +178,6 @@ impl Admission {
     }
 }
 
-/// A ring slot with the name of an entry's key, so that entries can be walked without a look at all
-/// of them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct KeyedRingSlot {
-    /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
-    pub state: u64,
-    /// The name of the key.
-    pub name: super::KeyName,
-}
-
 /// Number of buckets of `limiter_decision::entries::aggregate`. A power of two.
 pub const AGGREGATES: u32 = 1 << 16;
 

@@ -137,3 +137,14 @@ pub struct KeyedEntry {
 }
 
 const _: () = assert!(size_of::<KeyedEntry>() == size_of::<KeyedBucket>() + 56);
+
+/// A ring slot with the name of an entry's key, so that entries can be walked without a look at all
+/// of them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyedRingSlot {
+    /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
+    pub state: u64,
+    /// The name of the key.
+    pub name: KeyName,
+}

@@ -28,19 +28,19 @@ pub use capture::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, LEVELS, MAX_SNAP,
 };
 pub use control::{
-    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader,
-    constant, is_daemon_lost, map,
+    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, OwnBudget, RuleSetHeader, constant,
+    is_daemon_lost, map,
 };
 pub use counters::{InterfaceCounters, RuleCounters, Tally, Uncounted};
 pub use entries::{
-    AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KEEP, KeyedRingSlot, TURNOVER,
+    AGGREGATES, Admission, EntryKind, EntryTable, FINGERPRINTS, Full, KEEP, TURNOVER,
 };
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use flow::FlowKey;
 #[cfg(not(target_arch = "bpf"))]
 pub use host_lease::HostLease;
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
-pub use key_name::{KeyName, KeyedEntry};
+pub use key_name::{KeyName, KeyedEntry, KeyedRingSlot};
 pub use lease::{
     ASK_BYTES, Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, Lease, MAX_LEASES, lease_of_budget,
 };

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{Count, Kind};
+use crate::bucket::MAX_SLOTS;
 use crate::window::{LogLimit, WindowLimit};
 use crate::wire::Limit;
 
@@ -10,7 +11,7 @@ use crate::wire::Limit;
 pub const MAX_LIMITS: usize = 4;
 
 /// Upper bound of slots of records: the last two indices mean something else.
-pub const MAX_RECORDS: u32 = super::MAX_SLOTS - 2;
+pub const MAX_RECORDS: u32 = MAX_SLOTS - 2;
 
 /// The most shared budgets that rules can name, with those being replaced.
 pub const MAX_BUDGETS: u32 = 1024;

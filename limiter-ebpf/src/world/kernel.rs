@@ -29,14 +29,11 @@ use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FINGERPRINTS, FLOWS,
-    FRAMES_KEYED, INTERFACE_STATS, KEYED, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS,
-    RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
+    FRAMES_KEYED, INTERFACE_STATS, KEYED, Kernel, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES,
+    REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
 use crate::step::step;
-
-/// The maps of the kernel.
-pub(crate) struct Kernel;
 
 impl Kernel {
     /// Counts one frame of `length` bytes under the reason that it left with.

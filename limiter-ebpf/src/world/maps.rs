@@ -20,6 +20,9 @@ use limiter_common::wire::{
 use limiter_decision::entries::AdmissionCells;
 use limiter_decision::table::Scratch;
 
+/// The maps of the kernel, for which the decision asks as its world.
+pub(crate) struct Kernel;
+
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
 pub(super) static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new();

@@ -9,10 +9,9 @@
 
 use core::cell::Cell as Local;
 
-use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::wire::MAX_SLOTS;
+use limiter_common::bucket::{Generation, MAX_SLOTS, Resolved, Slot, Word};
 
-use super::{Entry, Line, carry};
+use super::{Entry, Line, counts};
 use crate::cell::{Cell, SourceBucket};
 use crate::register::Place;
 
@@ -153,7 +152,7 @@ impl<L: Line> SourceBucket for LineBucket<L> {
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn packets(&self) -> u64 {
-        carry::packets(self.entry.counts())
+        counts::packets(self.entry.counts())
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -163,6 +162,6 @@ impl<L: Line> SourceBucket for LineBucket<L> {
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_due(&self) -> bool {
-        carry::is_due(self.entry.counts())
+        counts::is_due(self.entry.counts())
     }
 }

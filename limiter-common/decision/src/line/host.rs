@@ -7,7 +7,7 @@ use limiter_common::bucket::Word;
 use limiter_common::wire::{self, Bucket, LINE_WAYS, LineEntry};
 
 use super::lock::HELD;
-use super::{Entry, Head, Line, NOBODY, carry};
+use super::{Entry, Head, Line, NOBODY, counts};
 use crate::cell::Cell;
 
 /// Readings of an entry that changes hands meanwhile, before it counts as one that is leaving.
@@ -79,7 +79,7 @@ impl HostLine {
     fn live(&self, way: u32, entry: &HostEntry) -> Option<LiveEntry> {
         let carried = || {
             let words = [&self.carried_passed, &self.carried_dropped];
-            words.map(|word| carry::carried(word.load(Ordering::Acquire), way))
+            words.map(|word| counts::carried(word.load(Ordering::Acquire), way))
         };
         for _ in 0..READINGS {
             let name = entry.name.load(Ordering::Acquire);
@@ -90,7 +90,7 @@ impl HostLine {
             let read = entry.read();
             // Of a count that is due, a part may be in both places while somebody has the lock.
             let locked = self.lock.load(Ordering::Acquire) == HELD;
-            let is_carried = locked && carry::is_due(read.counts());
+            let is_carried = locked && counts::is_due(read.counts());
             let whole = !is_carried && [passed, dropped] == carried();
             // The CPU that makes an entry stores the leaving word first, then the name, and the
             // word last.

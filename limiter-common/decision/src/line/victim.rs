@@ -6,13 +6,13 @@ use limiter_common::bucket::Word;
 use limiter_common::time::{MAX_TICKS, Ticks};
 
 use super::place::way;
-use super::{Entry, Line, carry};
+use super::{Entry, Line, counts};
 use crate::cell::Cell as _;
 use crate::register::{Register, answer};
 use crate::step::step;
 
 /// The bits of a victim with its way, in place of the lowest ones of its time.
-const WAYS: u64 = super::LAST_WAY as u64;
+const WAYS: u64 = super::parts::LAST_WAY as u64;
 
 /// The position of the bits with the number of entries of the line that must stay.
 const STAYING: u32 = 3;
@@ -182,7 +182,7 @@ fn older<L: Line>(
 fn left(entry: &impl Entry, now: Ticks, since: Ticks) -> u64 {
     let drained = Word::from_raw(entry.word().load()).tat().get();
     // All ones for one that was not used more than once.
-    let once = is_negative(carry::packets(entry.counts()).wrapping_sub(2));
+    let once = is_negative(counts::packets(entry.counts()).wrapping_sub(2));
     let lately = is_negative(since.get().wrapping_sub(drained));
     let may_leave = is_negative(drained.wrapping_sub(now.get())) & (once | !lately);
     drained | NEVER & !may_leave

@@ -7,6 +7,7 @@ use limiter_common::header::{ACK, Fragment, Icmp, Ports, Reach, SYN, TCP, Versio
 use limiter_common::source::Source;
 use limiter_common::wire::{FlowKey, field};
 
+use super::bytes::low_16;
 use super::ether::NO_VLAN;
 
 // Bits of `Facts::known`.
@@ -403,11 +404,4 @@ impl Facts {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn moved(known: u32, from: u8, to: u32) -> u32 {
     (known >> from.trailing_zeros() & 1) << to.trailing_zeros()
-}
-
-/// Every offset is at most `MAX_TRANSPORT_OFFSET`, and a header more.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-#[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^16")]
-pub(super) const fn low_16(offset: usize) -> u16 {
-    offset as u16
 }

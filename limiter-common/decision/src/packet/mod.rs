@@ -26,8 +26,10 @@
 //! of IP, UDP and TCP are not asked: the bytes of the frame decide, padding included. Offloads
 //! leave those fields zero, and what the stack cuts off it also does not deliver.
 
+mod bytes;
 mod chain;
 mod ether;
+mod extension;
 mod facts;
 mod inner;
 mod ip;
@@ -35,7 +37,8 @@ mod protocol;
 mod simple;
 mod transport;
 
-pub use chain::{Extension, extension};
+pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET};
+pub use extension::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;
 pub use simple::read_simple;
@@ -43,63 +46,6 @@ pub use simple::read_simple;
 use limiter_common::header::Reach;
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-
-/// Extension headers that are walked. One more is [`Reach::TooDeep`].
-pub const MAX_EXTENSIONS: u64 = 6;
-
-/// The furthest that a transport header may start, in bytes from the frame's start. It is where
-/// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less
-/// of a frame than there is.
-pub const MAX_TRANSPORT_OFFSET: usize = 2047;
-
-/// Read access to a frame. Offsets count from its first byte.
-pub trait Bytes {
-    /// True if the frame begins with its IP header and not with an Ethernet header, as the frames
-    /// of tun and `WireGuard` interfaces do.
-    const LAYER_3: bool = false;
-
-    /// The `N` bytes at `offset`, `None` when the frame ends before them.
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
-
-    /// The `N` bytes at an offset that is known at compile time. The XDP program reads these in
-    /// place; without `CAP_PERFMON` it may do so at no other offset.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
-        self.read(OFFSET)
-    }
-
-    /// The `N` bytes at an offset that is known at compile time, if they can be read in place.
-    /// `None` says nothing of the frame: the XDP program sees only the linear part of it so.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
-        self.read_at::<OFFSET, N>()
-    }
-
-    /// The extension header of a number at an offset, at most [`MAX_TRANSPORT_OFFSET`]. In the XDP
-    /// program, this is a step.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
-        extension(self, number, offset)
-    }
-}
-
-impl Bytes for &[u8] {
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.get(offset..)?.first_chunk().copied()
-    }
-}
-
-/// The bytes of a frame that begins with its IP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Layer3<'a>(pub &'a [u8]);
-
-impl Bytes for Layer3<'_> {
-    const LAYER_3: bool = true;
-
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.0.read(offset)
-    }
-}
 
 /// The result of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

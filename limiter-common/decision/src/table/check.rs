@@ -6,9 +6,8 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::{Record, Role};
 
 use super::limit::peek_limit;
-use super::result::PLACES;
+use super::result::{ChargeTarget, PLACES};
 use super::scratch::Scratch;
-use super::target::ChargeTarget;
 use crate::meter::Peek;
 use crate::register::number;
 use crate::rounds::Rounds;

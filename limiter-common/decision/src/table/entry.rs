@@ -13,17 +13,16 @@ use limiter_common::wire::EntryKind;
 
 use super::key_cell::KeyCell;
 use super::limit::limit_fill;
-use super::refresh::freeze;
-use super::result::{NO_RECORD, PLACES};
+use super::result::{NO_RECORD, PLACES, WORD_COUNT};
 use super::scratch::Scratch;
 use crate::cell::Cell as _;
 use crate::entries::admission::{Admittance, admit, full};
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::{EntryTableWords as _, EvictionPolicy};
 use crate::outcome::Insert;
-use crate::rounds::Rounds;
+use crate::rounds::{MAX_TRIES, Rounds};
 use crate::step::step;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed, World};
 
 /// Makes the bucket of the key of a table, only if there is none and there is room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -206,4 +205,22 @@ fn is_drained<W: World>(
         used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
+}
+
+/// Sets the scale bit of every word, so that nobody charges it under the rule before.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        let index = scratch.unknown(index);
+        if let Some(cell) = bucket.cell(index) {
+            let mut tries = Rounds::new();
+            while tries.more(MAX_TRIES) {
+                let word = cell.load();
+                if word & 1 == u64::from(scale) || cell.compare_exchange(word, word ^ 1) {
+                    break;
+                }
+            }
+        }
+    }
 }

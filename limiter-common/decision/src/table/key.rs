@@ -6,7 +6,9 @@ use bytemuck::{Pod, Zeroable};
 use limiter_common::header::{ACK, FIN, Fragment, RST, Reach, SYN, Version};
 use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, KeyName, Table, TableKey, field};
 
+use super::key_cell::KeyCell;
 use crate::packet::Facts;
+use crate::world::World;
 
 /// The number of the [`FlagClass`] of a packet, 0 of other protocols than TCP.
 ///
@@ -264,4 +266,10 @@ const fn mix(mask: u64, ones: u64, zeros: u64) -> u64 {
 fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: u64) -> [u64; 2] {
     let ([v4_high, v4_low], [v6_high, v6_low]) = (v4, v6);
     [high & mix(is_v4, *v4_high, *v6_high), low & mix(is_v4, *v4_low, *v6_low)]
+}
+
+/// Puts a key into its memory, and names it.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn put<W: World>(maps: &W, place: &KeyCell, key: TableKey) {
+    place.set(key, |key| maps.key_name(key));
 }

@@ -4,8 +4,6 @@ use core::cell::Cell;
 
 use limiter_common::wire::{KeyName, TableKey};
 
-use crate::world::World;
-
 /// A key in memory of the packet under way, with the name that its bucket is looked up by. On the
 /// host, buckets are looked up by the keys themselves, and names are not used.
 #[derive(Debug)]
@@ -28,11 +26,11 @@ impl KeyCell {
         self.key.get()
     }
 
-    /// Replaces the key, and names it.
+    /// Replaces the key and its name ([`crate::world::World::key_name`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn set<W: World>(&self, maps: &W, key: TableKey) {
+    pub(super) fn set(&self, key: TableKey, name: impl FnOnce(&TableKey) -> KeyName) {
         self.key.set(key);
-        self.name.set(maps.key_name(&key));
+        self.name.set(name(&key));
     }
 
     /// Replaces the name alone: [`KeyCell::get`] has another key then.

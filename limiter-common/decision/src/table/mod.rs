@@ -16,6 +16,7 @@ mod target;
 
 mod charge;
 mod check;
+mod clock;
 mod key;
 mod key_cell;
 mod lease;
@@ -32,19 +33,21 @@ mod row;
 mod scratch;
 mod short;
 mod spend;
+mod undo;
 mod weight;
+mod wish;
 
 pub use charge::{
     ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_rest, charge_shared,
     give_back, note_passed, plan_charge,
 };
 pub use check::{Check, check_limits};
-pub use entry::{evict_keyed, make_keyed, probe_keyed};
+pub use entry::{evict_keyed, freeze, make_keyed, probe_keyed};
 pub use key::{KeyFacts, locate};
 pub use key_cell::KeyCell;
 #[cfg(not(target_arch = "bpf"))]
 pub use lease::passes;
-pub use lease::{ask, find_leases, need_leases, undo_lease};
+pub use lease::undo_lease;
 pub use lookup::{most_specific, of_shape};
 #[cfg(not(target_arch = "bpf"))]
 pub use narrow_row::judge_narrow_alone;
@@ -55,14 +58,15 @@ pub use narrow_row::{
 pub use narrow_short::{judge_narrow, judge_narrow_key, judge_narrow_keys};
 pub use over::{count_class, over_source};
 pub use peek::peek;
-pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
+pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
 pub use row::{charge_in_row, fail_in_row, judge_row, line_up, look_in_row, set_key, undo_in_row};
 pub use run::{
     begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
-    undo_table,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
 pub use short::{ChargePlace, attempt_one, charge_others, judge_shortly, peek_second};
 pub use spend::spend;
 pub use target::bucket;
+pub use undo::undo_table;
+pub use wish::{ask, find_leases, need_leases};

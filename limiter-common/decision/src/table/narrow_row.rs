@@ -12,9 +12,10 @@ use limiter_common::owner::Owner;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, RULE_NONE};
 
+use super::clock::read_clock;
 use super::narrow::narrow_in;
-use super::run::{undo_source, undo_table};
 use super::scratch::{NarrowCharge, SOURCE_CLASS, Scratch};
+use super::undo::{undo_source, undo_table};
 use super::weight::weight_of;
 use crate::cell::{Cell, SourceBucket};
 use crate::clock::SLACK;
@@ -166,7 +167,7 @@ pub(super) fn look<W: World>(
     if later.is_over_until_now(word.tat()) {
         return Some(Look { exchange: None, rule });
     }
-    let tat = later.at(limit, scratch.read_clock(maps)).apply(word.tat());
+    let tat = later.at(limit, read_clock(maps, scratch)).apply(word.tat());
     let exchange =
         tat.map(|tat| Change { old: word.raw(), new: Word::new(tat, word.scale()).raw() });
     Some(Look { exchange, rule })

@@ -12,7 +12,7 @@ use super::narrow::narrow_in;
 use super::narrow_row::{Look, charge_narrow, charge_quickly, look, look_narrow};
 use super::run::charge_source;
 use super::scratch::Scratch;
-use super::short::passed;
+use super::weight::passed;
 use crate::cell::{Cell, SourceBucket};
 use crate::engine::source::{carry_on, count_drop, find};
 use crate::outcome::{Outcome, Packed};

@@ -4,13 +4,13 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::RULE_NONE;
 
 use super::check::Check;
-use super::lease::{Wish, ask, find_leases, need_leases};
 use super::over::over;
 use super::plain::check_at_once;
-use super::result::{Stale, StepResult};
+use super::result::{Stale, StepResult, Wish};
 use super::scratch::{Plan, Scratch};
 use super::target::{TargetLookup, find_target};
 use super::weight::weight;
+use super::wish::{ask, find_leases, need_leases};
 use crate::step::step;
 use crate::world::{Keyed as _, World};
 

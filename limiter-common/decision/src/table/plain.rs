@@ -4,8 +4,8 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{LimitSpec, Record};
 
 use super::check::{Check, check_target};
+use super::result::ChargeTarget;
 use super::scratch::{Account, Charge, Plan, Scratch};
-use super::target::ChargeTarget;
 use crate::cell::Cell;
 use crate::meter::{self, Arrival, Charged, Peek, Undo};
 use crate::world::{Keyed as _, World};

@@ -17,7 +17,7 @@
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::wire::{MAX_LIMITS, MAX_TABLES, Record};
 
-use super::entry::insert;
+use super::entry::{freeze, insert};
 use super::lease::is_set;
 use super::limit::{NthWord, Used, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
@@ -26,7 +26,7 @@ use super::scratch::Scratch;
 use super::target::budget_bucket;
 use crate::cell::Cell;
 use crate::outcome::Insert;
-use crate::rounds::{MAX_TRIES, Rounds};
+use crate::rounds::Rounds;
 use crate::step::step;
 use crate::world::{Keyed, World};
 
@@ -173,24 +173,6 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
             && let Some(word) = fresh(scratch, index)
         {
             cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
-        }
-    }
-}
-
-/// Sets the scale bit of every word, so that nobody charges it under the rule before.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
-    let mut rounds = Rounds::new();
-    while let Some(index) = rounds.next(WORD_COUNT) {
-        let index = scratch.unknown(index);
-        if let Some(cell) = bucket.cell(index) {
-            let mut tries = Rounds::new();
-            while tries.more(MAX_TRIES) {
-                let word = cell.load();
-                if word & 1 == u64::from(scale) || cell.compare_exchange(word, word ^ 1) {
-                    break;
-                }
-            }
         }
     }
 }

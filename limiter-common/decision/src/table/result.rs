@@ -1,6 +1,7 @@
 //! The result of a step of a table, and values that the steps share.
 
 use limiter_common::bucket::Slot;
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 
 use crate::register::number;
@@ -121,4 +122,39 @@ impl BudgetRef {
     pub(super) const fn index(self) -> u32 {
         self.0.wrapping_sub(1)
     }
+}
+
+/// A record and the bucket that its limits are charged to.
+pub(super) struct ChargeTarget<'m, K> {
+    pub(super) record: &'m Record,
+    /// The slot of the record.
+    pub(super) slot: Slot,
+    pub(super) bucket: K,
+    /// The scale bit of the bucket's words.
+    pub(super) scale: bool,
+    /// The bucket, by number.
+    pub(super) budget: BudgetRef,
+    /// The bucket to refresh when the words turn out to belong to another rule.
+    pub(super) stale: Stale,
+}
+
+impl<K> ChargeTarget<'_, K> {
+    /// The reason that a packet within the limits is counted under.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) const fn within(&self) -> Reason {
+        if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
+    }
+}
+
+/// The wish of the key under way for leases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Wish {
+    /// The key has leases, or has asked for them, or its limits are this node's alone.
+    #[default]
+    Settled = 0,
+    /// The key has none, and needs none so far.
+    Free = 1,
+    /// The key needs some.
+    Asks = 2,
 }

@@ -13,13 +13,15 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, RULE_NONE, Record};
 
-use super::key::key_in;
+use super::key::{key_in, put};
 use super::limit;
 use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
 use super::plain::FIRST;
-use super::run::{charge_source, each, undo_source};
+use super::run::{charge_source, each};
 use super::scratch::{Charge, Scratch};
-use super::short::{ChargePlace, charge_others, drops, passed};
+use super::short::{ChargePlace, charge_others, drops};
+use super::undo::undo_source;
+use super::weight::passed;
 use crate::cell::Cell;
 use crate::gcra;
 use crate::meter::{Charged, Peek};
@@ -133,7 +135,7 @@ pub fn set_key<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
         if let Some(name) = super::key::name_in(table, &scratch.facts, &key_facts) {
             return key.set_name(name);
         }
-        key.set(maps, key_in(table, &scratch.facts, &key_facts));
+        put(maps, key, key_in(table, &scratch.facts, &key_facts));
     }
 }
 

@@ -9,8 +9,9 @@ use limiter_common::wire::{
     Control, MAX_RANGES, MAX_TABLES, RULE_NONE, RuleSetHeader, is_daemon_lost,
 };
 
-use super::charge::{charge, undo};
-use super::key::locate;
+use super::charge::charge;
+use super::clock::read_clock;
+use super::key::{locate, put};
 use super::narrow::is_narrow;
 use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
 use super::over::{count_class, over_source};
@@ -19,9 +20,10 @@ use super::refresh::refresh;
 use super::result::{Begun, NO_RECORD, Stale, StepResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
 use super::target;
+use super::undo::{undo_source, undo_table};
 use super::weight::weight_of;
 use crate::engine::SourcePacket;
-use crate::engine::source::{count_source, judge, undo_owner};
+use crate::engine::source::{count_source, judge};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
 use crate::step::step;
@@ -127,7 +129,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
         && let Some(place) = scratch.key(index)
         && let Some(key) = locate(table, &scratch.facts, &scratch.key_facts.get())
     {
-        place.set(maps, key);
+        put(maps, place, key);
         fixed = table.fixed;
         begun = if fixed == Slot::NONE.index() { Begun::KEYED } else { Begun::FIXED };
         if is_narrow(table, &scratch.key_facts.get()) {
@@ -162,7 +164,7 @@ pub fn class_range<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u3
         && range.is_some()
         && let Some(key) = scratch.key(index)
     {
-        key.set(maps, range.classed(key.get()));
+        put(maps, key, range.classed(key.get()));
         return true;
     }
     false
@@ -237,7 +239,7 @@ pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(),
     }
     let source = judge_source(maps, scratch);
     if source.is_deferred() {
-        scratch.read_clock(maps);
+        read_clock(maps, scratch);
         return Err(None);
     }
     if source.drops() {
@@ -245,13 +247,6 @@ pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(),
     }
     scratch.source_outcome.set(source.raw());
     Ok(())
-}
-
-/// Takes back what [`judge_source`] has charged and counted.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
-    let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    step!(undo_owner(maps; &scratch.facts.source().into(), old, new));
 }
 
 /// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
@@ -341,11 +336,4 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResul
         undo_source(maps, scratch);
     }
     outcome
-}
-
-/// Takes back a whole account: its charges and its counts.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_table<W: World>(maps: &W, scratch: &Scratch, index: u32) {
-    // The class of the source table has no bucket of its own.
-    undo(maps, target::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

@@ -14,14 +14,11 @@ use limiter_common::wire::{
 
 use super::key::KeyFacts;
 use super::key_cell::KeyCell;
-use super::lease::Wish;
-use super::result::{BudgetRef, Stale};
-use super::short::passed;
-use super::target::ChargeTarget;
+use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
+use super::weight::passed;
 use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::register::{Aside, Register};
-use crate::world::World;
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -314,13 +311,10 @@ impl Scratch {
         self.is_exact.set(1);
     }
 
-    /// The exact time of arrival. The clock is read if that is not known yet.
+    /// True if the time of arrival is exact.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn read_clock<W: World>(&self, maps: &W) -> Ticks {
-        if self.is_exact.get() == 0 {
-            self.set_now(maps.now(self.now()));
-        }
-        self.now()
+    pub(super) fn is_exact(&self) -> bool {
+        self.is_exact.get() != 0
     }
 
     /// Says that the time of arrival may be up to [`crate::clock::SLACK`] before.

@@ -6,21 +6,23 @@
 //! bucket or with one that is not up to date, limits that are not plain, actions, shadow mode,
 //! flows. Nothing is changed then, or it is given back, as there.
 
+use limiter_common::bucket::MAX_SLOTS;
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{LimitSpec, MAX_SLOTS, MAX_TABLES, Record, Table};
+use limiter_common::wire::{LimitSpec, MAX_TABLES, Record, Table};
 
-#[cfg(not(target_arch = "bpf"))]
-use super::key::key_in;
 use super::key::{in_bit, name_in};
+#[cfg(not(target_arch = "bpf"))]
+use super::key::{key_in, put};
 use super::key_cell::KeyCell;
 use super::limit;
 use super::narrow::narrow_bit;
 use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
-use super::run::{judge_source, undo_source};
+use super::run::judge_source;
 use super::scratch::{ACCOUNTS, Charge, Scratch};
-use super::weight::{CONFORMING, weight_of};
+use super::undo::undo_source;
+use super::weight::passed;
 use crate::cell::Cell;
 use crate::clock::SLACK;
 use crate::gcra;
@@ -187,17 +189,6 @@ fn judge_in<W: World>(maps: &W, scratch: &Scratch, index: u32, recent: Ticks) ->
     Some(passed(source))
 }
 
-/// The outcome of a packet that conforms in its tables, after `source` of the source table: the
-/// more telling one of both.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn passed(source: Packed) -> Packed {
-    if CONFORMING > weight_of(source.reason_index()) {
-        source.passed_as(Reason::Conforming.index(), 0)
-    } else {
-        source
-    }
-}
-
 /// The bucket of the packet's key in a table, if it has one and its name is no hash.
 #[cfg(target_arch = "bpf")]
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -212,7 +203,7 @@ fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> 
 fn find<W: World>(maps: &W, key: &KeyCell, table: &Table, scratch: &Scratch) -> Option<W::Keyed> {
     let key_facts = scratch.key_facts.get();
     let name = name_in(table, &scratch.facts, &key_facts)?;
-    key.set(maps, key_in(table, &scratch.facts, &key_facts));
+    put(maps, key, key_in(table, &scratch.facts, &key_facts));
     debug_assert_eq!(name, key.get().name(|| 0), "the name of {:?}", key.get());
     maps.keyed_by_name(key)
 }

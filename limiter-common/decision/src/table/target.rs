@@ -2,35 +2,12 @@
 //! overflow bucket that keys without a bucket share.
 
 use limiter_common::bucket::{Resolved, Slot};
-use limiter_common::verdict::Reason;
 use limiter_common::wire::{Full, MAX_TABLES, Record};
 
-use super::result::{BudgetRef, Stale};
+use super::result::{BudgetRef, ChargeTarget, Stale};
 use super::scratch::Scratch;
 use crate::cell::Cell;
 use crate::world::{Keyed as _, World};
-
-/// A record and the bucket that its limits are charged to.
-pub(super) struct ChargeTarget<'m, K> {
-    pub(super) record: &'m Record,
-    /// The slot of the record.
-    pub(super) slot: Slot,
-    pub(super) bucket: K,
-    /// The scale bit of the bucket's words.
-    pub(super) scale: bool,
-    /// The bucket, by number.
-    pub(super) budget: BudgetRef,
-    /// The bucket to refresh when the words turn out to belong to another rule.
-    pub(super) stale: Stale,
-}
-
-impl<K> ChargeTarget<'_, K> {
-    /// The reason that a packet within the limits is counted under.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) const fn within(&self) -> Reason {
-        if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
-    }
-}
 
 /// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {

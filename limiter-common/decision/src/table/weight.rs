@@ -2,6 +2,8 @@
 
 use limiter_common::verdict::Reason;
 
+use crate::outcome::Packed;
+
 /// The weight of a reason that a packet passes with: the larger one tells more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight(reason: Reason) -> u32 {
@@ -41,3 +43,14 @@ const _: () = assert!(Reason::COUNT <= 32);
 
 pub(super) const CONFORMING: u32 = 2;
 pub(super) const MARKED: u32 = 5;
+
+/// The outcome of a packet that conforms in its tables, after `source` of the source table: the
+/// more telling one of both.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn passed(source: Packed) -> Packed {
+    if CONFORMING > weight_of(source.reason_index()) {
+        source.passed_as(Reason::Conforming.index(), 0)
+    } else {
+        source
+    }
+}

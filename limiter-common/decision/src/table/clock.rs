@@ -1,0 +1,15 @@
+//! The exact time of a packet.
+
+use limiter_common::time::Ticks;
+
+use super::scratch::Scratch;
+use crate::world::World;
+
+/// The exact time of arrival. The clock is read if that is not known yet.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn read_clock<W: World>(maps: &W, scratch: &Scratch) -> Ticks {
+    if !scratch.is_exact() {
+        scratch.set_now(maps.now(scratch.now()));
+    }
+    scratch.now()
+}
