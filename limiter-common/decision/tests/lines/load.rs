@@ -81,7 +81,7 @@ fn table() -> String {
 /// in each run. With the bytes that a table is made with, none is without an entry.
 #[test]
 fn sources_find_their_lines_full_as_often_as_published() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/line-table.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/line-table.md");
     let text = fs::read_to_string(&page).unwrap();
     let begin = text.find(HEAD).expect("docs/line-table.md has no such table");
     let end = begin + text[begin..].find("\n\n").unwrap() + 1;
