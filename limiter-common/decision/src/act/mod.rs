@@ -3,9 +3,11 @@
 //! [`crate::table::run_tables`] decides; this comes after it, for the few packets with an action.
 
 mod answer;
+mod frame;
 mod marking;
 
 pub use answer::{answer, reply_kind, reset_v4, reset_v6, unreachable_v4, unreachable_v6};
+pub use frame::FrameMut;
 pub use marking::mark;
 
 use limiter_common::header::{Fragment, Reach, SYN, TCP};
@@ -15,26 +17,9 @@ use limiter_common::wire::{Action, ActionKind, Evidence, OwnBudget};
 use crate::ban::{self, BanTerms, StrikeResult};
 use crate::outcome::{Insert, Packed};
 use crate::packet::Facts;
-use crate::register::Crosses;
 use crate::step::step;
 use crate::table::{BANS, REPLIES, Scratch, spend};
 use crate::world::World;
-
-/// A frame that may be changed. Offsets count from the Ethernet header.
-pub trait FrameMut: Crosses {
-    /// The `N` bytes at `offset`, `None` when the frame ends before them.
-    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
-
-    /// Overwrites the bytes at `offset`; false when the frame ends before them.
-    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool;
-
-    /// Cuts the frame off behind `length` bytes, of the `of` that it has.
-    fn cut(&self, length: u32, of: u32) -> bool;
-
-    /// True if this host has an established TCP connection with the addresses and ports of the
-    /// packet. Asked only where [`may_belong`] says that there could be one.
-    fn is_established(&self, facts: &Facts) -> bool;
-}
 
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.

@@ -43,7 +43,7 @@ pub fn unreachable_v4(original: &[u8; 28]) -> [u8; 56] {
 pub fn unreachable_v4_head(original: &[u8; 28]) -> [u8; 28] {
     // The answer goes the other way.
     let (destination, source) = ip::v4_addresses(original);
-    let header = ip::v4(V4_LENGTH, ICMP, &source, &destination);
+    let header = ip::v4(V4_LENGTH, ICMP, source, destination);
     let [kind, code] = UNREACHABLE_V4;
     let [c0, c1] = Sum::ZERO.bytes(&UNREACHABLE_V4).bytes(original).checksum();
     join(&header, &[kind, code, c0, c1, 0, 0, 0, 0])

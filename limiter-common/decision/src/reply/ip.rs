@@ -36,15 +36,16 @@ pub fn is_intact_v4(header: &[u8; V4_HEADER]) -> bool {
 pub(super) fn v4(
     length: u16,
     protocol: u8,
-    source: &[u8; 4],
-    destination: &[u8; 4],
+    source: [u8; 4],
+    destination: [u8; 4],
 ) -> [u8; V4_HEADER] {
     let [l0, l1] = length.to_be_bytes();
     let start = [V4_START, 0, l0, l1, 0, 0, DONT_FRAGMENT, 0];
     let life = [HOPS, protocol];
-    let checksum = Sum::ZERO.bytes(&start).bytes(&life).bytes(source).bytes(destination).checksum();
+    let checksum =
+        Sum::ZERO.bytes(&start).bytes(&life).bytes(&source).bytes(&destination).checksum();
     let head: [u8; 12] = join(&start, &join::<2, 2, 4>(&life, &checksum));
-    join(&head, &join::<4, 4, 8>(source, destination))
+    join(&head, &join::<4, 4, 8>(&source, &destination))
 }
 
 /// An IPv6 header. `payload` is the length of what follows it, in bytes. Class and flow label are

@@ -39,7 +39,7 @@ pub fn reset_v4(original: &[u8; 40]) -> [u8; 40] {
     let (destination, source) = ip::v4_addresses(original);
     let sum = ip::pseudo(HEADER, TCP, &source, &destination);
     join(
-        &ip::v4(V4_BYTES + HEADER, TCP, &source, &destination),
+        &ip::v4(V4_BYTES + HEADER, TCP, source, destination),
         &reset(&part::<V4_HEADER, _, _>(original), carried, sum),
     )
 }

@@ -1,0 +1,20 @@
+//! Changes of a frame.
+
+use crate::packet::Facts;
+use crate::register::Crosses;
+
+/// A frame that may be changed. Offsets count from the Ethernet header.
+pub trait FrameMut: Crosses {
+    /// The `N` bytes at `offset`, `None` when the frame ends before them.
+    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
+
+    /// Overwrites the bytes at `offset`; false when the frame ends before them.
+    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool;
+
+    /// Cuts the frame off behind `length` bytes, of the `of` that it has.
+    fn cut(&self, length: u32, of: u32) -> bool;
+
+    /// True if this host has an established TCP connection with the addresses and ports of the
+    /// packet. Asked only where [`super::may_belong`] says that there could be one.
+    fn is_established(&self, facts: &Facts) -> bool;
+}
