@@ -28,7 +28,7 @@ impl KeyCell {
 
     /// Replaces the key and its name ([`crate::world::World::key_name`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn set(&self, key: TableKey, name: impl FnOnce(&TableKey) -> KeyName) {
+    pub fn set(&self, key: TableKey, name: impl FnOnce(&TableKey) -> KeyName) {
         self.key.set(key);
         self.name.set(name(&key));
     }
