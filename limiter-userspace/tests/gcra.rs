@@ -6,11 +6,11 @@
 
 use governor::clock::FakeRelativeClock;
 use governor::{Quota, RateLimiter};
-use limiter_common::clock;
-use limiter_common::gcra::{self, Charge};
-use limiter_common::meter::carried_tat;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
+use limiter_decision::clock;
+use limiter_decision::gcra::{self, Charge};
+use limiter_decision::meter::carried_tat;
 use limiter_userspace::rules::compile;
 use limiter_userspace::rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;

@@ -4,13 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
-use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
-    Admission, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyedBucket, ListEntry,
+    Admission, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyedBucket, ListEntry,
     RuleCounters, TableKey, Tally,
 };
 use limiter_userspace::datapath::{

@@ -9,9 +9,9 @@ use aya::Pod;
 use aya::maps::{Array, Map, MapData, MapInfo, PerCpuArray, PerCpuValues};
 use aya::programs::{ProgramInfo, TestRun as _, TestRunOptions, Xdp, loaded_programs};
 use aya_obj::programs::XdpAttachType;
-use limiter_common::packet::Facts;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::Facts;
 use limiter_userspace::datapath::{Framing, Kernel, Way};
 
 /// `enum xdp_action` of include/uapi/linux/bpf.h.

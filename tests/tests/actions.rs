@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use etherparse::{Ipv4HeaderSlice, PacketHeaders};
-use limiter_common::reply;
 use limiter_common::verdict::Reason;
+use limiter_decision::reply;
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;

@@ -1,11 +1,10 @@
 //! Bans by the clock, in the kernel and in the model.
 
-use limiter_common::packet;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, ListEntry, Listed};
+use limiter_decision::packet;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
@@ -162,7 +161,7 @@ fn the_model_knows_connections() {
     let machine = limiter_userspace::rules::Environment::of_frame(1522);
     let plan = model.installed().plan(&set.rules, 1, 64, &machine).unwrap();
     model.commit(plan, Ticks::ZERO);
-    model.connect(FlowKey::of(&facts));
+    model.connect(facts.flow());
     let mut judge = |flags| model.judge(&frame(flags), Ticks::from_nanos(SECOND)).reason;
     assert_eq!(judge(16), Reason::Conforming);
     assert!((0..10).all(|_| judge(2) == OVER));

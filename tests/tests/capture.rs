@@ -8,13 +8,13 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use limiter_common::capture::level_of;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureFilter, CaptureRecord, LEVELS, ListEntry, Listed, MAX_SNAP, RULE_NONE,
 };
+use limiter_decision::capture::level_of;
 use limiter_tests::cpu;
 use limiter_tests::frames::{self, V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Frame, Transport};

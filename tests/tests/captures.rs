@@ -8,8 +8,11 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-use limiter_common::packet::{self, Facts, Reach};
+use limiter_common::header;
+
+use limiter_common::header::Reach;
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Facts};
 use limiter_tests::captures::{Row, answer_of, ask, directory, list, rows, tshark};
 use limiter_userspace::explain::{Capture, Captured, Explainer, Settings};
 use limiter_userspace::rules::RuleFile;
@@ -29,7 +32,7 @@ fn ours(frame: &[u8]) -> Result<(IpAddr, Facts), Reason> {
     let mut facts = Facts::EMPTY;
     packet::facts(&frame, &mut facts)?;
     let address = Ipv6Addr::from(facts.source_address());
-    let v4 = facts.version() == packet::Version::V4;
+    let v4 = facts.version() == header::Version::V4;
     let address = if v4 { address.to_ipv4_mapped().unwrap().into() } else { address.into() };
     Ok((address, facts))
 }

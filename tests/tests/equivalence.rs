@@ -5,11 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_common::clock;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
+use limiter_decision::clock;
 use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
 use limiter_tests::program::{Program, SEED, SOURCE_STORES};

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use limiter_common::packet::{self, Facts};
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Facts};
 use limiter_fuzz_targets::corpus::{self, Entry};
 use limiter_fuzz_targets::{Target, mutate, seeds};
 use limiter_tests::cpu;

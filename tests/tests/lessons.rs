@@ -4,9 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_common::algorithm::window::LATE;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
+use limiter_common::window::LATE;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::rule_set;
 use limiter_userspace::datapath::model::Model;

@@ -7,23 +7,22 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::Cell as SharedWord;
-use limiter_common::entries::{AdmissionCells, EntryTableWords};
-use limiter_common::host;
-use limiter_common::line::Lines;
-use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::owner::Owner;
-use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{KeyCell, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, Control, EntryKind, KeyedEntry, Limit, ListEntry, Moment, Record, Shape, Table,
-    TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, FlowKey, KeyedEntry, Limit, ListEntry, Moment, Record,
+    Shape, Table, TableKey, TrieValue, Uncounted,
 };
-use limiter_common::world::World;
+use limiter_decision::cell::Cell as SharedWord;
+use limiter_decision::entries::{AdmissionCells, EntryTableWords};
+use limiter_decision::host;
+use limiter_decision::line::Lines;
+use limiter_decision::outcome::{Insert, Outcome};
+use limiter_decision::register::Aside;
+use limiter_decision::table::{KeyCell, Scratch};
+use limiter_decision::world::World;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{MAX_FRAME, rule_set};
 use limiter_userspace::datapath::model::Model;

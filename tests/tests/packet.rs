@@ -8,13 +8,14 @@
     reason = "a test fails where its machinery does"
 )]
 
-#[path = "../../limiter-common/tests/packet/oracle.rs"]
+#[path = "../../limiter-common/decision/tests/packet/oracle.rs"]
 mod oracle;
 
 use std::collections::BTreeSet;
 
-use limiter_common::packet::{self, Facts, Fragment as Piece, Reach};
+use limiter_common::header::{Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
+use limiter_decision::packet::{self, Facts};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};

@@ -5,11 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
-use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
+use limiter_decision::packet::{self, Packet};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};

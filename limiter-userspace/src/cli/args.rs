@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use limiter_common::wire::MAX_SLOTS;
+use limiter_common::bucket::MAX_SLOTS;
 
 use self::pinned::WITHOUT_DAEMON;
 pub(super) use self::pinned::{Detach, Pinned};

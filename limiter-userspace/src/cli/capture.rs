@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use limiter_common::event::MAX_PER_SECOND;
 use limiter_common::wire::MAX_SNAP;
+use limiter_decision::event::MAX_PER_SECOND;
 
 use super::args::interval;
 use super::failure::Failure;

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use limiter_common::event::{MAX_PER_SECOND, MIN_PER_SECOND};
+use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::{Output, interval};
 use super::failure::Failure;

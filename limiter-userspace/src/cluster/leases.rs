@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Ask, KeyLeases, Lease, TableKey};
+use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::key::Words;
@@ -106,7 +105,8 @@ impl MemoryLeases {
 
     /// A packet of `units`: true if the lease passes it. Without a lease in force, none passes.
     pub fn packet(&self, lease: u32, units: u64) -> bool {
-        self.line(lease).is_some_and(|line| line.packet(units, ticks(monotonic())))
+        self.line(lease)
+            .is_some_and(|line| limiter_decision::table::passes(line, units, ticks(monotonic())))
     }
 
     /// Words of a lease.

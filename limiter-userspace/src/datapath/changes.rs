@@ -1,13 +1,12 @@
 //! When rule sets came into force, and what left force with them: what the program needs to count
-//! the time since a change ([`limiter_common::change`]).
+//! the time since a change ([`limiter_decision::change`]).
 //!
 //! All of this is written once the rule set is in force. Until then, and if it fails, the program
 //! takes a later instant: a source gets less, never more.
 
 use aya::maps::{Array, MapData};
-use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Moment, map};
+use limiter_common::wire::{Moment, ended_in, map};
 
 use super::maps::MapSource;
 use super::{DatapathError, Kernel, Observed as _};

@@ -4,9 +4,9 @@ use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{MapData, PerCpuArray, RingBuf};
-use limiter_common::event::EventRate;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{EVENT_BYTES, Event, EventBudget, map};
+use limiter_decision::event::EventRate;
 
 use super::DatapathError;
 use super::maps::MapSource;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::programs::Xdp;
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
 pub(super) use self::rule_set::{adopt, header_of};

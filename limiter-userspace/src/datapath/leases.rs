@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapData, MapError, RingBuf};
 use aya::sys::SyscallError;
-use limiter_common::table::HostLease;
-use limiter_common::wire::{ASK_BYTES, Ask, KeyLeases, Lease, MAX_LEASES, TableKey, map};
+use limiter_common::wire::{
+    ASK_BYTES, Ask, HostLease, KeyLeases, Lease, MAX_LEASES, TableKey, map,
+};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::pod::Wire;

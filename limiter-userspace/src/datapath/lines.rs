@@ -4,9 +4,9 @@ use std::io;
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
-use limiter_common::line::{self, HostLine, Place};
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, LINE_WAYS, map};
+use limiter_decision::line::{self, HostLine, Place};
 
 use super::batch::Slice;
 use super::mapped::Window;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use aya::maps::MapData;
-use limiter_common::line::HostLine;
+use limiter_decision::line::HostLine;
 use memmap2::{MmapOptions, MmapRaw};
 
 /// Some lines that follow each other. They are mapped as long as this is there: all of the map

@@ -19,20 +19,20 @@ mod world;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::cell::Cell as _;
-use limiter_common::host;
-use limiter_common::outcome::Outcome;
 use limiter_common::owner::Owner;
-use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::source::Source;
-use limiter_common::table::{HostLease, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
-    Admission, Ask, Bucket, EntryKind, EntryTable, InterfaceCounters, KeyLeases, KeyedBucket,
-    Limit, ListEntry, RuleCounters, TableKey, Tally,
+    Admission, Ask, Bucket, EntryKind, EntryTable, HostLease, InterfaceCounters, KeyLeases,
+    KeyedBucket, Limit, ListEntry, RuleCounters, TableKey, Tally,
 };
+use limiter_decision::cell::Cell as _;
+use limiter_decision::host;
+use limiter_decision::outcome::Outcome;
+use limiter_decision::packet::{Bytes, Layer3};
+use limiter_decision::table::Scratch;
 
 use self::entries::ModelEntries;
 use crate::datapath::{Framing, of_narrow};
@@ -141,7 +141,7 @@ impl Model {
     }
 
     /// The model with readings of the clock that are so old, as the kernel's program has them: at
-    /// most [`limiter_common::clock::SLACK`]. List entries do not end that much later here.
+    /// most [`limiter_decision::clock::SLACK`]. List entries do not end that much later here.
     #[must_use]
     pub fn with_old_readings(self, lag: Ticks) -> Self {
         Self { lag, ..self }

@@ -6,11 +6,10 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue, map,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape,
+    TRIE_FIXED_BITS, Table, TableKey, TrieValue, map,
 };
 
 use super::maps::MapSource;

@@ -22,7 +22,7 @@ pub enum SourceTable {
     /// Hash maps of the kernel.
     #[default]
     Hash,
-    /// Lines of an array: [`limiter_common::line`].
+    /// Lines of an array: [`limiter_decision::line`].
     Lines,
 }
 

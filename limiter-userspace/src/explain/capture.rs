@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
+use limiter_decision::packet::{self, Layer3, Packet};
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{PcapBlockOwned, PcapError};

@@ -14,12 +14,12 @@ mod summary;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::outcome::Outcome;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
+use limiter_decision::outcome::Outcome;
 
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
@@ -41,7 +41,7 @@ const MAX_SOURCES: u32 = 262_144;
 const MAX_KEYS: u32 = 65_536;
 
 /// Rules that fit: as many as the maps can be made for.
-const CAPACITY: u32 = limiter_common::wire::MAX_SLOTS / 4;
+const CAPACITY: u32 = limiter_common::bucket::MAX_SLOTS / 4;
 
 /// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of
 /// the file may be older, if several queues of a card were captured.

@@ -1,6 +1,6 @@
 //! The unit that a limit counts: packets, or only those that begin something.
 
-use limiter_common::packet::TCP;
+use limiter_common::header::TCP;
 use limiter_common::wire::Count;
 
 use super::difference::Difference;

@@ -41,7 +41,7 @@ const MAX_TOLERANCE: u128 = 1 << 61;
 /// Most ticks of a length of time elsewhere in a rule.
 pub(super) const MAX_TICKS: u64 = 1 << 61;
 
-/// `increment * max_units` stays under this; [`limiter_common::gcra::cost`] relies on it.
+/// `increment * max_units` stays under this; `limiter_decision::gcra::cost` relies on it.
 const MAX_PRODUCT: u128 = 1 << 62;
 
 /// More fraction bits than this change nothing.

@@ -28,8 +28,8 @@ pub use left::Slots;
 pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
 
-use limiter_common::bucket::Slot;
-use limiter_common::wire::{Limit, MAX_RECORDS, MAX_SLOTS, RULE_RETIRED};
+use limiter_common::bucket::{MAX_SLOTS, Slot};
+use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};
 
 use self::free::{Flags, Free, Places};
 use self::step::Step;

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use limiter_common::algorithm::sliding_log::LogLimit;
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
+use limiter_common::window::{LogLimit, WallOffset};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
+use limiter_decision::meter::{Carried, Peek, Seed, Share};
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;

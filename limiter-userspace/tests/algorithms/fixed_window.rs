@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use limiter_common::algorithm::fixed_window::decide;
-use limiter_common::algorithm::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
+use limiter_common::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::wire::Count;
+use limiter_decision::algorithm::fixed_window::decide;
 use limiter_userspace::rules::compile::{self, Quota};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;

@@ -5,13 +5,12 @@ use std::cell::Cell as Count;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use limiter_common::algorithm::sliding_log::{self, LogLimit};
-use limiter_common::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
-use limiter_common::algorithm::window::WindowLimit;
-use limiter_common::algorithm::{Charged, Words, sliding_counter, sliding_slots};
-use limiter_common::cell::Cell;
 use limiter_common::time::Ticks;
+use limiter_common::window::{LogLimit, WindowLimit};
 use limiter_common::wire;
+use limiter_decision::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
+use limiter_decision::algorithm::{Charged, Words, sliding_counter, sliding_log, sliding_slots};
+use limiter_decision::cell::Cell;
 use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
 use limiter_userspace::rules::{Period, Unit};
 

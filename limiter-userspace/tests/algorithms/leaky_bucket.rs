@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use limiter_common::algorithm::leaky_bucket::{self, Charge};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::{Count, Limit};
+use limiter_decision::algorithm::leaky_bucket::{self, Charge};
 use limiter_userspace::rules::compile::{self, Quota};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn interval(limit: &Limit) -> u64 {
         Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => 800,
     };
-    limiter_common::gcra::cost(limit, units).as_nanos().max(1)
+    limiter_decision::gcra::cost(limit, units).as_nanos().max(1)
 }
 
 /// Backlogs from none to twenty packets.

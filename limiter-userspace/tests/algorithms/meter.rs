@@ -3,14 +3,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::algorithm::two_rate::charge_bucket;
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::algorithm::{
+use limiter_common::window;
+
+use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{Algorithm, LimitSpec};
+use limiter_decision::algorithm::two_rate::charge_bucket;
+use limiter_decision::algorithm::{
     Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots,
 };
-use limiter_common::meter::{self, Peek};
-use limiter_common::time::Ticks;
-use limiter_common::wire::{Algorithm, LimitSpec};
+use limiter_decision::meter::{self, Peek};
 use proptest::prelude::*;
 
 use crate::metered::{ALGORITHMS, Metered, in_bound, offset, parts, scale_of, spec};
@@ -47,13 +49,13 @@ impl Plain {
 /// A word that is one of two.
 struct Shared<'word>(&'word AtomicU64);
 
-impl limiter_common::cell::Cell for Shared<'_> {
+impl limiter_decision::cell::Cell for Shared<'_> {
     fn load(&self) -> u64 {
-        limiter_common::cell::Cell::load(self.0)
+        limiter_decision::cell::Cell::load(self.0)
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        limiter_common::cell::Cell::compare_exchange(self.0, current, new)
+        limiter_decision::cell::Cell::compare_exchange(self.0, current, new)
     }
 }
 
@@ -209,7 +211,7 @@ proptest! {
 /// A head that another CPU has not moved yet: looked past, moved by the next charge.
 #[test]
 fn a_head_that_lags_is_looked_past() {
-    let limit = sliding_log::LogLimit { window: 1000, size: 3, ..Default::default() };
+    let limit = window::LogLimit { window: 1000, size: 3, ..Default::default() };
     let count = limiter_common::wire::Count::Packets;
     let spec = LimitSpec::of_log(&limit, count, limiter_common::wire::Role::Hard).at(4);
     let meter = Metered::new(&spec, true, WallOffset::BOOT);

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::gcra::cost;
-use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
+use limiter_decision::gcra::cost;
+use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
 //! The counter weighted by the previous window.
 
-use limiter_common::algorithm::sliding_counter::decide;
-use limiter_common::algorithm::window::{Tally, WindowLimit};
 use limiter_common::time::Ticks;
+use limiter_common::window::{Tally, WindowLimit};
 use limiter_common::wire::Count;
+use limiter_decision::algorithm::sliding_counter::decide;
 use limiter_userspace::rules::compile::{self, Quota};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;

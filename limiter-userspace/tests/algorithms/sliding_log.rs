@@ -2,12 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use limiter_common::algorithm::Charged;
-use limiter_common::algorithm::sliding_log::{
-    Head, LogDecision, LogLimit, MAX_SIZE, charge, decide,
-};
 use limiter_common::time::Ticks;
+use limiter_common::window::{LogLimit, MAX_SIZE};
 use limiter_common::wire::Count;
+use limiter_decision::algorithm::Charged;
+use limiter_decision::algorithm::sliding_log::{Head, LogDecision, charge, decide};
 use limiter_userspace::rules::compile::{self, Quota};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;

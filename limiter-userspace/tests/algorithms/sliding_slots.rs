@@ -1,9 +1,9 @@
 //! The window of slots, on both sides of its error.
 
-use limiter_common::algorithm::sliding_slots::decide;
-use limiter_common::algorithm::window::{MAX_SLOTS, Tally, WindowLimit};
 use limiter_common::time::Ticks;
+use limiter_common::window::{MAX_SLOTS, Tally, WindowLimit};
 use limiter_common::wire::Count;
+use limiter_decision::algorithm::sliding_slots::decide;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use limiter_common::algorithm::soft::{Grade, grade};
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::algorithm::{Charged, fixed_window, sliding_log};
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::Count;
+use limiter_decision::algorithm::soft::{Grade, grade};
+use limiter_decision::algorithm::{Charged, fixed_window, sliding_log};
 use limiter_userspace::rules::compile::{self, Quota};
 use proptest::prelude::*;
 

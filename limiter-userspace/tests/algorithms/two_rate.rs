@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use limiter_common::algorithm::two_rate::{Arrival, Colour, TwoRate, rfc2698, rfc4115};
 use limiter_common::time::Ticks;
-use limiter_common::wire::Count;
+use limiter_common::wire::{Count, TwoRate};
+use limiter_decision::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
 use limiter_userspace::rules::compile::{self, Upper};
 use limiter_userspace::rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn mark(scheme: Scheme, limits: &TwoRate, offered: &[(Packet, Colour)]) -> Vec<C
 fn offered(pattern: &Pattern, limits: &TwoRate, colours: &[Colour]) -> Vec<(Packet, Colour)> {
     let limit = &limits.committed;
     let units = if limit.counts() == Count::Packets { 1 } else { 800 };
-    let interval = limiter_common::gcra::cost(limit, units).as_nanos().max(1);
+    let interval = limiter_decision::gcra::cost(limit, units).as_nanos().max(1);
     let packets = pattern.offered(interval, limit.counts());
     packets.into_iter().zip(colours.iter().copied()).collect()
 }
@@ -208,7 +208,7 @@ proptest! {
         // A peak burst of a frame is tighter than any other.
         let Ok(limits) = compile::two_rate(&lower, &upper, Upper::Total, FRAME) else { return Ok(()) };
         let units = if lower.count == Count::Packets { 1 } else { 800 };
-        let gap = limiter_common::gcra::cost(&limits.committed, units).as_nanos() + 1;
+        let gap = limiter_decision::gcra::cost(&limits.committed, units).as_nanos() + 1;
         let offered: Vec<_> = (0..count)
             .map(|index| (Packet { at: (1 << 56) + index * gap, units }, Colour::Green))
             .collect();

@@ -1,7 +1,7 @@
 //! The offset of the wall clock, and the borders of windows on it.
 
-use limiter_common::algorithm::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
+use limiter_common::window::{LATE, WallOffset, WindowLimit};
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 

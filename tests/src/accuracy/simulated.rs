@@ -5,10 +5,10 @@
 //! makes the kernel wait for an RCU grace period.
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
+use limiter_decision::gcra;
 use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, compile};
 
 use super::range::{Entry, Multiple};

@@ -1,8 +1,8 @@
 //! Frames through the program, one by one.
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_common::packet::Facts;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_decision::packet::Facts;
 use limiter_userspace::datapath::{Framing, Observed as _, Way};
 
 use super::Program;

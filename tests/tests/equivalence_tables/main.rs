@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::Slot;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};

@@ -4,9 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use fastrand::Rng;
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
+use limiter_common::window::WallOffset;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;

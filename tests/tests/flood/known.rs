@@ -1,8 +1,8 @@
 //! Sources that are known lose nothing, and the flood passes no more than its budget.
 
-use limiter_common::entries::{KEEP, SECOND};
+use limiter_common::time::SECOND;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::EntryKind;
+use limiter_common::wire::{EntryKind, KEEP};
 use limiter_tests::program::SOURCE_STORES;
 use limiter_userspace::datapath::SourceTable;
 

@@ -3,12 +3,11 @@
 use std::sync::Barrier;
 use std::thread;
 
-use limiter_common::entries::SECOND;
-use limiter_common::entries::fingerprint::{MOST, STEP_BITS};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
+use limiter_common::time::{SECOND, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, EntryTable};
+use limiter_decision::entries::fingerprint::{MOST, STEP_BITS};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;

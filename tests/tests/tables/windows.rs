@@ -1,6 +1,6 @@
 //! Fixed windows stand on the wall clock.
 
-use limiter_common::algorithm::window::WallOffset;
+use limiter_common::window::WallOffset;
 use limiter_tests::program::Program;
 
 use super::{SECOND, START, at, passed, program, v4};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use limiter_common::wire::MAX_SLOTS;
+use limiter_common::bucket::MAX_SLOTS;
 
 use super::{MAX_RULES, PIN_DIR, at_least, interval};
 use crate::cli::events::Telling;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
-use limiter_common::ban::{BanTerms, History, Strike, strike};
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
+use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

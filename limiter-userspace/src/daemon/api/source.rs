@@ -7,7 +7,7 @@ use axum::routing::get;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Bucket;
-use limiter_common::{engine, gcra};
+use limiter_decision::{engine, gcra};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

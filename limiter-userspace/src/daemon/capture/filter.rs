@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
-use limiter_common::event::{EventRate, MAX_PER_SECOND};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{CaptureFilter, LEVELS, MAX_SNAP};
+use limiter_decision::event::{EventRate, MAX_PER_SECOND};
 
 use crate::daemon::api::capture::{AskCapture, Told};
 use crate::daemon::error::ServiceError;

@@ -10,11 +10,11 @@ mod told;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Resolved, Slot};
-use limiter_common::gcra;
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{Control, KeyedBucket, Limit, Record, RuleCounters};
+use limiter_decision::gcra;
 
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};

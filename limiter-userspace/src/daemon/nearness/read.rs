@@ -1,12 +1,12 @@
 //! The reading of one bucket: its counters, and how much of its limits is used now.
 
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Resolved, Slot, Word};
-use limiter_common::gcra;
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
     Algorithm, Bucket, Count, KeyedBucket, Limit, LimitSpec, RULE_NONE, Record, Role,
 };
+use limiter_decision::gcra;
 
 use crate::datapath::model::used_share;
 

@@ -173,8 +173,8 @@ fn a_filter_is_what_was_asked_for() {
     let filter = daemon.fake.state().capture_filter;
     let rule = daemon.fake.state().installed().rules[&select("192.0.2.0/24")].limit.rule;
     assert_eq!((filter.rule, filter.snap, filter.level), (rule, 60, CaptureFilter::EVERY_SOURCE));
-    assert_eq!(limiter_common::capture::chosen(&filter, &Source::V4([192, 0, 3, 7])), None);
-    assert!(limiter_common::capture::chosen(&filter, &SOURCE).is_some());
+    assert_eq!(limiter_decision::capture::chosen(&filter, &Source::V4([192, 0, 3, 7])), None);
+    assert!(limiter_decision::capture::chosen(&filter, &SOURCE).is_some());
     for (asked, words) in [
         (AskCapture { share: Some(3), ..AskCapture::default() }, "share: 3: give a power of two"),
         (AskCapture { snap: Some(9_217), ..AskCapture::default() }, "snap: 9217 bytes: give 0 to"),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{Fragment, Icmp, SYN, TCP, Version};
+use limiter_common::header::{Fragment, Icmp, SYN, TCP, Version};
 
 use super::question::Question;
 use crate::rules::model::Fact;

@@ -10,7 +10,7 @@ mod steps;
 
 use std::net::IpAddr;
 
-use limiter_common::packet::TCP;
+use limiter_common::header::TCP;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::field;

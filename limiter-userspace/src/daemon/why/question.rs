@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{ACK, FIN, RST, SYN};
+use limiter_common::header::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
 
 use crate::daemon::api::check::CheckSource;
@@ -15,7 +15,7 @@ use crate::rules::source_text;
 /// The shortest frame of Ethernet, without its checksum.
 const LEAST_FRAME: u64 = 60;
 
-/// Flags without a name in [`limiter_common::packet`]: RFC 9293.
+/// Flags without a name in [`limiter_decision::packet`]: RFC 9293.
 const PSH: u8 = 0x08;
 const URG: u8 = 0x20;
 

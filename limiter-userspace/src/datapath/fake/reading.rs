@@ -3,10 +3,9 @@
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
 };
 
 use super::Opened;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aya::maps::MapError;
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::event::EventRate;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
     Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, ListEntry, map,
 };
+use limiter_decision::event::EventRate;
 
 use super::Kernel;
 use crate::cluster::Leases;

@@ -5,17 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::act::{self, FrameMut};
-use limiter_common::ban::Entry;
-use limiter_common::cell::Cell;
-use limiter_common::outcome::Packed;
-use limiter_common::packet::Facts;
 use limiter_common::source::Source;
-use limiter_common::table::Scratch;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{ActionKind, Ban};
-use limiter_common::world::World as _;
+use limiter_common::wire::{ActionKind, Ban, FlowKey};
+use limiter_decision::act::{self, FrameMut};
+use limiter_decision::ban::Entry;
+use limiter_decision::cell::Cell;
+use limiter_decision::outcome::Packed;
+use limiter_decision::packet::Facts;
+use limiter_decision::table::Scratch;
+use limiter_decision::world::World as _;
 
 use super::Model;
 use super::trail::Trail;
@@ -182,7 +181,7 @@ impl FrameMut for Bytes<'_> {
     }
 
     fn is_established(&self, facts: &Facts) -> bool {
-        self.model.bans.connections.contains(&FlowKey::of(facts))
+        self.model.bans.connections.contains(&facts.flow())
     }
 }
 

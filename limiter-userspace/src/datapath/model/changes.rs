@@ -1,8 +1,7 @@
 //! When rule sets came into force in the model, and what left force with them.
 
-use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{CHANGES, Moment, RuleCounters};
+use limiter_common::wire::{CHANGES, Moment, RuleCounters, ended_in};
 
 use super::Model;
 use crate::rules::place::Slots;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::cell::Cell as SharedWord;
-use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
+use limiter_decision::cell::Cell as SharedWord;
+use limiter_decision::entries::{AdmissionCells, HostEntryTable};
 
 /// Ring slots, cursors and budgets, by kind of entry, and the shared buckets.
 #[derive(Debug)]

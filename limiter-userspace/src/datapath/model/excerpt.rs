@@ -6,15 +6,15 @@
 //! far; entries that the model was asked for and has not are read, and it is judged again, until
 //! nothing is missing. Each entry is read once, so that all answers are of one moment.
 
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::Generation;
-use limiter_common::outcome::Outcome;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::verdict::Verdict;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
     Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
-use limiter_common::world::World as _;
+use limiter_decision::outcome::Outcome;
+use limiter_decision::world::World as _;
 
 use super::part::{Entry, Part};
 use super::tables::Buffer;

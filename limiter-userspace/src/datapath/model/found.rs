@@ -1,13 +1,13 @@
 //! The rules that a frame falls under, without charging any.
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::engine;
-use limiter_common::host;
-use limiter_common::packet::{self, Bytes, Layer3, Packet};
-use limiter_common::table::{self, Begun, KeyFacts, Scratch, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Table, TableKey};
-use limiter_common::world::World as _;
+use limiter_decision::engine;
+use limiter_decision::host;
+use limiter_decision::packet::{self, Bytes, Layer3, Packet};
+use limiter_decision::table::{self, Begun, KeyFacts, Scratch, locate};
+use limiter_decision::world::World as _;
 
 use super::Model;
 use crate::datapath::Framing;

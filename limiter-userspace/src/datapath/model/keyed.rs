@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::algorithm::Words;
-use limiter_common::algorithm::window::WallOffset;
-use limiter_common::meter::{self, Share};
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{KeyedBucket, LimitSpec, WORDS};
-use limiter_common::world::Keyed;
+use limiter_decision::algorithm::Words;
+use limiter_decision::meter::{self, Share};
+use limiter_decision::world::Keyed;
 
 /// A bucket of a table, or a budget.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub fn used_share(spec: &LimitSpec, bucket: &KeyedBucket, now: Ticks, offset: Wa
 #[derive(Clone, Debug)]
 pub struct ModelWord(Arc<ModelBucket>, usize);
 
-impl limiter_common::cell::Cell for ModelWord {
+impl limiter_decision::cell::Cell for ModelWord {
     fn load(&self) -> u64 {
         self.0.words.get(self.1).map_or(0, |word| word.load(Ordering::Acquire))
     }
@@ -84,15 +84,15 @@ impl Words for ModelKeyed {
 }
 
 impl Keyed for ModelKeyed {
-    fn first(&self) -> impl limiter_common::cell::Cell {
+    fn first(&self) -> impl limiter_decision::cell::Cell {
         ModelWord(Arc::clone(&self.0), 0)
     }
 
-    fn second(&self) -> impl limiter_common::cell::Cell {
+    fn second(&self) -> impl limiter_decision::cell::Cell {
         ModelWord(Arc::clone(&self.0), 1)
     }
 
-    fn resolved(&self) -> impl limiter_common::cell::Cell {
+    fn resolved(&self) -> impl limiter_decision::cell::Cell {
         &self.0.resolved
     }
 

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::line::{Entry, Head, HostEntry, HostLine, Line, LineBucket, Lines, Place};
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
+use limiter_decision::cell::{Cell, SourceBucket};
+use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, LineBucket, Lines, Place};
 
 use super::ModelSourceBucketRef;
 

@@ -1,25 +1,27 @@
 //! The rules that a packet falls under, and how full their buckets are.
 
-use limiter_common::algorithm::Words as _;
+use limiter_common::narrow;
+
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::cell::Cell as _;
-use limiter_common::engine;
-use limiter_common::entries::aggregate::debt;
-use limiter_common::gcra::{self, Charge};
-use limiter_common::host;
-use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::owner::Owner;
-use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::source::Source;
-use limiter_common::table::limit::wall_offset;
-use limiter_common::table::{self, KeyCell, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     ActionKind, Algorithm, Ban, Bucket, Control, KeyLeases, Limit, LimitSpec, ListEntry, Listed,
     MAX_BUDGETS, Record, RuleSetHeader, Table, TableKey, lease_of_budget,
 };
-use limiter_common::world::World;
+use limiter_decision::algorithm::Words as _;
+use limiter_decision::cell::Cell as _;
+use limiter_decision::engine;
+use limiter_decision::entries::aggregate::debt;
+use limiter_decision::gcra::{self, Charge};
+use limiter_decision::host;
+use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use limiter_decision::packet::{self, Bytes, Layer3};
+use limiter_decision::table::limit::wall_offset;
+use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
+use limiter_decision::world::World;
 
 use super::excerpt::wait_until;
 use super::keyed::ModelKeyed;
@@ -200,7 +202,7 @@ impl Model {
 
     fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
         let FoundKeyed { key, slot, .. } = self.found_in(scratch, index, of)?;
-        if let Some(owner) = table::narrow_owner(of, &key) {
+        if let Some(owner) = narrow::narrow_owner(of, &key) {
             return self.look_narrow(scratch, index, of, (key, &owner));
         }
         let keyed = of.fixed == Slot::NONE.index();

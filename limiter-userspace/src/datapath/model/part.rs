@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::entries::admission;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Admission, EntryKind, Table, TableKey};
+use limiter_common::wire::{Admission, EntryKind, FlowKey, Table, TableKey};
+use limiter_decision::entries::admission;
 
 use super::Model;
 

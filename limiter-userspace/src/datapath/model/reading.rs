@@ -1,16 +1,16 @@
 //! The model as others read the kernel's maps.
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::Cell as _;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyLeases, KeyedBucket, Lease,
-    Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
+    KeyedBucket, Lease, Limit, ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey,
+    TrieValue, WORDS,
 };
-use limiter_common::world::World;
+use limiter_decision::cell::Cell as _;
+use limiter_decision::world::World;
 
 use super::Model;
 use crate::datapath::{DatapathError, Reading};

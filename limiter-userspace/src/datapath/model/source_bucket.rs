@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::wire::Bucket;
+use limiter_decision::cell::{Cell, SourceBucket};
+use limiter_decision::line::{LineBucket, NoLine};
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]

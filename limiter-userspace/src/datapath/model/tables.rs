@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::cell::Cell as _;
-use limiter_common::table::HostLease;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
+use limiter_common::window::WallOffset;
 use limiter_common::wire::{
-    Action, ActionKind, Ask, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record,
-    RuleSetHeader, Shape, Table, TableKey, TrieValue,
+    Action, ActionKind, Ask, FlowKey, HostLease, KeyLeases, KeyedBucket, Lease, MAX_BUDGETS,
+    OwnBudget, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue,
 };
+use limiter_decision::cell::Cell as _;
 
 use super::entries::WordRef;
 use super::keyed::ModelKeyed;

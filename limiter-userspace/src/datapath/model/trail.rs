@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use limiter_common::table::{SOURCE_CLASS, Scratch};
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_decision::table::{SOURCE_CLASS, Scratch};
 
 /// A step of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,23 +4,22 @@ use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::Cell as SharedWord;
-use limiter_common::entries::{AdmissionCells, EntryTableWords};
-use limiter_common::line::Lines;
-use limiter_common::outcome::Insert;
 use limiter_common::owner::Owner;
-use limiter_common::register::Aside;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{HostLease, KeyCell};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, KeyLeases, KeyedEntry, LISTS_EXACT,
-    LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape,
-    TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    ABI_VERSION, Action, Ask, Bucket, Control, EntryKind, FlowKey, HostLease, KeyLeases,
+    KeyedEntry, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget,
+    Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
-use limiter_common::world::World;
+use limiter_decision::cell::Cell as SharedWord;
+use limiter_decision::entries::{AdmissionCells, EntryTableWords};
+use limiter_decision::line::Lines;
+use limiter_decision::outcome::Insert;
+use limiter_decision::register::Aside;
+use limiter_decision::table::KeyCell;
+use limiter_decision::world::World;
 
 use super::actions::ModelBanRef;
 use super::keyed::ModelKeyed;
@@ -180,7 +179,7 @@ impl World for Model {
 
     fn ring_key(&self, index: u32, key: &KeyCell) {
         if let Some(place) = self.entries.ring_key(index) {
-            key.set(self, place.get());
+            key.set(place.get(), |key| self.key_name(key));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use limiter_common::packet::{Icmp, TCP, Version};
+use limiter_common::header::{Icmp, TCP, Version};
 
 use super::rule::Reading;
 use crate::import::packets::{Family, Packets, state};

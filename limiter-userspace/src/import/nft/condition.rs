@@ -1,6 +1,6 @@
 //! Conditions of nft: `{"match": {"op": ..., "left": ..., "right": ...}}`.
 
-use limiter_common::packet::TCP;
+use limiter_common::header::TCP;
 use serde_json::Value;
 
 use super::Objects;

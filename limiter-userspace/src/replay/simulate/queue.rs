@@ -1,9 +1,9 @@
 //! Buckets beside the decision: how long packets would wait if they were queued and not dropped,
 //! and how long nothing of a bucket passed that kept to its limit.
 
-use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
+use limiter_decision::gcra;
 
 use crate::rules::compile;
 use crate::rules::model::{Limits, Meter, RateLimit, Terms};

@@ -1,8 +1,8 @@
 //! The rates that are tried: 1, 2, 3 and 5 of each power of ten, each a whole number in a rule.
 
-use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
+use limiter_decision::gcra;
 
 use crate::rules::model::{Period, Quota, Terms};
 use crate::rules::{LimitError, RateLimit, Unit, compile};

@@ -8,7 +8,7 @@ use limiter_common::wire::{Count, Limit};
 use super::error::LimitError;
 use super::{MAX_TOLERANCE, Quota, rate_limit};
 
-/// The parameters of [`limiter_common::algorithm::leaky_bucket`]; `tolerance` is the backlog,
+/// The parameters of `limiter_decision::algorithm::leaky_bucket`; `tolerance` is the backlog,
 /// rounded up to a whole tick.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.

@@ -1,11 +1,11 @@
-//! Tables whose keys of IPv4 packets are narrow: [`limiter_common::table`].
+//! Tables whose keys of IPv4 packets are narrow: `limiter_decision::table`.
 
 use std::collections::BTreeMap;
 
 use limiter_common::bucket::Slot;
+use limiter_common::narrow::narrow_number;
 use limiter_common::owner::Owner;
 use limiter_common::source::MAPPED_BITS;
-use limiter_common::table::narrow_number;
 use limiter_common::wire::{TRIE_FIXED_BITS, Table, TableKey, field};
 
 use super::layout::LayoutTable;

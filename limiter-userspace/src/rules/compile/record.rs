@@ -1,6 +1,6 @@
 //! The limits of a rule as the program's record has them.
 
-use limiter_common::algorithm::window::WindowLimit;
+use limiter_common::window::WindowLimit;
 use limiter_common::wire::{Algorithm, Count, Kind, LimitSpec, Record, Role, WORDS};
 
 use super::error::LimitError;

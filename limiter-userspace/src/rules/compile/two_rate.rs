@@ -1,6 +1,6 @@
 //! Two limits on one source: the markers, and a limit with a ceiling.
 
-use limiter_common::algorithm::two_rate::TwoRate;
+use limiter_common::wire::TwoRate;
 
 use super::error::LimitError;
 use super::{Quota, display_quota, rate_limit};
@@ -16,7 +16,7 @@ pub enum Upper {
     Excess,
 }
 
-/// The parameters of [`limiter_common::algorithm::two_rate`] and of soft limits of token buckets.
+/// The parameters of `limiter_decision::algorithm::two_rate` and of soft limits of token buckets.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
 pub fn two_rate(

@@ -1,8 +1,7 @@
 //! The algorithms that count in windows, and the log.
 
 use bytemuck::Zeroable as _;
-use limiter_common::algorithm::sliding_log::{LogLimit, MAX_SIZE};
-use limiter_common::algorithm::window::WindowLimit;
+use limiter_common::window::{LogLimit, MAX_SIZE, WindowLimit};
 use limiter_common::wire::Count;
 
 use super::error::LimitError;
@@ -23,14 +22,14 @@ pub enum SlotError {
     Strict,
 }
 
-/// The parameters of [`limiter_common::algorithm::fixed_window`].
+/// The parameters of `limiter_decision::algorithm::fixed_window`.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
 pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
     window(quota, quota.period.nanos(), 1, max_frame)
 }
 
-/// The parameters of [`limiter_common::algorithm::sliding_counter`]; `max_frame` as above.
+/// The parameters of `limiter_decision::algorithm::sliding_counter`; `max_frame` as above.
 pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
     let limit = window(quota, quota.period.nanos(), 1, max_frame)?;
     if limit.limit > MAX_COUNTED {
@@ -41,7 +40,7 @@ pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, Limi
     Ok(WindowLimit { shift, ..limit })
 }
 
-/// The parameters of [`limiter_common::algorithm::sliding_slots`]; `max_frame` as above.
+/// The parameters of `limiter_decision::algorithm::sliding_slots`; `max_frame` as above.
 pub fn sliding_slots(
     quota: Quota,
     slots: u8,
@@ -59,7 +58,7 @@ pub fn sliding_slots(
     window(quota, quota.period.nanos().div_ceil(u64::from(parts)), slots, max_frame)
 }
 
-/// The parameters of [`limiter_common::algorithm::sliding_log`].
+/// The parameters of `limiter_decision::algorithm::sliding_log`.
 pub fn sliding_log(quota: Quota) -> Result<LogLimit, LimitError> {
     if quota.count == Count::Bytes {
         return Err(LimitError::LogOfBytes(display_quota(quota)));

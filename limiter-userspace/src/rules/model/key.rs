@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use limiter_common::packet::{Fragment, Icmp, TCP, Version};
+use limiter_common::header::{Fragment, Icmp, TCP, Version};
 use limiter_common::wire::{Count, field};
 
 use super::values::Values;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use limiter_common::algorithm::window::MAX_WIDTH;
+use limiter_common::window::MAX_WIDTH;
 use limiter_common::wire::Count;
 
 use super::action::Mark;
@@ -147,7 +147,7 @@ impl RateLimit {
     }
 }
 
-/// How a limit counts; see [`limiter_common::algorithm`].
+/// How a limit counts; see `limiter_decision::algorithm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meter {
     /// A rate and a burst.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::narrow::{narrow_key, narrow_owner};
 use limiter_common::owner::Owner;
-use limiter_common::table::{narrow_key, narrow_owner};
 use limiter_common::wire::{Action, Record, Table, TableKey};
 
 use crate::rules::compile::{RuleId, TableForm};

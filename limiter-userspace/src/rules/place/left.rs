@@ -57,7 +57,7 @@ impl Slots {
         self
     }
 
-    /// These slots, as left in a generation: [`limiter_common::change::ended_in`]; 0 for in
+    /// These slots, as left in a generation: [`limiter_common::wire::ended_in`]; 0 for in
     /// force.
     #[must_use]
     pub fn ended(mut self, ended: u16) -> Self {

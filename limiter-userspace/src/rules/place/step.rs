@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::bucket::Slot;
-use limiter_common::table::narrow_number;
+use limiter_common::narrow::narrow_number;
 use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use limiter_common::packet::Fragment;
+use limiter_common::header::Fragment;
 use limiter_common::wire::{Evidence, FlagClass};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Values of keys that have a name.
 
-use limiter_common::packet::{Fragment, TCP};
+use limiter_common::header::{Fragment, TCP};
 use limiter_common::wire::FlagClass;
 
 /// Protocols with a name (IANA).

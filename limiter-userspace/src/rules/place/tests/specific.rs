@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use limiter_common::table::{narrow_key, narrow_owner};
+use limiter_common::narrow::{narrow_key, narrow_owner};
 use limiter_common::wire::{FlagClass, TRIE_FIXED_BITS, TableKey, TrieValue};
 use proptest::collection::vec;
 use proptest::option::of;
