@@ -26,7 +26,8 @@ pub(crate) struct Explain {
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
-        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+        conflicts_with = "from",
     )]
     pub(crate) max_frame: u64,
     /// Sums by source and rule, and no line for each packet
