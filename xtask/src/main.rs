@@ -7,6 +7,7 @@ mod build;
 mod captures;
 mod check;
 mod comments;
+mod cost;
 mod cross;
 mod dist;
 mod failure;
@@ -58,7 +59,14 @@ enum Command {
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(measure::Arguments),
     /// Measure what limiter costs, and write docs/performance.md
-    Bench(measure::Arguments),
+    #[command(disable_help_flag = true, disable_help_subcommand = true)]
+    #[command(args_conflicts_with_subcommands = true)]
+    Bench {
+        #[command(subcommand)]
+        command: Option<Bench>,
+        #[command(flatten)]
+        arguments: measure::Arguments,
+    },
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision, importer
@@ -68,6 +76,12 @@ enum Command {
     /// Check format, lints, documentation, licences, spelling, the width of lines and the first
     /// words of comments
     Check(check::Arguments),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Measure what building and testing limiter costs, and write docs/building.md
+    Build(cost::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,7 +96,8 @@ fn main() -> ExitCode {
         Command::Accuracy(arguments) => measure::main("limiter-accuracy", &arguments),
         Command::Floods(arguments) => measure::main("limiter-floods", &arguments),
         Command::Screenshots(arguments) => measure::main("limiter-screenshots", &arguments),
-        Command::Bench(arguments) => measure::main("limiter-bench", &arguments),
+        Command::Bench { command: Some(Bench::Build(arguments)), .. } => cost::main(&arguments),
+        Command::Bench { arguments, .. } => measure::main("limiter-bench", &arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Dist(arguments) => dist::main(&arguments),
