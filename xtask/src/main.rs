@@ -59,8 +59,7 @@ enum Command {
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(measure::Arguments),
     /// Measure what limiter costs, and write docs/performance.md
-    #[command(disable_help_flag = true, disable_help_subcommand = true)]
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
     Bench {
         #[command(subcommand)]
         command: Option<Bench>,
@@ -107,4 +106,32 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error:#}");
         failure::exit_code(&error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        let words = ["cargo xtask"].into_iter().chain(line.split(' '));
+        Arguments::try_parse_from(words).map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn only_build_is_no_group_of_the_measurements() {
+        for line in ["bench build", "bench build --against HEAD~1 --suite"] {
+            let command = parse(line).unwrap();
+            let is_build = matches!(command, Command::Bench { command: Some(Bench::Build(_)), .. });
+            assert!(is_build, "{line}");
+        }
+        for line in ["bench packets --quick", "bench --check packets path", "bench --help"] {
+            let Command::Bench { command: None, arguments } = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            let words: Vec<_> = line.split(' ').skip(1).collect();
+            assert_eq!(arguments.arguments, words, "{line}");
+        }
+        let help = parse("bench build --help").unwrap_err();
+        assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    }
 }
