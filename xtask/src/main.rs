@@ -7,6 +7,7 @@ mod build;
 mod captures;
 mod check;
 mod comments;
+mod cost;
 mod cross;
 mod dist;
 mod failure;
@@ -58,7 +59,13 @@ enum Command {
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(measure::Arguments),
     /// Measure what limiter costs, and write docs/performance.md
-    Bench(measure::Arguments),
+    #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+    Bench {
+        #[command(subcommand)]
+        command: Option<Bench>,
+        #[command(flatten)]
+        arguments: measure::Arguments,
+    },
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision, importer
@@ -68,6 +75,12 @@ enum Command {
     /// Check format, lints, documentation, licences, spelling, the width of lines and the first
     /// words of comments
     Check(check::Arguments),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Measure what building and testing limiter costs, and write docs/building.md
+    Build(cost::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,7 +95,8 @@ fn main() -> ExitCode {
         Command::Accuracy(arguments) => measure::main("limiter-accuracy", &arguments),
         Command::Floods(arguments) => measure::main("limiter-floods", &arguments),
         Command::Screenshots(arguments) => measure::main("limiter-screenshots", &arguments),
-        Command::Bench(arguments) => measure::main("limiter-bench", &arguments),
+        Command::Bench { command: Some(Bench::Build(arguments)), .. } => cost::main(&arguments),
+        Command::Bench { arguments, .. } => measure::main("limiter-bench", &arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Dist(arguments) => dist::main(&arguments),
@@ -92,4 +106,32 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error:#}");
         failure::exit_code(&error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        let words = ["cargo xtask"].into_iter().chain(line.split(' '));
+        Arguments::try_parse_from(words).map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn only_build_is_no_group_of_the_measurements() {
+        for line in ["bench build", "bench build --against HEAD~1 --suite"] {
+            let command = parse(line).unwrap();
+            let is_build = matches!(command, Command::Bench { command: Some(Bench::Build(_)), .. });
+            assert!(is_build, "{line}");
+        }
+        for line in ["bench packets --quick", "bench --check packets path", "bench --help"] {
+            let Command::Bench { command: None, arguments } = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            let words: Vec<_> = line.split(' ').skip(1).collect();
+            assert_eq!(arguments.arguments, words, "{line}");
+        }
+        let help = parse("bench build --help").unwrap_err();
+        assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    }
 }

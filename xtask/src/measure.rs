@@ -19,7 +19,7 @@ use crate::{process, supervise, workspace};
 pub(crate) struct Arguments {
     /// Passed on to the program; `--help` tells which there are
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Sets up, builds, runs `program` as root, and puts what it wrote into the checkout as this user.

@@ -53,6 +53,19 @@ impl Tally {
         let failed = number("failures")? + number("errors")?;
         Some(Self { passed: number("tests")?.checked_sub(failed)?, failed, skipped: 0 })
     }
+
+    /// Reads the closing line of `cargo xtask test`, as this type shows itself.
+    pub(crate) fn from_closing(line: &str) -> Option<Self> {
+        let mut numbers = line.trim_end().splitn(3, ", ");
+        let mut number = |what: &str| -> Option<u64> {
+            numbers.next()?.strip_suffix(what)?.strip_suffix(' ')?.parse().ok()
+        };
+        Some(Self {
+            passed: number("passed")?,
+            failed: number("failed")?,
+            skipped: number("skipped")?,
+        })
+    }
 }
 
 impl AddAssign for Tally {
@@ -132,6 +145,17 @@ mod tests {
         let bad = "test result: FAILED. 4 passed; 2 failed; 0 ignored; finished in 1.00s";
         assert_eq!(Tally::from_line(ok), Some(Tally { passed: 12, failed: 0, skipped: 1 }));
         assert_eq!(Tally::from_line(bad), Some(Tally { passed: 4, failed: 2, skipped: 0 }));
+    }
+
+    #[test]
+    fn the_closing_line_is_read_as_it_is_shown() {
+        let tally = Tally { passed: 1612, failed: 0, skipped: 70 };
+        assert_eq!(Tally::from_closing(&tally.to_string()), Some(tally));
+        for line in
+            ["", "1 passed, 2 failed", "a passed, 2 failed, 3 skipped", "1 passed; 2 failed"]
+        {
+            assert_eq!(Tally::from_closing(line), None, "{line}");
+        }
     }
 
     #[test]

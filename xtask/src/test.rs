@@ -338,7 +338,8 @@ fn sudo_runner(triple: &str) -> (OsString, OsString) {
     (format!("CARGO_TARGET_{triple}_RUNNER").into(), runner)
 }
 
-fn host_triple() -> Result<String> {
+/// The target of this machine's programs.
+pub(crate) fn host_triple() -> Result<String> {
     let version = process::output(process::command("rustc").arg("-vV"))?;
     let triple = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(triple.context("`rustc -vV` names no host")?.to_owned())

@@ -114,6 +114,13 @@ pub(crate) fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
 
 /// Runs a build and says what programs it made, by the names of their targets.
 pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<(String, PathBuf)>> {
+    let mut executables = Vec::new();
+    messages(cargo, |line| executables.extend(executable_of(line)))?;
+    Ok(executables)
+}
+
+/// Runs a build and hands on the lines of its JSON messages.
+pub(crate) fn messages(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<()> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     let shown = process::shown(cargo);
     let mut child = cargo
@@ -122,16 +129,14 @@ pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<(String, PathBuf)>>
         .spawn()
         .with_context(|| format!("{shown} could not be started"))?;
     let messages = child.stdout.take().context("cargo has no standard output")?;
-    let mut executables = Vec::new();
     for line in BufReader::new(messages).lines() {
-        let line = line.with_context(|| format!("{shown}: reading its messages"))?;
-        executables.extend(executable_of(&line));
+        each(&line.with_context(|| format!("{shown}: reading its messages"))?);
     }
     let status = child.wait().with_context(|| format!("{shown}: waiting for it"))?;
     if !status.success() {
         bail!("{shown} failed ({status})");
     }
-    Ok(executables)
+    Ok(())
 }
 
 /// Name and path in one line of cargo's JSON messages, if it is about a program, be it one of
