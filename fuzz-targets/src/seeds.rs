@@ -68,7 +68,7 @@ pub fn of(target: Target) -> io::Result<Vec<Entry>> {
             }
         }
         Target::Import => {
-            for path in files("limiter-userspace/src/import/tests/texts", &[""])? {
+            for path in files("limiter-userspace/import/src/tests/texts", &[""])? {
                 let text = fs::read(&path)?;
                 let name = stem(&path);
                 let program = name.split('-').next().unwrap_or_default();

@@ -114,7 +114,7 @@ fn an_interrupted_comparison_leaves_nothing() -> Result<()> {
 #[ignore = "long: `cargo xtask test --long`"]
 fn what_cannot_be_compared_is_refused() -> Result<()> {
     require_root();
-    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../limiter-userspace/src/import/tests");
+    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../limiter-userspace/import/src/tests");
     for (name, why) in [
         ("tc-text", "cannot load what it prints"),
         ("ufw-user", "compare `iptables-save` of all of them"),

@@ -1,6 +1,6 @@
 //! The alerts and the dashboard in `dist`, read by Prometheus' own tool. That their metrics are
 //! those of a daemon is tested where its metrics are:
-//! `limiter-userspace/src/daemon/tests/dashboards.rs`.
+//! `limiter-userspace/daemon/src/tests/dashboards.rs`.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// Names the BPF toolchain to limiter-userspace/build.rs, and to set-up if the user knows better.
+/// Names the BPF toolchain to ebpf-build, and to set-up if the user knows better.
 pub(crate) const TOOLCHAIN_VARIABLE: &str = "LIMITER_BPF_TOOLCHAIN";
 
 /// The root of the checkout.

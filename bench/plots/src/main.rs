@@ -10,7 +10,7 @@ mod compare;
 mod draw;
 mod loads;
 mod meters;
-#[path = "../../../limiter-userspace/tests/cluster/simulator/mod.rs"]
+#[path = "../../../limiter-userspace/cluster/tests/cluster/simulator/mod.rs"]
 #[expect(dead_code, reason = "tests look at more than plots")]
 #[expect(clippy::expect_used, reason = "as in the tests")]
 #[expect(clippy::cast_precision_loss, reason = "loads are drawn from floats")]

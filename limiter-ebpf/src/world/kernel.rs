@@ -92,7 +92,7 @@ pub(crate) trait SourceStore {
     /// [`World::remove`].
     fn take_away(&self, owner: &Owner);
 
-    /// [`World::frame`], of a source.
+    /// [`World::ring_slot`], of a source.
     fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord>;
 
     /// [`World::lines`].

@@ -123,7 +123,7 @@ pub enum Failure {
     #[error("cannot use the terminal: {0}: check that standard input and output are one")]
     Terminal(std::io::Error),
     /// A log filter that cannot be read.
-    #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
+    #[error("LIMITER_LOG: {0}: write one like info or limiter_daemon=debug")]
     Filter(String),
     /// The directory for manual pages.
     #[error("{0}: name a directory that can be made or written to with --dir")]

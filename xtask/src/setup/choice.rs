@@ -7,7 +7,7 @@ use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::workspace::TOOLCHAIN_VARIABLE;
 
-/// Name that set-up links Debian's toolchain as; limiter-userspace/build.rs looks for it.
+/// Name that set-up links Debian's toolchain as; ebpf-build looks for it.
 pub(super) const DEBIAN_TOOLCHAIN: &str = "limiter-bpf";
 /// The bpf-linker that was tried with Debian's LLVM.
 pub(super) const LINKER_VERSION: &str = "0.13.0";

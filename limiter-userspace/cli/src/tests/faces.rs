@@ -20,7 +20,7 @@ const RULES: &str = "descriptors:
 ";
 
 /// Writes the committed help anew.
-const UPDATE: &str = "LIMITER_UPDATE_HELP=1 cargo test -p limiter-userspace --lib the_help";
+const UPDATE: &str = "LIMITER_UPDATE_HELP=1 cargo test -p limiter-cli --lib the_help";
 
 /// All commands, those without a daemon among them.
 fn commands() -> BTreeSet<String> {

@@ -178,6 +178,6 @@ fn the_committed_description_is_that_of_the_types() {
     assert!(
         fs::read_to_string(path).unwrap() == text,
         "docs/openapi.json is not that of the types: write it anew with \
-         LIMITER_UPDATE_OPENAPI=1 cargo test -p limiter-userspace --lib the_committed_description"
+         LIMITER_UPDATE_OPENAPI=1 cargo test -p limiter-daemon --lib the_committed_description"
     );
 }
