@@ -21,7 +21,8 @@ const READY_WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_mins(1);
 const READY: &str = "limiter: ready:";
 
-/// The binary to test: `LIMITER_BIN`, or the release build of this workspace.
+/// The binary to test: `LIMITER_BIN`, which `cargo xtask test` sets, or the build without
+/// optimisation.
 ///
 /// # Errors
 ///
@@ -29,11 +30,11 @@ const READY: &str = "limiter: ready:";
 pub fn binary() -> Result<PathBuf> {
     let path = match env::var_os("LIMITER_BIN") {
         Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/limiter"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/limiter"),
     };
     path.canonicalize().with_context(|| {
         format!(
-            "no limiter binary at {}: run `cargo xtask build`, or name one in LIMITER_BIN",
+            "no limiter binary at {}: run `cargo xtask build --debug` or name one in LIMITER_BIN",
             path.display()
         )
     })
