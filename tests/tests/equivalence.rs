@@ -258,8 +258,8 @@ fn run(source_store: SourceTable, seed: u64) {
     }
 }
 
-/// A sequence for each store, always the same ones, so that a failure repeats. `LIMITER_STEPS` makes
-/// it more or fewer, with as many steps at least: the nightly run has 40.
+/// A sequence for each store, always the same ones, so that a failure repeats. With `LIMITER_STEPS`
+/// there are more or fewer, with as many steps at least: the nightly run has 40.
 #[test]
 fn kernel_and_model_agree_step_by_step() {
     require_root();

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is, and one line that says how it went.
+//! `cargo xtask test`: the tests, the slowest of them, and one line that says how it went.
 
 use std::env;
 use std::ffi::OsString;
@@ -125,9 +125,9 @@ fn closing(tally: Tally, times: &[Time]) -> ExitCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     All,
-    /// Those that need no privilege.
+    /// Tests that need no privilege.
     Host,
-    /// Those against the kernel.
+    /// Tests against the kernel.
     Kernel,
 }
 
