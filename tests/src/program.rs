@@ -19,6 +19,7 @@ use limiter_datapath::{
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
+use crate::netns::Netns;
 use crate::packet::MAX_FRAME;
 use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
 use crate::work_dir::WorkDir;
@@ -48,6 +49,8 @@ pub struct Program {
     now: AtomicU64,
     /// Number of nodes that share limits; none without a cluster.
     nodes: Option<u64>,
+    /// Where the program is attached, if it is to run many frames.
+    idle: Option<Netns>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
@@ -117,7 +120,20 @@ impl Program {
         let hooks = Hooks::of(&mut kernel)?;
         let (now, layer3) = (AtomicU64::new(0), None);
         let nodes = None;
-        Ok(Self { kernel, hooks, layer3, options, now, nodes, _bpffs: bpffs, _dir: dir })
+        let idle = None;
+        Ok(Self { kernel, hooks, layer3, options, now, nodes, idle, _bpffs: bpffs, _dir: dir })
+    }
+
+    /// The program for runs of many frames, one after the other: see [`Runner::attach`].
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn for_floods(mut self) -> Result<Self> {
+        let idle = Netns::create("idle")?;
+        self.hooks.runner.attach(&idle)?;
+        self.idle = Some(idle);
+        Ok(self)
     }
 
     /// Makes rule sets that come from now on those of one of [`NODES`] nodes.
@@ -232,6 +248,9 @@ impl Program {
     pub fn restart(&mut self) -> Result<()> {
         let mut kernel = open_again(&self.kernel, &self.options)?;
         self.hooks = Hooks::of(&mut kernel)?;
+        if let Some(idle) = &self.idle {
+            self.hooks.runner.attach(idle)?;
+        }
         self.layer3 = None;
         self.kernel = kernel;
         Ok(())

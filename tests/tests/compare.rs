@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// The program that `limiter import --compare` becomes.
 fn compare(file: &Path) -> Result<Command> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_limiter-sandbox"));
+    let mut command = Command::new(limiter_tests::limiter::sandbox().unwrap());
     command.arg("--limiter").arg(binary()?).arg("--json").arg("--compare").arg(file);
     Ok(command)
 }

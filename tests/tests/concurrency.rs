@@ -60,7 +60,7 @@ fn drain(program: &Program) {
 fn the_burst_is_exact_on_every_cpu() {
     require_root();
     for (source_store, round) in each_source_store(rounds(10)) {
-        let mut program = Program::load_in(source_store, 1024, 16).unwrap();
+        let mut program = Program::load_in(source_store, 1024, 16).unwrap().for_floods().unwrap();
         program.apply(&every(1000, 1_000_000)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
         hammer(&program, || drain(&program));
@@ -91,7 +91,7 @@ fn burst_and_rate_are_exact_on_every_cpu() {
     const STEPS: u64 = 100;
     require_root();
     for (source_store, round) in each_source_store(rounds(10)) {
-        let mut program = Program::load_in(source_store, 1024, 16).unwrap();
+        let mut program = Program::load_in(source_store, 1024, 16).unwrap().for_floods().unwrap();
         // A packet a microsecond.
         program.apply(&every(1_000_000, BURST)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
@@ -121,7 +121,8 @@ const CHANGES: u64 = 200;
 /// How many packets of a burst of [`BURST`] pass while the rate changes [`CHANGES`] times, with
 /// room for `max_rules` rules.
 fn passed_under_changes(source_store: SourceTable, max_rules: u32) -> u64 {
-    let mut program = Program::load_in(source_store, 1024, max_rules).unwrap();
+    let program = Program::load_in(source_store, 1024, max_rules).unwrap();
+    let mut program = program.for_floods().unwrap();
     program.apply(&every(1000, BURST)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let mut changer = program.changer().unwrap();

@@ -39,7 +39,7 @@ fn drain(program: &Program) {
 
 fn program(file: &str) -> Program {
     require_root();
-    let mut program = Program::load(1024, 1024).unwrap();
+    let mut program = Program::load(1024, 1024).unwrap().for_floods().unwrap();
     program.apply_file(file).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     program
@@ -197,7 +197,7 @@ fn changes_of_the_algorithm_under_fire_grant_nothing() {
             )
         };
         require_root();
-        let mut program = Program::load(1024, max_rules).unwrap();
+        let mut program = Program::load(1024, max_rules).unwrap().for_floods().unwrap();
         program.apply_file(&file(0)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
         let mut changer = program.changer().unwrap();

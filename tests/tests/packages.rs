@@ -29,7 +29,7 @@ fn package(directory: &Path) -> Result<String> {
         command::checked(Command::new("strip").arg("-o").arg(&to).arg(program))?;
         anyhow::Ok(to)
     };
-    let sandbox = Path::new(env!("CARGO_BIN_EXE_limiter-sandbox"));
+    let sandbox = &limiter::sandbox()?;
     make.args(["--only", "deb", "--binary"]).arg(stripped(&limiter::binary()?, "limiter")?);
     make.arg("--sandbox").arg(stripped(sandbox, "sandbox")?);
     command::checked(make.arg("--output").arg(directory))?;

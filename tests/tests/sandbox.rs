@@ -15,14 +15,16 @@ use limiter_tests::work_dir::WorkDir;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_limiter-sandbox");
+fn program() -> PathBuf {
+    limiter::sandbox().expect("the sandbox is built beside the binary")
+}
 
 fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sandbox.yaml")
 }
 
 fn sandbox(limiter: &Path) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.arg("--limiter").arg(limiter).arg("--rules").arg(rules()).stdin(Stdio::null());
     command
 }
@@ -76,7 +78,7 @@ fn a_good_limiter_passes() -> Result<()> {
 #[ignore = "long: `cargo xtask test --long`"]
 fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
     require_root();
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.arg("--limiter").arg(binary()?).args(["--tune", "--duration", "3", "--json"]);
     let output = run(command.stdin(Stdio::null()))?;
     let said = String::from_utf8(output.stderr)?;
@@ -107,7 +109,7 @@ fn a_proposal_that_is_not_kept_fails() -> Result<()> {
         ),
     )?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.arg("--limiter").arg(&script).args(["--tune", "--duration", "2", "--json"]);
     let output = run(command.stdin(Stdio::null()))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -134,7 +136,7 @@ fn the_demo_is_the_sandbox_where_packages_have_it() -> Result<()> {
         demo
     };
     check_could_not_run(&run(&mut demo())?, &["limiter-sandbox", "packages", "cargo xtask run"])?;
-    fs::copy(PROGRAM, at("libexec/limiter/limiter-sandbox"))?;
+    fs::copy(program(), at("libexec/limiter/limiter-sandbox"))?;
     // No rule file: those that are built in.
     let output = run(&mut demo())?;
     let said = String::from_utf8(output.stderr)?;
@@ -227,12 +229,12 @@ fn what_is_missing_is_named() -> Result<()> {
 
     // Inside a user namespace without a mapping this is nobody.
     let mut nobody = Command::new("unshare");
-    nobody.args(["--user", PROGRAM, "--limiter"]).arg(&limiter);
+    nobody.arg("--user").arg(program()).arg("--limiter").arg(&limiter);
     check_could_not_run(&run(&mut nobody)?, &["root", "sudo"])?;
 
     let dir = WorkDir::create("norules")?;
     let rules = dir.write("rules.yaml", "domain: test\ndescriptors: []\n")?;
-    let mut no_rules = Command::new(PROGRAM);
+    let mut no_rules = Command::new(program());
     no_rules.arg("--limiter").arg(&limiter).arg("--rules").arg(&rules);
     check_could_not_run(&run(&mut no_rules)?, &["203.0.113.10", "no limit"])
 }

@@ -56,7 +56,42 @@ fn first(line: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// Files of Rust below a directory, but for what is built or not ours.
+    fn sources(directory: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    sources(&path, found);
+                }
+            } else if name.ends_with(".rs") {
+                found.push(fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    /// Nextest runs no examples of comments, so there are none: a block in a comment is text.
+    #[test]
+    fn no_comment_has_an_example_to_run() {
+        let mut texts = Vec::new();
+        sources(&workspace::root().unwrap(), &mut texts);
+        assert!(texts.len() > 500);
+        for text in texts {
+            let fences = text.lines().filter_map(|line| {
+                let line = line.trim_start();
+                let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+                comment.trim_start().strip_prefix("```")
+            });
+            for opening in fences.step_by(2) {
+                assert!(opening == "text", "an example that nobody runs: ```{opening}");
+            }
+        }
+    }
 
     #[test]
     fn each_word_is_found_in_each_kind_of_comment() {

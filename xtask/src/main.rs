@@ -45,7 +45,7 @@ enum Command {
     Build(build::Arguments),
     /// Run the sandbox, or with --iface the daemon on a real interface
     Run(run::Arguments),
-    /// Run all tests: host, kernel, end to end
+    /// Run the tests: host, kernel, end to end
     Test(test::Arguments),
     /// Run the kernel tests on other kernels, emulated
     Vm(vm::Arguments),

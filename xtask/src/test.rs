@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is, and one line that says how it went.
+//! `cargo xtask test`: the tests, the slowest of them, and one line that says how it went.
 
 use std::env;
 use std::ffi::OsString;
@@ -125,9 +125,9 @@ fn closing(tally: Tally, times: &[Time]) -> ExitCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     All,
-    /// Those that need no privilege.
+    /// Tests that need no privilege.
     Host,
-    /// Those against the kernel.
+    /// Tests against the kernel.
     Kernel,
 }
 
@@ -154,10 +154,14 @@ struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// A cargo command on the tests.
-    fn cargo(&self, command: &[&str]) -> Result<Command> {
+    /// A cargo command on the tests of some packages, which `choice` names.
+    fn cargo(
+        &self,
+        command: &[&str],
+        choice: impl IntoIterator<Item = &'static str>,
+    ) -> Result<Command> {
         let mut cargo = workspace::cargo(&self.toolchain)?;
-        cargo.args(command).args(workspace::host());
+        cargo.args(command).args(choice);
         if env::var_os(SEED).is_none() {
             cargo.env(SEED, "1");
         }
@@ -179,7 +183,7 @@ impl Suite<'_> {
         let longer = self.arguments.long || LONGER.iter().any(|name| env::var_os(name).is_some());
         let profile = if longer { "long" } else { "whole" };
         let of = |command: &[&str]| -> Result<Command> {
-            let mut cargo = self.cargo(command)?;
+            let mut cargo = self.cargo(command, workspace::host())?;
             cargo.args(["--profile", profile]).args(&self.arguments.filter);
             match part {
                 Part::All => {}
@@ -213,20 +217,16 @@ impl Suite<'_> {
     /// The kernel tests are run one at a time: they share the kernel's namespaces, links and pins.
     fn run_by_cargo(&self, part: Part, privilege: Privilege) -> Result<Tally> {
         eprintln!("xtask: no cargo-nextest: a test that hangs is not ended ({INSTALL_NEXTEST})");
-        let mut cargo = self.cargo(&["test", "--no-fail-fast"])?;
+        let command = ["test", "--no-fail-fast"];
         let mut options = Vec::new();
-        match part {
-            Part::All => {}
-            Part::Host => {
-                cargo.args(["--exclude", KERNEL_PACKAGE]);
-            }
-            Part::Kernel => {
-                cargo = workspace::cargo(&self.toolchain)?;
-                cargo.args(["test", "--no-fail-fast", "--package", KERNEL_PACKAGE]);
-                cargo.env(BINARY_VARIABLE, &self.programs.limiter).envs(runner(privilege)?);
-                options.push("--test-threads=1");
-            }
-        }
+        let mut cargo = if part == Part::Kernel {
+            options.push("--test-threads=1");
+            let mut cargo = self.cargo(&command, ["--package", KERNEL_PACKAGE])?;
+            cargo.envs(runner(privilege)?);
+            cargo
+        } else {
+            self.cargo(&command, workspace::host().chain(["--exclude", KERNEL_PACKAGE]))?
+        };
         if self.has_long() {
             options.push("--include-ignored");
         }
@@ -236,8 +236,8 @@ impl Suite<'_> {
 
     /// How many kernel tests there are, for those that are not run.
     fn count_kernel(&self) -> Result<u64> {
-        let mut cargo = workspace::cargo(&self.toolchain)?;
-        cargo.args(["test", "--package", KERNEL_PACKAGE]).args(&self.arguments.filter);
+        let mut cargo = self.cargo(&["test"], ["--package", KERNEL_PACKAGE])?;
+        cargo.args(&self.arguments.filter);
         let list = process::output(cargo.args(["--", "--list", "--format", "terse"]))?;
         Ok(summary::listed(&list))
     }

@@ -33,9 +33,21 @@ pub fn binary() -> Result<PathBuf> {
     };
     path.canonicalize().with_context(|| {
         format!(
-            "no limiter binary at {}: run `cargo xtask build`, or name one in LIMITER_BIN",
+            "no limiter binary at {}: run `cargo xtask build --debug` or name one in LIMITER_BIN",
             path.display()
         )
+    })
+}
+
+/// The sandbox's program, which is built beside the binary to test.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn sandbox() -> Result<PathBuf> {
+    let path = binary()?.with_file_name("limiter-sandbox");
+    path.canonicalize().with_context(|| {
+        format!("no sandbox at {}: run `cargo build --bin limiter-sandbox`", path.display())
     })
 }
 

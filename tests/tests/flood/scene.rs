@@ -20,8 +20,7 @@ pub(crate) const NANOS: u64 = 1_000_000_000;
 /// When everything begins.
 pub(crate) const START: u64 = 1_000 * NANOS;
 
-/// Nanoseconds between two looks at who is due. Running a frame more than once makes the kernel
-/// wait for all CPUs, so it is not less.
+/// Nanoseconds between two looks at who is due.
 const PACE: u64 = NANOS / 10;
 
 /// Sources of a flood.
@@ -90,6 +89,7 @@ impl Scene {
         let there = thread::available_parallelism().unwrap().get();
         assert!(there >= cpus, "this needs {cpus} CPUs: this machine has {there}");
         let mut program = Program::load_sized(source_store, entries, 1024, 16).unwrap();
+        program = program.for_floods().unwrap();
         program.apply(&rule_set(rules).unwrap()).unwrap();
         pin(0);
         let (spoofed, pace) = (vec![Spoofed::ONCE], PACE);

@@ -73,7 +73,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// A line for every test, as init.sh reads it.
 fn plan(tests: &[(String, u32)]) -> String {
-    tests.iter().map(|(test, seconds)| format!("{test} {seconds}\n")).collect()
+    let line = |(test, seconds): &(String, u32)| format!("{test} {seconds}\n");
+    tests.iter().map(line).collect()
 }
 
 /// For the shell.

@@ -1,7 +1,7 @@
 //! Builds frames byte by byte: Ethernet, VLAN tags, IPv4 with options, IPv6 with extension
 //! headers, fragments, UDP, TCP and ICMP, with right lengths and checksums.
 //!
-//! ```
+//! ```text
 //! use limiter_sandbox::packet::{Frame, Transport};
 //!
 //! let frame = Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 254])
