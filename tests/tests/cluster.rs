@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
@@ -20,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn program() -> PathBuf {
-    limiter::sandbox().expect("the sandbox is built beside the binary")
+    limiter_tests::limiter::sandbox().unwrap()
 }
 
 /// True if `limiter status` warns with the words.

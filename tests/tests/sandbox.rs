@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn program() -> PathBuf {
-    limiter::sandbox().expect("the sandbox is built beside the binary")
+    limiter_tests::limiter::sandbox().unwrap()
 }
 
 fn rules() -> PathBuf {

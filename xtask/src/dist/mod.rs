@@ -253,7 +253,7 @@ impl Source {
             .map(|arch| {
                 let source = self.of(*arch);
                 let limiter = source.build_one("limiter-userspace", "limiter")?;
-                let sandbox = source.build_one("limiter-tests", "limiter-sandbox")?;
+                let sandbox = source.build_one("limiter-sandbox", "limiter-sandbox")?;
                 Ok((*arch, Programs { limiter, sandbox }))
             })
             .collect()

@@ -105,7 +105,7 @@ fn build(toolchain: &str, another_layout: bool, to: &Path) -> Result<Programs> {
     };
     Ok(Programs {
         limiter: put("limiter-userspace", "limiter")?,
-        sandbox: put("limiter-tests", "limiter-sandbox")?,
+        sandbox: put("limiter-sandbox", "limiter-sandbox")?,
     })
 }
 
