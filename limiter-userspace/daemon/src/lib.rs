@@ -5,6 +5,7 @@
 
 mod alarm;
 pub mod api;
+mod bans;
 mod capture;
 pub mod check;
 pub mod control;
@@ -24,6 +25,7 @@ mod notify;
 mod page;
 mod readable;
 pub mod render;
+mod routes;
 pub mod rule_files;
 mod run;
 mod service;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 
-use super::api;
 use super::error::StartError;
+use super::routes;
 use super::run::RunOptions;
 use super::service::Service;
 use crate::control::TcpServer;
@@ -44,8 +44,9 @@ impl Listeners {
 
     /// Serves them. Never ends.
     pub(super) async fn serve(self, service: &Arc<Mutex<Service>>) {
-        let scrapes = self.scrapes.map(|server| (server, api::scrapes(Arc::clone(service))));
-        let page = self.page.map(|(server, port)| (server, api::page(Arc::clone(service), port)));
+        let scrapes = self.scrapes.map(|server| (server, routes::scrapes(Arc::clone(service))));
+        let page =
+            self.page.map(|(server, port)| (server, routes::page(Arc::clone(service), port)));
         tokio::join!(serve(scrapes), serve(page));
     }
 }

@@ -16,16 +16,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
-use super::api;
 use super::error::{ServiceError, StartError};
-use super::events::{self, EventOptions};
+use super::events::EventOptions;
 use super::layers::Layers;
 use super::limit_ends;
 use super::links::LinkEvents;
 use super::listeners::Listeners;
 use super::notify::Notifier;
+use super::routes;
 use super::rule_files::{self, Digest};
-use super::service::{Service, lock};
+use super::service::{Service, listen, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -264,7 +264,7 @@ async fn serve(
             }
         };
         let mut watching = pin!(watching);
-        let mut listening = pin!(events::listen(&service, told));
+        let mut listening = pin!(listen(&service, told));
         let mut heeding = pin!(heed(&service, notices));
         loop {
             tokio::select! {
@@ -297,7 +297,7 @@ async fn serve(
         service.end_events();
         service.end_capture();
     };
-    let router = api::router(Arc::clone(&service));
+    let router = routes::router(Arc::clone(&service));
     tokio::select! {
         () = server.serve(router, until_stopped) => {}
         () = listeners.serve(&service) => {}

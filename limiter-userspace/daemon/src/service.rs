@@ -38,8 +38,10 @@ mod notified;
 mod rule_sets;
 mod trial;
 
+pub(super) use capture::read_on;
 use cluster::Node;
 pub(super) use cluster::told_prefix;
+pub(super) use events::listen;
 use limiter_rules::Selector;
 use limiter_rules::file::render;
 
@@ -103,6 +105,9 @@ pub(super) struct Service {
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(super) news: Vec<String>,
 }
+
+/// The service, as all connections share it.
+pub(super) type Shared = crate::control::Shared<Service>;
 
 /// A data path as it was before, and why the daemon did not start on it.
 pub(super) struct NotStarted {

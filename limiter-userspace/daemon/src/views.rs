@@ -9,6 +9,7 @@ mod interfaces;
 mod limits;
 mod metrics;
 mod others;
+mod source;
 mod stats;
 
 pub(super) use counted::{Shadows, Title, names as rule_names, numbered};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, ListEntry, Tally};
-use limiter_datapath::{Mode, Observed};
+use limiter_datapath::Observed;
 
 use super::api::lists::ListName;
 use super::error::ServiceError;
@@ -34,6 +35,7 @@ pub(super) use exported::RulesText;
 pub(super) use limits::LimitsText;
 pub(super) use metrics::{Facts, Trials, metrics};
 pub(super) use others::with_others;
+pub(super) use source::{of_rules, view as source, whole};
 pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
@@ -91,14 +93,6 @@ pub(super) fn verdicts(datapath: &dyn Observed) -> Result<(Tally, Tally)> {
         }
     }
     Ok((passed, dropped))
-}
-
-/// `native` or `generic`.
-pub(super) const fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Native => "native",
-        Mode::Generic => "generic",
-    }
 }
 
 /// The source that packets from an address are charged to.

@@ -8,7 +8,6 @@ mod filter;
 mod pcapng;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -21,13 +20,9 @@ use tokio::sync::mpsc;
 
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
-use super::service::{Service, lock};
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
 use pcapng::Writer;
-
-/// Time between two looks into the ring while there is a capture.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Time that the program goes on without a daemon.
 const LEASE: Duration = Duration::from_secs(2);
@@ -345,16 +340,6 @@ fn whole_from(lowest: u32, missed: &[u64; LEVELS as usize]) -> u32 {
 fn later(now: Ticks, time: Duration) -> Ticks {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Ticks::from_nanos(now.as_nanos().saturating_add(nanos))
-}
-
-/// Takes what the program tells, as long as there is a capture.
-pub(super) async fn read_on(service: std::sync::Arc<Mutex<Service>>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        if !lock(&service).take_captured() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,13 @@
 //! The packets that the program tells whole.
 
-use super::Service;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::{Service, lock};
 use crate::capture::Captures;
+
+/// Time between two looks into the ring while there is a capture.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl Service {
     /// Takes what the program has told; false once there is no capture.
@@ -24,6 +30,16 @@ impl Service {
             && let Err(error) = self.captures.end(datapath, &self.effective)
         {
             tracing::error!(%error, "the capture ends by itself within seconds");
+        }
+    }
+}
+
+/// Takes what the program tells, as long as there is a capture.
+pub(crate) async fn read_on(service: std::sync::Arc<Mutex<Service>>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if !lock(&service).take_captured() {
+            return;
         }
     }
 }

@@ -11,8 +11,8 @@ use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
 use super::Service;
-use crate::api::bans::BY_HAND;
 use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::bans::{self, BY_HAND};
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::layers::Layers;
@@ -270,10 +270,10 @@ impl Service {
                 if let Some(prefix) = self.layers.managed(&selector) {
                     return Err(ServiceError::Management { selector, prefix }.into());
                 }
-                self.put_ban(*source, *left).map(drop)?;
+                bans::put_ban(self.datapath_mut()?, *source, *left).map(drop)?;
             }
             Change::Unban { sources } => {
-                self.forget(selector_of(*sources)?).map(drop)?;
+                bans::forget(self.datapath_mut()?, selector_of(*sources)?).map(drop)?;
             }
             Change::List { list, sources, left } => {
                 let list = match list {

@@ -2,13 +2,19 @@
 
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::time::Duration;
 
-use super::Service;
+use super::{Service, lock};
 use crate::error::ServiceError;
 use crate::events::{EventOptions, Events};
+use crate::readable::Readable;
 
 /// A quarter of a second's worth of events may come at once.
 const BURSTS: u32 = 4;
+
+/// Time that events gather before they are taken.
+const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
     /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are
@@ -35,5 +41,22 @@ impl Service {
     /// Ends the events: the answers of followers come to their end.
     pub(crate) fn end_events(&mut self) {
         self.events.end();
+    }
+}
+
+/// Takes events whenever there are some. Without a descriptor they are taken now and then.
+pub(crate) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
+    let descriptor = match descriptor.map(Readable::new) {
+        Some(Ok(descriptor)) => descriptor,
+        Some(Err(error)) => {
+            tracing::warn!(%error, "events are taken once a second only: check the limit of open files");
+            return std::future::pending().await;
+        }
+        None => return std::future::pending().await,
+    };
+    loop {
+        descriptor.ready().await;
+        tokio::time::sleep(GATHER).await;
+        lock(service).take_events();
     }
 }

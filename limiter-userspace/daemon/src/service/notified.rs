@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use limiter_datapath::LinkState;
 
 use super::Service;
+use crate::api::status::mode;
 use crate::notify::Notifier;
-use crate::views;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.
@@ -15,7 +15,7 @@ impl Service {
         if let Ok(datapath) = self.datapath() {
             for at in datapath.attachments() {
                 let how = match at.state {
-                    LinkState::Attached => views::mode(at.mode),
+                    LinkState::Attached => mode(at.mode),
                     LinkState::Elsewhere => "in another network namespace",
                     LinkState::Unseen => "not here",
                     LinkState::Detached | LinkState::Gone => "not attached",

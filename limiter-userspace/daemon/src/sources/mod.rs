@@ -19,7 +19,7 @@ use super::error::ServiceError;
 use super::events::Events;
 use super::layers::EffectiveSet;
 use super::lists::Book;
-use crate::api::source::view;
+use super::views;
 use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES, SourceRow};
 
 pub(super) use by_rule::ByRule;
@@ -164,7 +164,7 @@ impl Known<'_> {
     ) -> Result<(SourceRow, bool), ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
-        let view = view(self.datapath, self.effective, address)?;
+        let view = views::source(self.datapath, self.effective, address)?;
         let ban = self.datapath.ban(source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
         let row = SourceRow {

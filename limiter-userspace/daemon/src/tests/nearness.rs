@@ -4,9 +4,10 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::Daemon;
-use crate::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
 use crate::control::{Sliced as _, Step};
 use crate::nearness::Watch;
+use crate::routes::nearness::NearnessText;
 
 const SECOND: u64 = 1_000_000_000;
 

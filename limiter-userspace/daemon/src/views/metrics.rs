@@ -12,13 +12,14 @@ use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
 use super::census::Census;
-use super::{Result, limits, mode};
+use super::{Result, limits};
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
 use crate::api::nearness::{Fit, Nearness, RuleNearness};
 use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
+use crate::api::status::mode;
 use crate::control::exposition::{Exposition, Kind};
 use crate::layers::EffectiveSet;
 

@@ -5,11 +5,11 @@ use std::time::UNIX_EPOCH;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 
-use super::Shared;
 use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::service::Service;
+use crate::service::Shared;
 use crate::views::{self, Census, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
