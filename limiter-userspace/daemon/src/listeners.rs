@@ -7,8 +7,8 @@ use axum::Router;
 
 use super::error::StartError;
 use super::routes;
-use super::run::RunOptions;
 use super::service::Service;
+use crate::control::Loopback;
 use crate::control::TcpServer;
 use crate::control::server::Bounds;
 
@@ -27,14 +27,17 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Listens where the options say, inside a tokio runtime.
-    pub(super) fn open(options: &RunOptions) -> Result<Self, StartError> {
+    pub(super) fn open(
+        metrics_listen: Option<SocketAddr>,
+        page_listen: Option<Loopback>,
+    ) -> Result<Self, StartError> {
         let mut listeners = Self::default();
-        if let Some(address) = options.metrics_listen {
+        if let Some(address) = metrics_listen {
             let (server, at) = listen("--metrics-listen", address, SCRAPES)?;
             tracing::info!("metrics are served at http://{at}/metrics");
             listeners.scrapes = Some(server);
         }
-        if let Some(loopback) = options.page_listen {
+        if let Some(loopback) = page_listen {
             let (server, at) = listen("--page-listen", loopback.address(), BROWSERS)?;
             tracing::info!("the page is served at http://{at}/, to every user of this machine");
             listeners.page = Some((server, at.port()));

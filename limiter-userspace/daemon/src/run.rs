@@ -211,7 +211,7 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
-    let listeners = Listeners::open(options)?;
+    let listeners = Listeners::open(options.metrics_listen, options.page_listen)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }

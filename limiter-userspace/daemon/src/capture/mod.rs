@@ -5,6 +5,7 @@
 //! room.
 
 mod filter;
+mod missed;
 mod pcapng;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
+use missed::Missed;
 use pcapng::Writer;
 
 /// Time that the program goes on without a daemon.
@@ -33,31 +35,6 @@ const RENEW: Duration = Duration::from_millis(250);
 /// Bytes of a part, and the parts that wait for the reader.
 const PART: usize = 64 << 10;
 const WAITING: usize = 16;
-
-/// Packets that were to be told and were not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missed {
-    /// Over the budget of a CPU.
-    over_budget: u64,
-    /// Without room in the ring, or unreadable.
-    lost: u64,
-    /// Both, by level of the source.
-    by_level: [u64; LEVELS as usize],
-}
-
-impl Missed {
-    fn between(before: &CaptureBudget, after: &CaptureBudget) -> Self {
-        let mut by_level = after.missed;
-        for (level, before) in by_level.iter_mut().zip(before.missed) {
-            *level = level.wrapping_sub(before);
-        }
-        Self {
-            over_budget: after.told.over_budget.wrapping_sub(before.told.over_budget),
-            lost: after.told.lost.wrapping_sub(before.told.lost),
-            by_level,
-        }
-    }
-}
 
 /// The capture under way, and the last one that ended.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
 
-use super::{Result, counted};
+use super::counted;
+use super::told::Result;
 use crate::layers::{Effective, EffectiveSet};
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::verdict::Reason;
+use limiter_common::verdict::Verdict;
+use limiter_common::wire::Tally;
 use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters};
 use limiter_datapath::Observed;
 use limiter_rules::compile::{BANS, REPLIES, RuleId};
@@ -10,7 +12,7 @@ use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
 use limiter_rules::{Subject, Terms};
 
-use super::Result;
+use super::told::Result;
 use crate::api::sources::DroppedBy;
 use crate::error::ServiceError;
 use crate::layers::{Effective, EffectiveSet};
@@ -222,4 +224,17 @@ pub(crate) fn marked(
         }
     }
     Ok(marked)
+}
+
+/// All packets that passed, and all that were dropped.
+pub(crate) fn verdicts(datapath: &dyn Observed) -> Result<(Tally, Tally)> {
+    let (mut passed, mut dropped) = (Tally::default(), Tally::default());
+    let tallies = datapath.reasons()?;
+    for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
+        match reason.verdict() {
+            Verdict::Pass => passed.merge(tally),
+            Verdict::Drop => dropped.merge(tally),
+        }
+    }
+    Ok((passed, dropped))
 }

@@ -4,7 +4,7 @@
 use limiter_rules::RuleSet;
 use limiter_rules::file::ExactFile;
 
-use super::Result;
+use super::told::Result;
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::layers::Layers;

@@ -9,8 +9,9 @@ use limiter_rules::model;
 use limiter_rules::read_back::Known;
 
 use super::census::Census;
+use super::counted;
 use super::described::{Described, describe, of_limits};
-use super::{Result, Told, counted};
+use super::told::{Result, Told};
 use crate::api::limits::{LimitEntry, Origin};
 use crate::control::Step;
 use crate::control::parts::Parts;

@@ -12,7 +12,9 @@ use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
 use super::census::Census;
-use super::{Result, limits};
+use super::limits;
+use super::tables::kind_name;
+use super::told::Result;
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
@@ -196,7 +198,7 @@ fn tables(
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";
     let mut alarms = page.metric("limiter_entries_alarm", Kind::Gauge, help);
     for (table, kind) in kinds {
-        let raised = no_room_for.iter().any(|name| *name == super::kind_name(kind));
+        let raised = no_room_for.iter().any(|name| *name == kind_name(kind));
         alarms.add(&[("table", table)], u8::from(raised));
     }
     let mut tables = Vec::with_capacity(kinds.len());

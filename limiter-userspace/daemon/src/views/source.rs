@@ -3,18 +3,24 @@
 use std::net::IpAddr;
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Bucket;
+use limiter_common::wire::ListEntry;
 use limiter_common::{engine, gcra};
 use limiter_datapath::Observed;
 use limiter_model::Holder;
 use limiter_rules::Selector;
 
+use super::described::describe;
+use super::keys::key;
+use super::others::with_others;
+use super::told::Result;
+use crate::api::lists::ListName;
 use crate::api::source::{RuleDrops, SourceView};
 use crate::api::sources::OtherDrops;
-use crate::error::ServiceError;
 use crate::layers::EffectiveSet;
-use crate::views::{self, describe};
+use crate::lists;
 use crate::why;
 
 /// The drops of one source, without its name.
@@ -27,10 +33,10 @@ pub(crate) fn whole(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
-) -> Result<SourceView, ServiceError> {
-    let listed = views::listed(datapath, &views::key(address))?;
+) -> Result<SourceView> {
+    let listed = listed(datapath, &key(address))?;
     let view = SourceView { listed, ..view(datapath, effective, address)? };
-    views::with_others(view, datapath, effective, address)
+    with_others(view, datapath, effective, address)
 }
 
 /// A source by itself, without what is asked before its rule.
@@ -38,9 +44,9 @@ pub(crate) fn view(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
-) -> Result<SourceView, ServiceError> {
+) -> Result<SourceView> {
     let selector = Selector::address(address);
-    let bucket = datapath.bucket(&views::key(address))?;
+    let bucket = datapath.bucket(&key(address))?;
     let in_force = effective.resolve(&selector);
     let mut view = SourceView {
         source: selector.to_string(),
@@ -99,11 +105,7 @@ pub(crate) fn view(
 }
 
 /// Adds the state of a source whose rule is in a keyed table: of the first limit, how much is left.
-fn keyed_source(
-    view: SourceView,
-    datapath: &dyn Observed,
-    address: IpAddr,
-) -> Result<SourceView, ServiceError> {
+fn keyed_source(view: SourceView, datapath: &dyn Observed, address: IpAddr) -> Result<SourceView> {
     let looked = why::keyed_source(datapath, address)?;
     let counted = looked.as_ref().and_then(|looked| looked.counted);
     let held = looked.and_then(|looked| looked.held);
@@ -137,4 +139,15 @@ fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> T
 fn nanos_up(ticks: Ticks) -> u64 {
     let whole = ticks.as_nanos();
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
+}
+
+/// The list that a source is on, before any rule: as the program asks for it.
+fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListName>> {
+    let now = datapath.now();
+    let in_force = |entry: &ListEntry| entry.at(now).is_some();
+    let entry = match datapath.listed(source)?.filter(in_force) {
+        Some(own) => Some(own),
+        None => datapath.listed_around(source)?.filter(in_force),
+    };
+    Ok(entry.and_then(|entry| entry.at(now)).map(lists::name))
 }

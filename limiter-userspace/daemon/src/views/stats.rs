@@ -8,7 +8,8 @@ use limiter_datapath::Observed;
 use limiter_rules::Terms;
 
 use super::census::Census;
-use super::{Result, Told, counted};
+use super::counted;
+use super::told::{Result, Told};
 use crate::api::Counts;
 use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::Step;

@@ -6,7 +6,7 @@ use limiter_model::LookedTable;
 use limiter_rules::compile::RuleId;
 use limiter_rules::{Budget, Selector, Subject, Terms};
 
-use super::InForce;
+use super::in_force::InForce;
 use crate::api::explain::ExplainStep;
 use crate::api::limits::Origin;
 use crate::layers::Effective;
