@@ -25,7 +25,8 @@ use super::listeners::Listeners;
 use super::notify::Notifier;
 use super::routes;
 use super::rule_files::{self, Digest};
-use super::service::{Service, listen, lock};
+use super::service::events::listen;
+use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -242,7 +243,7 @@ async fn serve(
     }
     // A thread of its own, so after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
-    service.watched(options.watch);
+    service.rule_sets.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not told");
@@ -303,7 +304,7 @@ async fn serve(
         () = listeners.serve(&service) => {}
     }
     housekeep(&service);
-    lock(&service).leave();
+    lock(&service).cluster.leave();
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
 }
@@ -356,7 +357,7 @@ async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
         while let Some(notice) = notices.recv().await {
             lock(service).heed(notice);
         }
-        lock(service).node_ended();
+        lock(service).cluster.ended();
     }
     std::future::pending::<()>().await;
 }

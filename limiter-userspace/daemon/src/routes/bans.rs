@@ -14,14 +14,14 @@ use limiter_rules::{Selector, source_text};
 use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
 use crate::api::lists::ListName;
 use crate::bans;
+use crate::cluster::told_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
 };
 use crate::error::ServiceError;
 use crate::guard::Hand;
-use crate::service::Shared;
-use crate::service::{Service, told_prefix};
+use crate::service::{Service, Shared};
 use crate::views::{self, Title};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -85,7 +85,7 @@ impl Service {
         if request.seconds == 0 {
             return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));
         }
-        if let Some(prefix) = self.layers.managed(&selector) {
+        if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
         let now = self.datapath()?.now();
@@ -104,9 +104,9 @@ impl Service {
             )
         }))?;
         let left = Duration::from_secs(request.seconds);
-        let ban = bans::put_ban(self.datapath_mut()?, address, left)?;
-        self.publish([Change::Ban { source: address, left }]);
-        let names = views::rule_names(self.datapath()?, &self.effective);
+        let ban = bans::put_ban(self.datapath.get_mut()?, address, left)?;
+        self.cluster.publish([Change::Ban { source: address, left }]);
+        let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
         Ok(BannedSource::of(selector, ban, &names, self.datapath()?.now()))
     }
 
@@ -114,12 +114,12 @@ impl Service {
     /// all nodes.
     pub(crate) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         let selector = source_text::parse(&request.source)?;
-        let forgotten = bans::forget(self.datapath_mut()?, selector)?;
-        if self.cluster_status().is_some()
+        let forgotten = bans::forget(self.datapath.get_mut()?, selector)?;
+        if self.cluster.status().is_some()
             && let Some(sources) = told_prefix(&selector)
         {
             // Another node may have a ban where this one has none.
-            self.publish([Change::Unban { sources }]);
+            self.cluster.publish([Change::Unban { sources }]);
         } else if forgotten == 0 {
             return Err(ServiceError::NotBanned(selector).into());
         }
@@ -158,7 +158,7 @@ impl BansText {
         });
         let mut parts = Parts::default();
         parts.open_array("entries")?;
-        let names = views::rule_names(datapath, &service.effective);
+        let names = views::rule_names(datapath, &service.rule_sets.effective);
         Ok(Self { parts, bans: bans.into_iter(), names, watched, now, ended: false })
     }
 }

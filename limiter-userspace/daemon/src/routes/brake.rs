@@ -6,8 +6,7 @@ use axum::routing::{post, put};
 use crate::api::brake::{AskDetach, Brake, Detached};
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/brake", put(brake)).at("/v1/detach", post(detach))
@@ -49,7 +48,7 @@ pub(super) async fn detach(
 impl Service {
     /// Lets every packet pass, or no longer.
     pub(crate) fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
-        let datapath = self.datapath_mut()?;
+        let datapath = self.datapath.get_mut()?;
         datapath.set_brake(brake.engaged)?;
         let engaged = datapath.brake()?;
         tracing::warn!(engaged, "brake");
@@ -58,7 +57,7 @@ impl Service {
 
     /// Ends the limits on one interface.
     pub(crate) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
-        self.datapath_mut()?.free(interface)?;
+        self.datapath.get_mut()?.free(interface)?;
         self.look_after_links();
         Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
     }

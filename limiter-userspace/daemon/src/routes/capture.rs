@@ -7,10 +7,8 @@ use axum::routing::post;
 
 use crate::api::capture::{AskCapture, CaptureReport, Captures, NUMBER};
 use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
-use crate::error::ServiceError;
-use crate::service::Service;
-use crate::service::Shared;
-use crate::service::read_on;
+use crate::service::capture::read_on;
+use crate::service::{Service, Shared};
 
 /// Content type of pcapng.
 const PCAPNG: &str = "application/x-pcapng";
@@ -80,8 +78,8 @@ impl Service {
         asked: &AskCapture,
         user: u32,
     ) -> Result<(u64, Lines), Refusal> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        Ok(self.captures.begin(datapath, &self.effective, asked, user)?)
+        let datapath = self.datapath.get_mut()?;
+        Ok(self.captures.begin(datapath, &self.rule_sets.effective, asked, user)?)
     }
 
     /// The capture under way, and the last one.
@@ -92,7 +90,7 @@ impl Service {
 
     /// Ends the capture under way.
     pub(crate) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let datapath = self.datapath.get_mut()?;
         Ok(self.captures.stop(datapath)?)
     }
 }

@@ -8,8 +8,7 @@ use axum::routing::get;
 
 use crate::api::check::{CheckSource, Checked};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::why::Question;
 
 /// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the

@@ -5,8 +5,7 @@ use axum::routing::get;
 
 use crate::api::cluster::Cluster;
 use crate::control::{Answer, Peer, Refusal, Routes, read};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/cluster", get(cluster))
@@ -31,12 +30,12 @@ pub(super) async fn cluster(
 impl Service {
     /// State of the cluster, as this node sees it.
     pub(crate) fn cluster(&self) -> Result<Cluster, Refusal> {
-        let Some(status) = self.cluster_status() else {
+        let Some(status) = self.cluster.status() else {
             return Err(Refusal::NotFound(
                 "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
                     .to_owned(),
             ));
         };
-        Ok(Cluster { warnings: self.cluster_warnings(), ..Cluster::from(&*status) })
+        Ok(Cluster { warnings: self.cluster.warnings(), ..Cluster::from(&*status) })
     }
 }

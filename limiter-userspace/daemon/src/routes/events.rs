@@ -5,8 +5,7 @@ use axum::routing::get;
 
 use crate::api::events::{AskEvents, Events};
 use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/events", get(events))

@@ -6,8 +6,7 @@ use axum::routing::get;
 use crate::api::explain::{AskExplain, ExplainedNow};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::error::ServiceError;
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::why::{InForce, Question};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -34,7 +33,8 @@ impl Service {
     pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         let question = Question::parse(asked)?;
         let explained = self.in_force()?.explain(&question)?;
-        let trial_seconds_left = self.trial().map(|trial| trial.seconds_left);
+        let trial_seconds_left =
+            self.rule_sets.trial(&self.datapath).map(|trial| trial.seconds_left);
         Ok(ExplainedNow { trial_seconds_left, ..explained })
     }
 
@@ -44,7 +44,8 @@ impl Service {
         // Before that: what is over after it, is not over then.
         let now = self.datapath()?.now();
         self.settle()?;
-        let (datapath, layers, effective) = (self.datapath()?, &self.layers, &self.effective);
+        let (datapath, layers, effective) =
+            (self.datapath()?, &self.rule_sets.layers, &self.rule_sets.effective);
         Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
     }
 }

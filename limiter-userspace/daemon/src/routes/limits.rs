@@ -7,8 +7,7 @@ use crate::api::limits::{Limits, SetLimit, UnsetLimit};
 use crate::api::rules::Changed;
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
 use crate::control::{Refusal, Sliced, Step};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::views::{LimitsText, Told as _};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -64,12 +63,26 @@ pub(super) async fn unset(
 impl LimitsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.leftovers.note();
-        Ok(Self::over(service.datapath()?, &service.effective))
+        Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
     }
 }
 
 impl Sliced<Service> for LimitsText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        Ok(self.step_of(service.datapath()?, &service.effective)?)
+        Ok(self.step_of(service.datapath()?, &service.rule_sets.effective)?)
+    }
+}
+
+impl Service {
+    /// Puts a limit over what the rule files say.
+    pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.set(&mut ground, limit)
+    }
+
+    /// Removes a limit that was set.
+    pub(crate) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.unset(&mut ground, limit)
     }
 }

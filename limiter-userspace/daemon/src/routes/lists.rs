@@ -1,6 +1,5 @@
 //! Requests about the allow and deny lists.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
@@ -10,6 +9,7 @@ use limiter_rules::{Selector, source_text};
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
 use crate::api::rules::Session;
+use crate::cluster::told_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
@@ -17,8 +17,7 @@ use crate::control::{
 use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
 use crate::lists::{self, Changes};
-use crate::service::Shared;
-use crate::service::{Service, told_prefix};
+use crate::service::{Service, Shared};
 
 /// Sources of one request whose standing is told, at most.
 const MOST_TOLD: usize = 10;
@@ -82,15 +81,6 @@ impl Service {
         Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
     }
 
-    /// Puts sources on a list of this node.
-    pub(crate) fn put_on_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let layers = &self.layers;
-        let changed = self.lists.set(datapath, request, |selector| layers.managed(selector))?;
-        self.store_lists();
-        Ok(changed)
-    }
-
     /// Tells the other nodes of sources that were put on a list here.
     fn tell_lists(&self, request: &SetList) {
         let list = match request.list {
@@ -100,19 +90,7 @@ impl Service {
         let left = request.seconds.map(Duration::from_secs);
         let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
         let sources = selectors.filter_map(|selector| told_prefix(&selector));
-        self.publish(sources.map(|sources| Change::List { list, sources, left }));
-    }
-
-    /// Takes sources off the lists of this node.
-    pub(crate) fn take_off_lists(
-        &mut self,
-        selectors: &BTreeSet<Selector>,
-    ) -> Result<ListsChanged, ServiceError> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let layers = &self.layers;
-        let changed = self.lists.unset(datapath, selectors, |selector| layers.managed(selector))?;
-        self.store_lists();
-        Ok(changed)
+        self.cluster.publish(sources.map(|sources| Change::List { list, sources, left }));
     }
 
     /// Takes sources off their lists, and stores that before it is answered.
@@ -127,14 +105,14 @@ impl Service {
         if let Some(selector) = selectors.first()
             && request.source.is_some()
             && changed.not_listed > 0
-            && self.cluster_status().is_none()
+            && self.cluster.status().is_none()
         {
             // Nothing has changed then. Another node may have an entry where this one has none.
             let stands = self.lists.told(selector, self.datapath()?.now());
             return Err(ServiceError::NotListed { selector: *selector, stands }.into());
         }
         let sources = selectors.iter().filter_map(told_prefix);
-        self.publish(sources.map(|sources| Change::Unlist { sources }));
+        self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
         Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
     }
 
@@ -164,7 +142,7 @@ impl Service {
     /// Refuses changes of the lists that would lock out whoever makes them.
     fn heed_lists(&self, changes: &Changes, hand: Hand) -> Result<(), ServiceError> {
         let unchanged = Changes::new();
-        let before = self.scene(&self.layers, &self.effective, &unchanged)?;
+        let before = self.scene(&unchanged)?;
         let after = Scene { changes, ..before };
         hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
     }

@@ -6,8 +6,7 @@ use limiter_common::time::Ticks;
 
 use crate::api::nearness::Nearness;
 use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/nearness", get(nearness))
@@ -46,11 +45,11 @@ impl Sliced<Service> for NearnessText {
             return Ok(Step::Done);
         }
         let datapath = service.datapath()?;
-        if !service.nearness.borrow_mut().step(datapath, self.asked)? {
+        if !service.gauges.nearness.borrow_mut().step(datapath, self.asked)? {
             return Ok(Step::Again);
         }
         self.ended = true;
-        let told = service.nearness.borrow().told(datapath, &service.effective)?;
+        let told = service.gauges.nearness.borrow().told(datapath, &service.rule_sets.effective)?;
         Ok(Step::Part(serde_json::to_vec(&told)?.into()))
     }
 }

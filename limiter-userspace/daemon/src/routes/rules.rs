@@ -1,20 +1,16 @@
 //! Requests about whole rule sets: the rule files again, others in their place, on trial or not.
 
-use std::time::SystemTime;
-
 use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 
 use crate::api::rules::{
     ApplyRules, Changed, CompareRules, ExportRules, Exported, ReloadRules, RulesDiff,
 };
-use crate::api::status::Reload;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
 };
 use crate::control::{Sliced, Step};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::views::RulesText;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -118,41 +114,42 @@ pub(super) async fn revert(
     change(&service, &peer, Service::revert)
 }
 
-impl Service {
-    /// Reads the rule files again, and notes how that went.
-    pub(crate) fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
-        self.notifier.reloading();
-        let result = self.try_reload(asked);
-        let error = result.as_ref().err().map(ToString::to_string);
-        if let Some(error) = &error {
-            tracing::error!("reload refused, the rules before it stay in force: {error}");
-        }
-        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
-        *count += 1;
-        self.reloaded_at = SystemTime::now();
-        self.last_reload = Reload { ok: error.is_none(), error };
-        self.notify_ready();
-        Ok(result?)
-    }
-
-    /// Reads the rule files again when nobody asked who could force it: after a signal or a changed
-    /// file.
-    pub(crate) fn reload(&mut self) -> Result<Changed, Refusal> {
-        self.reload_rules(ReloadRules::default())
-    }
-}
-
 impl RulesText {
     /// The beginning of the rules in force, or of those of `limiter set` alone.
     pub(crate) fn begin(service: &Service, asked: ExportRules) -> Result<Self, Refusal> {
         let generation = service.datapath()?.generation();
         service.leftovers.note();
-        Ok(Self::new(generation, &service.layers, asked.edits)?)
+        Ok(Self::new(generation, &service.rule_sets.layers, asked.edits)?)
     }
 }
 
 impl Sliced<Service> for RulesText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        Ok(self.go_on(service.datapath()?.generation(), &service.layers)?)
+        Ok(self.go_on(service.datapath()?.generation(), &service.rule_sets.layers)?)
+    }
+}
+
+impl Service {
+    /// Differences that other rule files would make.
+    pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+        self.rule_sets.compare(&self.datapath, &self.leftovers, rules)
+    }
+
+    /// Puts other rules in the place of the rule files.
+    pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.apply_rules(&mut ground, rules)
+    }
+
+    /// Keeps what is on trial.
+    pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.confirm(&mut ground)
+    }
+
+    /// Takes back what is on trial.
+    pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.revert(&mut ground)
     }
 }

@@ -9,8 +9,7 @@ use crate::api::words;
 use crate::control::{
     Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
 };
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::sources::ByRule;
 use crate::views::{self};
 
@@ -68,7 +67,11 @@ impl Sliced<Service> for SourceText {
         }
         let by_rule = self.by_rule.take();
         let by_rule = by_rule.map(|read| {
-            views::of_rules(read.drops(datapath, &service.effective, Some(&service.events)))
+            views::of_rules(read.drops(
+                datapath,
+                &service.rule_sets.effective,
+                Some(&service.events),
+            ))
         });
         let view = SourceView { by_rule, ..service.source(&self.address)? };
         Ok(Step::Part(serde_json::to_vec(&view)?.into()))
@@ -82,6 +85,9 @@ impl Service {
         let datapath = self.datapath()?;
         let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
         let listed_reason = reason.map(str::to_owned);
-        Ok(SourceView { listed_reason, ..views::whole(datapath, &self.effective, address)? })
+        Ok(SourceView {
+            listed_reason,
+            ..views::whole(datapath, &self.rule_sets.effective, address)?
+        })
     }
 }

@@ -6,8 +6,7 @@ use axum::routing::get;
 use crate::api::sources::{AskSources, SourceList};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::sources::{Known, Next, Reading, Wanted};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -63,11 +62,11 @@ impl Sliced<Service> for SourcesText {
 impl Service {
     #[cfg(test)]
     pub(crate) fn views_are_empty(&self) -> bool {
-        self.views.is_empty()
+        self.gauges.views.is_empty()
     }
 
     pub(super) fn known(&self) -> Result<Known<'_>, ServiceError> {
-        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
+        let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
         Ok(Known { datapath: self.datapath()?, effective, lists, events })
     }
 }

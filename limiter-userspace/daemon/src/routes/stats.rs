@@ -6,8 +6,7 @@ use axum::routing::get;
 use crate::api::stats::Stats;
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::control::{Refusal, Sliced, Step};
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::views::{StatsText, Told as _};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -30,12 +29,12 @@ pub(super) async fn stats(
 impl StatsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.leftovers.note();
-        Ok(Self::over(service.datapath()?, &service.effective))
+        Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
     }
 }
 
 impl Sliced<Service> for StatsText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        Ok(self.step_of(service.datapath()?, &service.effective)?)
+        Ok(self.step_of(service.datapath()?, &service.rule_sets.effective)?)
     }
 }

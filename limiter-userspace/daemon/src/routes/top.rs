@@ -7,9 +7,7 @@ use limiter_rules::source_text;
 
 use crate::api::top::{AskTop, Top};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::error::ServiceError;
-use crate::service::Service;
-use crate::service::Shared;
+use crate::service::{Service, Shared};
 use crate::sources::{Known, Wanted, tracked};
 use crate::views;
 
@@ -43,13 +41,13 @@ impl Service {
         let watch = watch.map(views::key);
         // A new event may be about a source that was not seen yet.
         self.take_events();
-        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        let datapath = self.datapath.get()?;
         let now = datapath.now();
-        let view = self.views.of(&wanted, now);
+        let view = self.gauges.views.of(&wanted, now);
         if let Some(source) = watch {
             view.watch(source, now);
         }
-        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
+        let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
         let known = Known { datapath, effective, lists, events };
         view.look(known, self.events.dropping().take(MOST_DROPPING))?;
         let keyed = view.keyed();

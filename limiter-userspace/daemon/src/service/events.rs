@@ -25,7 +25,7 @@ impl Service {
     ) -> Result<Option<OwnedFd>, ServiceError> {
         self.events = Events::new(options);
         self.events.start_hooks(&options.hooks);
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let datapath = self.datapath.get_mut()?;
         let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
         datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
         Ok(datapath.event_descriptor()?)
@@ -33,8 +33,8 @@ impl Service {
 
     /// Takes what the program has told.
     pub(crate) fn take_events(&mut self) {
-        if let Some(datapath) = self.datapath.as_deref_mut() {
-            self.events.take(datapath, &self.effective);
+        if let Ok(datapath) = self.datapath.get_mut() {
+            self.events.take(datapath, &self.rule_sets.effective);
         }
     }
 

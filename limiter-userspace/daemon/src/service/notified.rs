@@ -23,7 +23,7 @@ impl Service {
                 // Writing to a string cannot fail.
                 let _: std::fmt::Result = write!(line, "{} {how}, ", at.interface);
             }
-            let (rules, generation) = (self.rules(), datapath.generation());
+            let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
             // A brake outlives the daemon that was told to pull it.
             if matches!(datapath.brake(), Ok(true)) {
