@@ -13,8 +13,9 @@ use limiter_rules::model::TriePrefix;
 
 use crate::attached::Attached;
 use crate::bans::BY_HAND;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::{EffectiveSet, Layers};
+use crate::layers::Layers;
 
 /// The node, and what it told that still holds.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use limiter_datapath::Datapath;
 
 use crate::alarm::{Alarms, Notice};
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::EffectiveSet;
 use crate::nearness;
 use crate::not_ip::NotIp;
 use crate::sources::Views;

@@ -1,7 +1,9 @@
 //! The daemon: owns the rules and the data path, and serves the control socket.
 //!
-//! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
-//! [`Datapath`](limiter_datapath::Datapath) is all that it needs of the kernel.
+//! [`run`] starts it. `Service` puts its parts together: the rule sets, the lists, the events, the
+//! gauges and the node of a cluster. [`api`] has the documents of requests and stands below the
+//! parts; `routes` answers the requests and stands above the service.
+//! [`Datapath`](limiter_datapath::Datapath) is all that the daemon needs of the kernel.
 
 mod alarm;
 pub mod api;
@@ -11,6 +13,7 @@ mod capture;
 pub mod check;
 mod cluster;
 pub mod control;
+mod effective;
 mod error;
 mod events;
 pub mod from_maps;

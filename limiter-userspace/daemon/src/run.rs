@@ -29,7 +29,6 @@ use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
-use super::warnings;
 use super::watch;
 use crate::control::server::Bounds;
 use crate::control::{Loopback, Server};
@@ -216,7 +215,7 @@ async fn serve(
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }
-    if let Some(warning) = warnings::of_management(&layers) {
+    if let Some(warning) = layers.nobody_is_safe() {
         tracing::warn!("{warning}");
     }
 

@@ -19,8 +19,8 @@ use limiter_datapath::{CapturedPacket, Datapath};
 use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
 use missed::Missed;

@@ -21,8 +21,8 @@ use limiter_text::plain::clean;
 use tokio::sync::mpsc;
 
 use super::alarm::Notice;
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
 use super::views::{self, Shadows, Title};
 use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::api::source::RuleDrops;

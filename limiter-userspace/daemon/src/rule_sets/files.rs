@@ -56,7 +56,7 @@ impl RuleSets {
         self.seen = Digest::of(&read);
         let file = rule_files::parse(&read?, max_frame)?;
         let planned =
-            self.planned(ground.datapath, ground.leftovers, self.layers.with_file(file, false))?;
+            Planned::new(ground.datapath, ground.leftovers, self.layers.with_file(file, false))?;
         let lifts_all =
             self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
         if lifts_all && !asked.force {
@@ -139,7 +139,7 @@ impl RuleSets {
             return Err(ServiceError::NoDocuments);
         }
         let file = rule_files::parse(documents, datapath.get()?.max_frame())?;
-        self.planned(datapath, leftovers, self.layers.with_file(file, true))
+        Planned::new(datapath, leftovers, self.layers.with_file(file, true))
     }
 }
 

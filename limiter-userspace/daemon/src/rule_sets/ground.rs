@@ -2,9 +2,10 @@
 
 use crate::attached::Attached;
 use crate::cluster::Membership;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::guard::Scene;
-use crate::layers::{EffectiveSet, Layers};
+use crate::layers::Layers;
 use crate::lists::{Book, Changes};
 use crate::memory::Leftovers;
 use crate::state_dir::StateDir;

@@ -5,36 +5,22 @@ use std::sync::Arc;
 use limiter_common::time::Ticks;
 
 use super::ground::Ground;
-use super::planned::{Planned, plan};
+use super::planned::Planned;
 use super::state::RuleSets;
-use crate::attached::Attached;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::{EffectiveSet, Layers};
-use crate::memory::Leftovers;
+use crate::layers::Layers;
 use crate::state_dir::Prepared;
 use crate::warnings;
 
 impl RuleSets {
-    /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
-    pub(super) fn planned(
-        &self,
-        datapath: &Attached,
-        leftovers: &Leftovers,
-        layers: Layers,
-    ) -> Result<Planned, ServiceError> {
-        leftovers.note();
-        let effective = layers.effective();
-        let plan = plan(datapath.get()?, &layers, &effective)?;
-        Ok(Planned { layers, effective, plan })
-    }
-
     /// Puts `layers` in force, or keeps what is.
     pub(crate) fn apply(
         &mut self,
         ground: &mut Ground<'_>,
         layers: Layers,
     ) -> Result<(), ServiceError> {
-        let planned = self.planned(ground.datapath, ground.leftovers, layers)?;
+        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
         self.put_in_force(ground, planned, None).map(drop)
     }
 

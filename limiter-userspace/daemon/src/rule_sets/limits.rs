@@ -10,6 +10,7 @@ use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate
 use limiter_text::plain::is_plain;
 
 use super::ground::Ground;
+use super::planned::Planned;
 use super::state::RuleSets;
 use crate::api::limits::{SetLimit, UnsetLimit};
 use crate::api::rules::{Changed, Session};
@@ -122,7 +123,7 @@ impl RuleSets {
         let max_frame = ground.datapath.get()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        let planned = self.planned(ground.datapath, ground.leftovers, layers)?;
+        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
         let unchanged = Changes::new();
         let before = ground.scene(&self.layers, &self.effective, &unchanged)?;
         let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };

@@ -3,8 +3,11 @@
 use limiter_datapath::Datapath;
 use limiter_rules::{Environment, Plan};
 
+use crate::attached::Attached;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::{EffectiveSet, Layers};
+use crate::layers::Layers;
+use crate::memory::Leftovers;
 
 /// A rule set that can be put in force, as the data path is now.
 pub(super) struct Planned {
@@ -13,7 +16,21 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
 }
 
-pub(super) fn plan(
+impl Planned {
+    /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
+    pub(super) fn new(
+        datapath: &Attached,
+        leftovers: &Leftovers,
+        layers: Layers,
+    ) -> Result<Self, ServiceError> {
+        leftovers.note();
+        let effective = layers.effective();
+        let plan = plan(datapath.get()?, &layers, &effective)?;
+        Ok(Self { layers, effective, plan })
+    }
+}
+
+fn plan(
     datapath: &dyn Datapath,
     layers: &Layers,
     effective: &EffectiveSet,

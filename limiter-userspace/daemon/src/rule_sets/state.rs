@@ -9,7 +9,8 @@ use limiter_datapath::Datapath;
 
 use crate::api::rules::{Changed, Document, TrialEnd};
 use crate::api::status::{Reload, Reloads, Watching};
-use crate::layers::{EffectiveSet, Layers};
+use crate::effective::EffectiveSet;
+use crate::layers::Layers;
 use crate::rule_files::Digest;
 use crate::views::Trials;
 

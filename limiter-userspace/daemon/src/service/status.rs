@@ -3,7 +3,6 @@
 use super::Service;
 use crate::api::status::{Interface, Sources, Status};
 use crate::control::Refusal;
-use crate::warnings;
 
 impl Service {
     /// State of the daemon.
@@ -12,7 +11,7 @@ impl Service {
         let trial = self.rule_sets.trial(&self.datapath);
         let mut warnings = self.rule_sets.effective.warnings.clone();
         warnings.extend(self.gauges.not_ip.warning());
-        warnings.extend(warnings::of_management(layers));
+        warnings.extend(layers.nobody_is_safe());
         warnings.extend(self.cluster.warnings());
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),

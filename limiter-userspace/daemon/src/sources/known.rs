@@ -10,9 +10,9 @@ use limiter_rules::Selector;
 use limiter_rules::compile::RuleId;
 
 use crate::api::sources::{By, SourceRow};
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;
-use crate::layers::EffectiveSet;
 use crate::lists::Book;
 use crate::views;
 

@@ -7,7 +7,7 @@ use limiter_datapath::Observed;
 
 use super::counted;
 use super::told::Result;
-use crate::layers::{Effective, EffectiveSet};
+use crate::effective::{Effective, EffectiveSet};
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;

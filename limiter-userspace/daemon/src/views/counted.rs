@@ -14,8 +14,8 @@ use limiter_rules::{Subject, Terms};
 
 use super::told::Result;
 use crate::api::sources::DroppedBy;
+use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
-use crate::layers::{Effective, EffectiveSet};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;

@@ -15,7 +15,7 @@ use super::told::{Result, Told};
 use crate::api::limits::{LimitEntry, Origin};
 use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::layers::{Effective, EffectiveSet};
+use crate::effective::{Effective, EffectiveSet};
 use crate::limit_ends;
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.

@@ -23,7 +23,7 @@ use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
 use crate::api::status::mode;
 use crate::control::exposition::{Exposition, Kind};
-use crate::layers::EffectiveSet;
+use crate::effective::EffectiveSet;
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;

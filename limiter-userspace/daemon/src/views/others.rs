@@ -11,7 +11,7 @@ use limiter_rules::{Rule, Terms};
 use super::keys::key;
 use super::told::Result;
 use crate::api::source::SourceView;
-use crate::layers::EffectiveSet;
+use crate::effective::EffectiveSet;
 
 /// Rules that are named; the others are counted.
 const NAMED: usize = 10;

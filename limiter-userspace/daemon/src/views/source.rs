@@ -19,7 +19,7 @@ use super::told::Result;
 use crate::api::lists::ListName;
 use crate::api::source::{RuleDrops, SourceView};
 use crate::api::sources::OtherDrops;
-use crate::layers::EffectiveSet;
+use crate::effective::EffectiveSet;
 use crate::lists;
 use crate::why;
 

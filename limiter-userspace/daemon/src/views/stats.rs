@@ -14,7 +14,7 @@ use crate::api::Counts;
 use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::layers::{Effective, EffectiveSet};
+use crate::effective::{Effective, EffectiveSet};
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use limiter_common::wire::field;
 use limiter_datapath::Observed;
 
 use crate::api::explain::ExplainStep;
-use crate::layers::{EffectiveSet, Layers};
+use crate::effective::EffectiveSet;
+use crate::layers::Layers;
 use crate::lists::Book;
 
 /// The state in force, for the names.
