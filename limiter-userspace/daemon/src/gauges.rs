@@ -12,7 +12,7 @@ use crate::not_ip::NotIp;
 use crate::sources::Views;
 use crate::views;
 
-/// What is watched from look to look.
+/// Gauges that are read from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
     /// Soft limits that packets pass over.

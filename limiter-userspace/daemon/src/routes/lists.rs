@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_cluster::{Change, List};
+use limiter_common::time::Ticks;
 use limiter_rules::{Selector, source_text};
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
@@ -16,7 +17,7 @@ use crate::control::{
 };
 use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
-use crate::lists::{self, Changes};
+use crate::lists::{self, Book, Changes};
 use crate::service::{Service, Shared};
 
 /// Sources of one request whose standing is told, at most.
@@ -75,22 +76,11 @@ impl Service {
         let hand = Hand { session: request.session, force: request.force };
         let assumed = lists::changes(request, self.datapath()?.now());
         self.heed_lists(&assumed, hand)?;
-        let before = self.stand_on_lists(assumed.keys().copied())?;
+        let before = stand(&self.lists, assumed.keys().copied(), self.datapath()?.now());
         let changed = self.put_on_list(request)?;
-        self.tell_lists(request);
-        Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
-    }
-
-    /// Tells the other nodes of sources that were put on a list here.
-    fn tell_lists(&self, request: &SetList) {
-        let list = match request.list {
-            ListName::Deny => List::Deny,
-            ListName::Allow => List::Allow,
-        };
-        let left = request.seconds.map(Duration::from_secs);
-        let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
-        let sources = selectors.filter_map(|selector| told_prefix(&selector));
-        self.cluster.publish(sources.map(|sources| Change::List { list, sources, left }));
+        self.cluster.publish(told(request));
+        let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
+        Ok(ListsChanged { done, ..changed })
     }
 
     /// Takes sources off their lists, and stores that before it is answered.
@@ -100,7 +90,7 @@ impl Service {
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
-        let before = self.stand_on_lists(selectors.iter().copied())?;
+        let before = stand(&self.lists, selectors.iter().copied(), self.datapath()?.now());
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
             && request.source.is_some()
@@ -113,30 +103,8 @@ impl Service {
         }
         let sources = selectors.iter().filter_map(told_prefix);
         self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
-        Ok(ListsChanged { done: self.stand_otherwise(before)?, ..changed })
-    }
-
-    /// How sources stand on the lists, in words; of none, if they are many.
-    fn stand_on_lists(
-        &self,
-        selectors: impl Iterator<Item = Selector>,
-    ) -> Result<Vec<(Selector, String)>, ServiceError> {
-        let now = self.datapath()?.now();
-        let told = |selector: Selector| (selector, self.lists.told(&selector, now));
-        let stand: Vec<_> = selectors.take(MOST_TOLD + 1).map(told).collect();
-        Ok(if stand.len() > MOST_TOLD { Vec::new() } else { stand })
-    }
-
-    /// How sources stand now, beside how they stood.
-    fn stand_otherwise(
-        &self,
-        before: Vec<(Selector, String)>,
-    ) -> Result<Vec<String>, ServiceError> {
-        let now = self.datapath()?.now();
-        let told = |(selector, was): (Selector, String)| {
-            format!("{selector}: {}, was {was}", self.lists.told(&selector, now))
-        };
-        Ok(before.into_iter().map(told).collect())
+        let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
+        Ok(ListsChanged { done, ..changed })
     }
 
     /// Refuses changes of the lists that would lock out whoever makes them.
@@ -146,6 +114,37 @@ impl Service {
         let after = Scene { changes, ..before };
         hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
     }
+}
+
+/// Changes that the other nodes are told of when sources were put on a list here.
+fn told(request: &SetList) -> impl Iterator<Item = Change> {
+    let list = match request.list {
+        ListName::Deny => List::Deny,
+        ListName::Allow => List::Allow,
+    };
+    let left = request.seconds.map(Duration::from_secs);
+    let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
+    let sources = selectors.filter_map(|selector| told_prefix(&selector));
+    sources.map(move |sources| Change::List { list, sources, left })
+}
+
+/// How sources stand on the lists, in words; of none, if they are many.
+fn stand(
+    lists: &Book,
+    selectors: impl Iterator<Item = Selector>,
+    now: Ticks,
+) -> Vec<(Selector, String)> {
+    let told = |selector: Selector| (selector, lists.told(&selector, now));
+    let stand: Vec<_> = selectors.take(MOST_TOLD + 1).map(told).collect();
+    if stand.len() > MOST_TOLD { Vec::new() } else { stand }
+}
+
+/// How sources stand now, beside how they stood.
+fn stand_otherwise(lists: &Book, before: Vec<(Selector, String)>, now: Ticks) -> Vec<String> {
+    let told = |(selector, was): (Selector, String)| {
+        format!("{selector}: {}, was {was}", lists.told(&selector, now))
+    };
+    before.into_iter().map(told).collect()
 }
 
 /// Entries that are looked at before others have their turn, when most of them have expired.

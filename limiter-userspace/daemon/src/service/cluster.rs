@@ -1,4 +1,4 @@
-//! What the service does for the node: its start, and what it orders.
+//! Work of the service for the node: its start, and what it orders.
 
 use ipnet::IpNet;
 use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
