@@ -15,12 +15,12 @@ use limiter_rules::read_back::{Beside, read_back};
 use serde::de::DeserializeOwned;
 
 use super::api::limits::Limits;
-use super::api::source::{self, SourceView};
+use super::api::source::SourceView;
 use super::api::stats::Stats;
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
 use super::sources::ByRule;
-use super::views::{LimitsText, StatsText, Told};
+use super::views::{self, LimitsText, StatsText, Told};
 use crate::control::{Refusal, Step};
 
 /// Facts that no answer from the maps has.
@@ -52,8 +52,8 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     let effective = effective(maps)?;
     let mut read = ByRule::of_address(address);
     while !read.step(maps)? {}
-    let by_rule = Some(source::of_rules(read.drops(maps, &effective, None)));
-    Ok(SourceView { by_rule, ..source::whole(maps, &effective, address)? })
+    let by_rule = Some(views::of_rules(read.drops(maps, &effective, None)));
+    Ok(SourceView { by_rule, ..views::whole(maps, &effective, address)? })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

@@ -14,8 +14,9 @@ use limiter_rules::compile::{RuleId, TableForm};
 use limiter_rules::model::key::Overlap;
 use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::{EffectiveSet, Layers};
+use super::layers::Layers;
 use super::lists::{Book, Changes, Standing};
 use crate::api::rules::Session;
 

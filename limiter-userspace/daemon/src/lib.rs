@@ -1,16 +1,23 @@
 //! The daemon: owns the rules and the data path, and serves the control socket.
 //!
-//! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
-//! [`Datapath`](limiter_datapath::Datapath) is all that it needs of the kernel.
+//! [`run`] starts it. `Service` puts its parts together: the rule sets, the lists, the events, the
+//! gauges and the node of a cluster. [`api`] has the documents of requests and stands below the
+//! parts; `routes` answers the requests and stands above the service.
+//! [`Datapath`](limiter_datapath::Datapath) is all that the daemon needs of the kernel.
 
 mod alarm;
 pub mod api;
+mod attached;
+mod bans;
 mod capture;
 pub mod check;
+mod cluster;
 pub mod control;
+mod effective;
 mod error;
 mod events;
 pub mod from_maps;
+mod gauges;
 mod guard;
 mod layers;
 mod limit_ends;
@@ -24,12 +31,15 @@ mod notify;
 mod page;
 mod readable;
 pub mod render;
+mod routes;
 pub mod rule_files;
+mod rule_sets;
 mod run;
 mod service;
 mod sources;
 pub mod ssh;
 mod state_dir;
+mod troubles;
 mod views;
 mod warnings;
 mod watch;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 
-use super::api;
 use super::error::StartError;
-use super::run::RunOptions;
+use super::routes;
 use super::service::Service;
+use crate::control::Loopback;
 use crate::control::TcpServer;
 use crate::control::server::Bounds;
 
@@ -27,14 +27,17 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Listens where the options say, inside a tokio runtime.
-    pub(super) fn open(options: &RunOptions) -> Result<Self, StartError> {
+    pub(super) fn open(
+        metrics_listen: Option<SocketAddr>,
+        page_listen: Option<Loopback>,
+    ) -> Result<Self, StartError> {
         let mut listeners = Self::default();
-        if let Some(address) = options.metrics_listen {
+        if let Some(address) = metrics_listen {
             let (server, at) = listen("--metrics-listen", address, SCRAPES)?;
             tracing::info!("metrics are served at http://{at}/metrics");
             listeners.scrapes = Some(server);
         }
-        if let Some(loopback) = options.page_listen {
+        if let Some(loopback) = page_listen {
             let (server, at) = listen("--page-listen", loopback.address(), BROWSERS)?;
             tracing::info!("the page is served at http://{at}/, to every user of this machine");
             listeners.page = Some((server, at.port()));
@@ -44,8 +47,9 @@ impl Listeners {
 
     /// Serves them. Never ends.
     pub(super) async fn serve(self, service: &Arc<Mutex<Service>>) {
-        let scrapes = self.scrapes.map(|server| (server, api::scrapes(Arc::clone(service))));
-        let page = self.page.map(|(server, port)| (server, api::page(Arc::clone(service), port)));
+        let scrapes = self.scrapes.map(|server| (server, routes::scrapes(Arc::clone(service))));
+        let page =
+            self.page.map(|(server, port)| (server, routes::page(Arc::clone(service), port)));
         tokio::join!(serve(scrapes), serve(page));
     }
 }

@@ -3,13 +3,13 @@
 //! While maps are pinned they are the truth, so a restart adopts the lists with everything else.
 //! The files in the state directory bring them back after a reboot.
 
+mod entries;
 mod reason;
 mod saved;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
@@ -21,26 +21,17 @@ use limiter_text::plain::clean;
 use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
 use crate::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
+use entries::{Entries, Entry, after};
 use saved::Reasons;
 use store::Store;
+
+pub(super) use entries::name;
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
 const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];
 
 /// Entries that went since memory was given back last, from which on that is worth it.
 const MANY: usize = 1_000;
-
-/// Entries by their sources.
-type Entries = BTreeMap<Selector, Entry>;
-
-/// An entry of a list.
-#[derive(Clone, Debug)]
-struct Entry {
-    /// The entry as the maps have it.
-    listed: ListEntry,
-    /// The reason that was given for it.
-    reason: Option<Arc<str>>,
-}
 
 /// The lists, as the daemon knows them.
 #[derive(Debug, Default)]
@@ -469,16 +460,4 @@ pub(super) fn changes(request: &SetList, now: Ticks) -> Changes {
     let entry = ListEntry::new(verdict(request.list), expires);
     let sources = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
     sources.map(|selector| (selector, Some(entry))).collect()
-}
-
-/// The list of an entry, as people name it.
-pub(super) const fn name(listed: Listed) -> ListName {
-    match listed {
-        Listed::Deny => ListName::Deny,
-        Listed::Allow | Listed::Management => ListName::Allow,
-    }
-}
-
-fn after(now: Ticks, time: Duration) -> Ticks {
-    now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }

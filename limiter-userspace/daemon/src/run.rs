@@ -16,19 +16,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
-use super::api;
 use super::error::{ServiceError, StartError};
-use super::events::{self, EventOptions};
+use super::events::EventOptions;
 use super::layers::Layers;
 use super::limit_ends;
 use super::links::LinkEvents;
 use super::listeners::Listeners;
 use super::notify::Notifier;
+use super::routes;
 use super::rule_files::{self, Digest};
+use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
-use super::warnings;
 use super::watch;
 use crate::control::server::Bounds;
 use crate::control::{Loopback, Server};
@@ -211,11 +211,11 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
-    let listeners = Listeners::open(options)?;
+    let listeners = Listeners::open(options.metrics_listen, options.page_listen)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }
-    if let Some(warning) = warnings::of_management(&layers) {
+    if let Some(warning) = layers.nobody_is_safe() {
         tracing::warn!("{warning}");
     }
 
@@ -242,7 +242,7 @@ async fn serve(
     }
     // A thread of its own, so after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
-    service.watched(options.watch);
+    service.rule_sets.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not told");
@@ -264,7 +264,7 @@ async fn serve(
             }
         };
         let mut watching = pin!(watching);
-        let mut listening = pin!(events::listen(&service, told));
+        let mut listening = pin!(listen(&service, told));
         let mut heeding = pin!(heed(&service, notices));
         loop {
             tokio::select! {
@@ -297,13 +297,13 @@ async fn serve(
         service.end_events();
         service.end_capture();
     };
-    let router = api::router(Arc::clone(&service));
+    let router = routes::router(Arc::clone(&service));
     tokio::select! {
         () = server.serve(router, until_stopped) => {}
         () = listeners.serve(&service) => {}
     }
     housekeep(&service);
-    lock(&service).leave();
+    lock(&service).cluster.leave();
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
 }
@@ -356,7 +356,7 @@ async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
         while let Some(notice) = notices.recv().await {
             lock(service).heed(notice);
         }
-        lock(service).node_ended();
+        lock(service).cluster.ended();
     }
     std::future::pending::<()>().await;
 }

@@ -7,7 +7,7 @@ use limiter_datapath::{Datapath, keep_tags};
 use limiter_rules::model::{Limits, Martians, Over};
 use limiter_rules::{Path, Subject, Terms};
 
-use super::layers::{Effective, EffectiveSet, Layers};
+use super::effective::{Effective, EffectiveSet};
 
 /// Warnings about a rule set: one line for each kind.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
@@ -79,15 +79,6 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
 fn limits_anybody(set: &EffectiveSet) -> bool {
     set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)
-}
-
-/// A daemon that knows of nobody whom it must not lock out.
-pub(super) fn of_management(layers: &Layers) -> Option<String> {
-    layers.management.is_empty().then(|| {
-        "no address is safe from the limits: there is no --management prefix, and no SSH session \
-         started the daemon; start it with --management PREFIX, the network from which you log in"
-            .to_owned()
-    })
 }
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.

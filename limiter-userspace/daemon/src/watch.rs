@@ -66,10 +66,10 @@ async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
     // A change during a trial is looked at when the trial is over.
     let known = {
         let service = lock(service);
-        if service.trial().is_some() {
+        if service.rule_sets.trial(&service.datapath).is_some() {
             return;
         }
-        service.seen()
+        service.rule_sets.seen
     };
     let mut content = Digest::of(&rule_files::read(paths));
     for _ in 0..MOST_CHANGES {
@@ -81,7 +81,7 @@ async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
         if again == content {
             let mut service = lock(service);
             // A reload by request may have been faster.
-            if service.seen() != content {
+            if service.rule_sets.seen != content {
                 tracing::info!("the rule files changed");
                 if let Err(error) = service.reload() {
                     // The service has logged and kept it for `limiter status`.

@@ -14,7 +14,7 @@ use crate::process;
 
 /// Packages of the workspace whose dependencies are in the programs: limiter itself, the XDP
 /// programs, and the sandbox.
-const ROOTS: [&str; 3] = ["limiter-userspace", "limiter-ebpf", "limiter-tests"];
+const ROOTS: [&str; 3] = ["limiter-userspace", "limiter-ebpf", "limiter-sandbox"];
 
 /// Beginnings of the names of files that hold a licence or a notice, in capitals.
 const TEXTS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];

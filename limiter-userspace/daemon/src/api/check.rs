@@ -1,25 +1,11 @@
 //! The check of a packet of a source as it would be decided now: the one answer that is told in
 //! headers, too.
 
-use axum::extract::{Extension, State};
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::lists::ListName;
-use super::{Shared, words};
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
-use crate::service::Service;
-use crate::why::Question;
-
-/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the
-/// `X-` of those before it).
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+use super::words;
 
 /// The query of `GET /v1/check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -82,71 +68,4 @@ pub struct Checked {
     pub exact: bool,
     /// Other things that such a packet may meet; empty for an exact answer.
     pub not_looked_at: Vec<String>,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/check", get(check))
-}
-
-/// The outcome for a packet, or for a source's next one
-#[utoipa::path(
-    get,
-    path = "/v1/check",
-    params(CheckSource),
-    responses(
-        (
-            status = 200, description = "It would pass.", body = Checked,
-            headers(
-                ("x-ratelimit-limit" = u64, description = "What may come at once."),
-                ("x-ratelimit-remaining" = u64, description = "What would pass at once now."),
-                (
-                    "x-ratelimit-reset" = u64,
-                    description = "Seconds until all of it is there again."
-                )
-            )
-        ),
-        (
-            status = 429, description = "It would be dropped.", body = Checked,
-            headers(
-                ("x-ratelimit-limit" = u64, description = "What may come at once."),
-                ("x-ratelimit-remaining" = u64, description = "What would pass at once now."),
-                (
-                    "x-ratelimit-reset" = u64,
-                    description = "Seconds until all of it is there again."
-                ),
-                ("retry-after" = u64, description = "Seconds until it would pass.")
-            )
-        )
-    )
-)]
-pub(super) async fn check(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<CheckSource>,
-) -> Answer {
-    respond(&service, &peer, |service| Ok(response(service.check(&asked)?))).await
-}
-
-impl Service {
-    /// The outcome for a packet of a source.
-    pub(crate) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
-        Ok(self.in_force()?.check(&Question::parse(&asked.into())?)?)
-    }
-}
-
-pub(crate) fn response(checked: Checked) -> Response {
-    let status = if checked.passes { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    let fields = [
-        (LIMIT, checked.limit),
-        (REMAINING, checked.remaining),
-        (RESET, checked.reset_in_seconds),
-        (RETRY_AFTER, checked.retry_after_seconds),
-    ];
-    let mut response = (status, axum::Json(checked)).into_response();
-    for (name, value) in fields {
-        if let Some(value) = value {
-            response.headers_mut().insert(name, HeaderValue::from(value));
-        }
-    }
-    response
 }

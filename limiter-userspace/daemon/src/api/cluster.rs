@@ -2,16 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use limiter_cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
-use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::render::{Render, line, number, push, table, warnings};
-use crate::service::Service;
 
 /// `GET /v1/cluster`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -109,39 +104,6 @@ pub struct Lease {
     pub used: u64,
     /// Units that were refused.
     pub denied: u64,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/cluster", get(cluster))
-}
-
-/// Limits that nodes share, and the nodes
-#[utoipa::path(
-    get,
-    path = "/v1/cluster",
-    responses(
-        (status = 200, description = "Done.", body = Cluster),
-        (status = 404, description = "There is no such thing.")
-    )
-)]
-pub(super) async fn cluster(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    read(&service, &peer, |service| service.cluster()).await
-}
-
-impl Service {
-    /// State of the cluster, as this node sees it.
-    pub(crate) fn cluster(&self) -> Result<Cluster, Refusal> {
-        let Some(status) = self.cluster_status() else {
-            return Err(Refusal::NotFound(
-                "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
-                    .to_owned(),
-            ));
-        };
-        Ok(Cluster { warnings: self.cluster_warnings(), ..Cluster::from(&*status) })
-    }
 }
 
 fn since(time: SystemTime) -> u64 {

@@ -2,16 +2,11 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
-use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
 use crate::render::{Render, number, push, table, titled};
-use crate::service::Service;
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -181,44 +176,6 @@ impl Line {
             Self::TableFull(_) => "table-full",
             Self::Lost { .. } => "lost",
         }
-    }
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/events", get(events))
-}
-
-/// Recent drops, by source, rule and reason; or lines about them as they come
-#[utoipa::path(
-    get,
-    path = "/v1/events",
-    params(AskEvents),
-    responses(
-        (status = 200, description = "Done.", body = Events),
-        (status = 409, description = "Too many follow already.")
-    )
-)]
-pub(super) async fn events(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskEvents>,
-) -> Answer {
-    let (user, first) = (peer.user(), peer.may_change());
-    if asked.follow {
-        return follow(&service, &peer, |service| service.follow(asked.drops, user, first)).await;
-    }
-    read(&service, &peer, |service| service.events()).await
-}
-
-impl Service {
-    /// Episodes that go on, and the last that have ended.
-    pub(crate) fn events(&self) -> Result<Events, Refusal> {
-        Ok(self.events.view(self.datapath()?)?)
-    }
-
-    /// Lines as they come, for a user; `first` if that one may change, too.
-    pub(crate) fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal> {
-        Ok(self.events.follow(drops, user, first)?)
     }
 }
 

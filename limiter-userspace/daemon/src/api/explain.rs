@@ -1,17 +1,11 @@
 //! Explanations: whether a packet would pass now, and why.
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use limiter_rules::model::Fact;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Shared, words};
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::error::ServiceError;
+use super::words;
 use crate::render::{Render, duration, line, number, push, table};
-use crate::service::Service;
-use crate::why::{InForce, Question};
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -194,45 +188,6 @@ impl Here {
             Self::Share => "of this node's share",
             Self::Nothing => "before there is a lease",
         }
-    }
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/explain", get(explain))
-}
-
-/// The outcome for a packet now, and why
-#[utoipa::path(
-    get,
-    path = "/v1/explain",
-    params(AskExplain),
-    responses((status = 200, description = "The verdict is inside.", body = ExplainedNow))
-)]
-pub(super) async fn explain(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskExplain>,
-) -> Answer {
-    read(&service, &peer, |service| service.explain(&asked)).await
-}
-
-impl Service {
-    /// The program's decision about a packet, and why.
-    pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
-        let question = Question::parse(asked)?;
-        let explained = self.in_force()?.explain(&question)?;
-        let trial_seconds_left = self.trial().map(|trial| trial.seconds_left);
-        Ok(ExplainedNow { trial_seconds_left, ..explained })
-    }
-
-    /// The state in force now. A trial that is over is settled first, so that the names are of the
-    /// rules that the program uses.
-    pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
-        // Before that: what is over after it, is not over then.
-        let now = self.datapath()?.now();
-        self.settle()?;
-        let (datapath, layers, effective) = (self.datapath()?, &self.layers, &self.effective);
-        Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
     }
 }
 

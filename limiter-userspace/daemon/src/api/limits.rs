@@ -1,16 +1,11 @@
 //! Limits: the rules in force with what they did, and single ones from the command line.
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::rules::{Changed, Session};
-use super::{Counts, Shared, words};
-use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
+use super::rules::Session;
+use super::{Counts, words};
 use crate::render::{Render, Table, line, number, push, rate, table};
-use crate::service::Service;
-use crate::views::LimitsText;
 
 /// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -229,56 +224,6 @@ pub struct UnsetLimit {
     #[serde(default)]
     #[param(maximum = 65_535)]
     pub port: Option<u16>,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/limits", get(list).put(set).delete(unset))
-}
-
-/// The rules in force
-#[utoipa::path(
-    get,
-    path = "/v1/limits",
-    responses((status = 200, description = "Done.", body = Limits))
-)]
-pub(super) async fn list(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, LimitsText::begin).await
-}
-
-/// Sets a limit
-#[utoipa::path(
-    put,
-    path = "/v1/limits",
-    request_body = SetLimit,
-    responses((status = 200, description = "Done.", body = Changed))
-)]
-pub(super) async fn set(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(limit): JsonBody<SetLimit>,
-) -> Answer {
-    change(&service, &peer, |service| service.set(&limit))
-}
-
-/// Removes a limit that was set
-#[utoipa::path(
-    delete,
-    path = "/v1/limits",
-    params(UnsetLimit),
-    responses(
-        (status = 200, description = "Done.", body = Changed),
-        (status = 404, description = "There is no such thing.")
-    )
-)]
-pub(super) async fn unset(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(limit): Asked<UnsetLimit>,
-) -> Answer {
-    change(&service, &peer, |service| service.unset(&limit))
 }
 
 fn optional(value: Option<u64>) -> String {

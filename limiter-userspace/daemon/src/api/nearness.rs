@@ -2,17 +2,11 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
-use limiter_common::time::Ticks;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
 use super::sources::percent;
-use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::render::{Render, line, number, push, table, titled};
-use crate::service::Service;
 
 /// `GET /v1/nearness`: the rules in force that have buckets, those that need a look first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -152,52 +146,6 @@ impl RuleNearness {
     /// The rule by its name, and whom it is for.
     pub(crate) fn title(&self) -> String {
         titled(Some(&self.rule), self.rule_name.as_deref())
-    }
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/nearness", get(nearness))
-}
-
-/// How near sources come to the limits in force, and whether these fit
-#[utoipa::path(
-    get,
-    path = "/v1/nearness",
-    responses((status = 200, description = "Done.", body = Nearness))
-)]
-pub(super) async fn nearness(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, NearnessText::begin).await
-}
-
-/// The reading of all buckets under way, unless it was just done.
-pub(crate) struct NearnessText {
-    asked: Ticks,
-    ended: bool,
-}
-
-impl NearnessText {
-    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
-        let asked = service.datapath()?.now();
-        service.leftovers.note();
-        Ok(Self { asked, ended: false })
-    }
-}
-
-impl Sliced<Service> for NearnessText {
-    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        if self.ended {
-            return Ok(Step::Done);
-        }
-        let datapath = service.datapath()?;
-        if !service.nearness.borrow_mut().step(datapath, self.asked)? {
-            return Ok(Step::Again);
-        }
-        self.ended = true;
-        let told = service.nearness.borrow().told(datapath, &service.effective)?;
-        Ok(Step::Part(serde_json::to_vec(&told)?.into()))
     }
 }
 

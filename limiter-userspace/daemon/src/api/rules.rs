@@ -2,21 +2,12 @@
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
-use std::time::SystemTime;
 
-use axum::extract::{Extension, State};
-use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::status::Reload;
-use super::{Shared, words};
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
-};
+use super::words;
 use crate::render::{Render, line, warnings};
-use crate::service::Service;
-use crate::views::RulesText;
 
 /// The answer to a change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -178,131 +169,6 @@ pub struct TrialEnd {
     pub confirmed: bool,
     /// Reason why they did not stay.
     pub reason: Option<String>,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default()
-        .at("/v1/reload", post(reload))
-        .at_rules("/v1/rules", get(export).put(apply))
-        .at_rules("/v1/rules/diff", post(compare))
-        .at("/v1/rules/confirm", post(confirm))
-        .at("/v1/rules/revert", post(revert))
-}
-
-/// Reads the rule files again
-#[utoipa::path(
-    post,
-    path = "/v1/reload",
-    params(ReloadRules),
-    responses((status = 200, description = "Done.", body = Changed))
-)]
-pub(super) async fn reload(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<ReloadRules>,
-) -> Answer {
-    change(&service, &peer, |service| service.reload_rules(asked))
-}
-
-/// The rules in force as a rule file
-#[utoipa::path(
-    get,
-    path = "/v1/rules",
-    params(ExportRules),
-    responses((status = 200, description = "Done.", body = Exported))
-)]
-pub(super) async fn export(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<ExportRules>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| RulesText::begin(service, asked)).await
-}
-
-/// Puts rule files in the place of the daemon's
-#[utoipa::path(
-    put,
-    path = "/v1/rules",
-    request_body = ApplyRules,
-    responses((status = 200, description = "Done.", body = Changed))
-)]
-pub(super) async fn apply(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
-) -> Answer {
-    change(&service, &peer, |service| service.apply_rules(&rules))
-}
-
-/// Says what rule files would change
-#[utoipa::path(
-    post,
-    path = "/v1/rules/diff",
-    request_body = CompareRules,
-    responses((status = 200, description = "Done.", body = RulesDiff))
-)]
-pub(super) async fn compare(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
-) -> Answer {
-    change(&service, &peer, |service| service.compare(&rules))
-}
-
-/// Keeps rules on trial
-#[utoipa::path(
-    post,
-    path = "/v1/rules/confirm",
-    responses(
-        (status = 200, description = "Done.", body = Changed),
-        (status = 409, description = "No rules are on trial, or their time is over.")
-    )
-)]
-pub(super) async fn confirm(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    change(&service, &peer, Service::confirm)
-}
-
-/// Takes rules on trial back
-#[utoipa::path(
-    post,
-    path = "/v1/rules/revert",
-    responses(
-        (status = 200, description = "Done.", body = Changed),
-        (status = 409, description = "No rules are on trial, or their time is over.")
-    )
-)]
-pub(super) async fn revert(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    change(&service, &peer, Service::revert)
-}
-
-impl Service {
-    /// Reads the rule files again, and notes how that went.
-    pub(crate) fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
-        self.notifier.reloading();
-        let result = self.try_reload(asked);
-        let error = result.as_ref().err().map(ToString::to_string);
-        if let Some(error) = &error {
-            tracing::error!("reload refused, the rules before it stay in force: {error}");
-        }
-        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
-        *count += 1;
-        self.reloaded_at = SystemTime::now();
-        self.last_reload = Reload { ok: error.is_none(), error };
-        self.notify_ready();
-        Ok(result?)
-    }
-
-    /// Reads the rule files again when nobody asked who could force it: after a signal or a changed
-    /// file.
-    pub(crate) fn reload(&mut self) -> Result<Changed, Refusal> {
-        self.reload_rules(ReloadRules::default())
-    }
 }
 
 impl Render for Changed {

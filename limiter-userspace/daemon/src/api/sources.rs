@@ -2,19 +2,13 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::lists::ListName;
 use super::source::RuleDrops;
-use super::{Shared, words};
-use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::error::ServiceError;
+use super::words;
 use crate::render::{Render, number, push, table, titled};
-use crate::service::Service;
-use crate::sources::{Known, Next, Reading, Wanted};
 
 /// Sources in one answer, unless it is said otherwise.
 pub const SOURCES: u32 = 20;
@@ -164,68 +158,6 @@ pub struct SourceRow {
     pub listed: Option<ListName>,
     /// Whole seconds until its ban ends, rounded up; none if it is not banned.
     pub banned_seconds: Option<u64>,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/sources", get(sources))
-}
-
-/// Sources that stand out, of all that are tracked
-#[utoipa::path(
-    get,
-    path = "/v1/sources",
-    params(AskSources),
-    responses((status = 200, description = "Done.", body = SourceList))
-)]
-pub(super) async fn sources(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskSources>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| SourcesText::begin(service, &asked)).await
-}
-
-/// The reading of all sources under way.
-pub(crate) struct SourcesText {
-    reading: Reading,
-    ended: bool,
-}
-
-impl SourcesText {
-    pub(crate) fn begin(service: &Service, asked: &AskSources) -> Result<Self, Refusal> {
-        service.datapath()?;
-        service.leftovers.note();
-        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
-        Ok(Self { reading: Reading::new(wanted), ended: false })
-    }
-}
-
-impl Sliced<Service> for SourcesText {
-    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        if self.ended {
-            return Ok(Step::Done);
-        }
-        Ok(match self.reading.step(service.known()?)? {
-            Next::Slice => Step::Again,
-            Next::After(time) => Step::After(time),
-            Next::Done(list) => {
-                self.ended = true;
-                Step::Part(serde_json::to_vec(&list)?.into())
-            }
-        })
-    }
-}
-
-impl Service {
-    #[cfg(test)]
-    pub(crate) fn views_are_empty(&self) -> bool {
-        self.views.is_empty()
-    }
-
-    pub(super) fn known(&self) -> Result<Known<'_>, ServiceError> {
-        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
-        Ok(Known { datapath: self.datapath()?, effective, lists, events })
-    }
 }
 
 /// Drops by what dropped them: rules on sources, other rules and budgets, lists and bans.

@@ -1,17 +1,12 @@
 //! All counters.
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
 use limiter_common::wire::RuleCounters;
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Counts, Shared, words};
-use crate::control::{Answer, JSON, Peer, Routes, sliced};
+use super::{Counts, words};
 use crate::render::{Render, Table, number, push, table, titled};
-use crate::service::Service;
-use crate::views::StatsText;
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -99,23 +94,6 @@ impl From<RuleCounters> for Outcomes {
         let (passed, dropped) = (passed.into(), dropped.into());
         Self { passed, dropped, shadowed: shadowed.into(), marked: marked.into() }
     }
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/stats", get(stats))
-}
-
-/// All counters
-#[utoipa::path(
-    get,
-    path = "/v1/stats",
-    responses((status = 200, description = "Done.", body = Stats))
-)]
-pub(super) async fn stats(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, StatsText::begin).await
 }
 
 fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {

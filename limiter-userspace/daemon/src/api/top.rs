@@ -1,22 +1,10 @@
 //! Sources that stand out of what was seen so far, while somebody looks.
 
-use axum::extract::{Extension, State};
-use axum::routing::get;
-use limiter_common::wire::EntryKind;
-use limiter_rules::source_text;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
-use super::{Shared, words};
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::error::ServiceError;
-use crate::service::Service;
-use crate::sources::{Known, Wanted, tracked};
-use crate::views;
-
-/// Sources that an event told of, and that are shown to every view as dropping.
-const MOST_DROPPING: usize = 256;
+use super::words;
 
 /// The query of `GET /v1/top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -73,62 +61,4 @@ pub struct Top {
     pub by_other_rules: Vec<OtherDrops>,
     /// The source that was asked about, if one was.
     pub watched: Option<SourceRow>,
-}
-
-pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/top", get(top))
-}
-
-/// Sources that stand out, of what was seen while somebody looks
-#[utoipa::path(
-    get,
-    path = "/v1/top",
-    params(AskTop),
-    responses((status = 200, description = "Done.", body = Top))
-)]
-pub(super) async fn top(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskTop>,
-) -> Answer {
-    read(&service, &peer, |service| service.top(&asked)).await
-}
-
-impl Service {
-    /// Looks on, and tells of those that stand out.
-    pub(crate) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
-        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
-        let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
-        let watch = watch.map(views::key);
-        // A new event may be about a source that was not seen yet.
-        self.take_events();
-        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
-        let now = datapath.now();
-        let view = self.views.of(&wanted, now);
-        if let Some(source) = watch {
-            view.watch(source, now);
-        }
-        let (effective, lists, events) = (&self.effective, &self.lists, &self.events);
-        let known = Known { datapath, effective, lists, events };
-        view.look(known, self.events.dropping().take(MOST_DROPPING))?;
-        let keyed = view.keyed();
-        let (passed, dropped) = views::verdicts(datapath)?;
-        let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
-        let tracked_v6 = tracked(datapath, EntryKind::V6)?.saturating_add(keyed.v6);
-        Ok(Top {
-            clock_ns: datapath.now().as_nanos(),
-            uptime_seconds: self.began.elapsed().as_secs(),
-            generation: datapath.generation(),
-            brake: datapath.brake()?,
-            passed: passed.packets,
-            dropped: dropped.packets,
-            dropped_by: views::dropped_by(datapath)?,
-            tracked_v4,
-            tracked_v6,
-            rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
-            sources: view.rows(known, &wanted)?,
-            by_other_rules: wanted.others(known),
-            watched: watch.map(|source| view.row(known, &source)).transpose()?,
-        })
-    }
 }

@@ -10,8 +10,8 @@ use limiter_decision::event::{EventRate, MAX_PER_SECOND};
 use limiter_rules::source_text;
 
 use crate::api::capture::{AskCapture, Told};
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::EffectiveSet;
 use crate::views::{Title, rule_names};
 
 /// Packets that each CPU tells a second, unless it is asked otherwise.

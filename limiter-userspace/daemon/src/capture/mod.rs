@@ -5,10 +5,10 @@
 //! room.
 
 mod filter;
+mod missed;
 mod pcapng;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -19,15 +19,12 @@ use limiter_datapath::{CapturedPacket, Datapath};
 use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
-use super::service::{Service, lock};
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
+use missed::Missed;
 use pcapng::Writer;
-
-/// Time between two looks into the ring while there is a capture.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Time that the program goes on without a daemon.
 const LEASE: Duration = Duration::from_secs(2);
@@ -38,31 +35,6 @@ const RENEW: Duration = Duration::from_millis(250);
 /// Bytes of a part, and the parts that wait for the reader.
 const PART: usize = 64 << 10;
 const WAITING: usize = 16;
-
-/// Packets that were to be told and were not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missed {
-    /// Over the budget of a CPU.
-    over_budget: u64,
-    /// Without room in the ring, or unreadable.
-    lost: u64,
-    /// Both, by level of the source.
-    by_level: [u64; LEVELS as usize],
-}
-
-impl Missed {
-    fn between(before: &CaptureBudget, after: &CaptureBudget) -> Self {
-        let mut by_level = after.missed;
-        for (level, before) in by_level.iter_mut().zip(before.missed) {
-            *level = level.wrapping_sub(before);
-        }
-        Self {
-            over_budget: after.told.over_budget.wrapping_sub(before.told.over_budget),
-            lost: after.told.lost.wrapping_sub(before.told.lost),
-            by_level,
-        }
-    }
-}
 
 /// The capture under way, and the last one that ended.
 #[derive(Debug, Default)]
@@ -345,16 +317,6 @@ fn whole_from(lowest: u32, missed: &[u64; LEVELS as usize]) -> u32 {
 fn later(now: Ticks, time: Duration) -> Ticks {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Ticks::from_nanos(now.as_nanos().saturating_add(nanos))
-}
-
-/// Takes what the program tells, as long as there is a capture.
-pub(super) async fn read_on(service: std::sync::Arc<Mutex<Service>>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        if !lock(&service).take_captured() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use pcap_parser::pcapng::{
 };
 use pcap_parser::{Linktype, ToVec};
 
-use super::Missed;
+use super::missed::Missed;
 
 /// Byte order of a section, as its header says it.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;

@@ -21,7 +21,7 @@ use super::server::Bounds;
 use super::*;
 use crate::api::bans::{Bans, Unban, Unbanned};
 use crate::api::brake::{Brake, Detached};
-use crate::api::check::{self, CheckSource, Checked};
+use crate::api::check::{CheckSource, Checked};
 use crate::api::events::{AskEvents, Events};
 use crate::api::explain::{AskExplain, ExplainedNow};
 use crate::api::limits::{Limits, SetLimit, UnsetLimit};

@@ -7,8 +7,6 @@ mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -23,10 +21,8 @@ use limiter_text::plain::clean;
 use tokio::sync::mpsc;
 
 use super::alarm::Notice;
+use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
-use super::readable::Readable;
-use super::service::{Service, lock};
 use super::views::{self, Shadows, Title};
 use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::api::source::RuleDrops;
@@ -45,9 +41,6 @@ const MOST_ENDED: usize = 256;
 
 /// Events that are taken at once; then others have their turn.
 const AT_ONCE: usize = 8192;
-
-/// Time that events gather before they are taken.
-const GATHER: Duration = Duration::from_millis(50);
 
 /// Lines in the log at once.
 const LOG_BURST: u64 = 20;
@@ -304,23 +297,6 @@ impl Events {
             self.hook = Some(sender);
             tokio::spawn(hook::call(options.clone(), lines));
         }
-    }
-}
-
-/// Takes events whenever there are some. Without a descriptor they are taken now and then.
-pub(super) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
-    let descriptor = match descriptor.map(Readable::new) {
-        Some(Ok(descriptor)) => descriptor,
-        Some(Err(error)) => {
-            tracing::warn!(%error, "events are taken once a second only: check the limit of open files");
-            return std::future::pending().await;
-        }
-        None => return std::future::pending().await,
-    };
-    loop {
-        descriptor.ready().await;
-        tokio::time::sleep(GATHER).await;
-        lock(service).take_events();
     }
 }
 

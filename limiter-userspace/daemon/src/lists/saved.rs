@@ -18,7 +18,8 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::{Selector, source_text};
 use serde::{Deserialize, Serialize};
 
-use super::{Entries, Entry, after, name, reason};
+use super::entries::{Entries, Entry, after, name};
+use super::reason;
 use crate::api::lists::ListName;
 use crate::rule_files::Digest;
 use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};

@@ -13,7 +13,7 @@ use limiter_rules::Selector;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::Entries;
+use super::entries::Entries;
 use super::saved::{Change, Header, SavedEntry};
 use crate::rule_files::Digest;
 use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};

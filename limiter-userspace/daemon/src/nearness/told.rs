@@ -8,8 +8,8 @@ use limiter_datapath::Observed;
 use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
 use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::EffectiveSet;
 use crate::views;
 
 /// Findings about the buckets of one rule that are followed.

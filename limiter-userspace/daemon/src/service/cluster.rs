@@ -1,58 +1,22 @@
-//! This node among others: limits that nodes share are kept by a thread of its own; bans and list
-//! entries that change here are told to the other nodes, and theirs are taken over.
-
-use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+//! Work of the service for the node: its start, and what it orders.
 
 use ipnet::IpNet;
-use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices, Status};
-use limiter_common::time::Ticks;
+use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
-use limiter_rules::model::TriePrefix;
 
 use super::Service;
-use crate::api::bans::BY_HAND;
 use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::bans;
+use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::layers::Layers;
 use crate::lists;
-
-/// The node, and what it told that still holds.
-#[derive(Debug)]
-pub(crate) struct Node {
-    cluster: Cluster,
-    /// Number of nodes that the next rule set is made for.
-    nodes: u64,
-    /// The latest error, without contact to the store.
-    cut_off: Option<String>,
-    /// Servers of the store that do not answer, and why, while others do.
-    servers: BTreeMap<String, String>,
-    same_name: Option<String>,
-    /// Nodes with another rule set.
-    others: Vec<String>,
-    bans: ToldBans,
-}
-
-/// Bans by rules of this node that the others were told of.
-#[derive(Debug, Default)]
-struct ToldBans {
-    /// When each ends, in ticks.
-    told: HashMap<[u8; 16], u64>,
-    /// Time before which they are not looked at again.
-    next: Option<Instant>,
-}
-
-/// Most bans that are told after one look; the others are after the next.
-const BANS_AT_ONCE: usize = 500;
-/// Part of the time that looking at bans may take: one in so many.
-const LOOKING: u32 = 50;
 
 impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
     /// says.
     pub(crate) fn start_node(&mut self, config: Config) -> Option<Notices> {
-        let leases = self.datapath().ok()?.leases();
+        let leases = self.datapath.get().ok()?.leases();
         match Cluster::start(config, leases) {
             Ok((cluster, notices)) => {
                 self.join(cluster);
@@ -67,90 +31,18 @@ impl Service {
 
     /// Takes the thread that keeps shared limits, and gives it those in force.
     pub(crate) fn join(&mut self, cluster: Cluster) {
-        let nodes = self.layers.cluster.unwrap_or(1);
-        self.node = Some(Node {
-            cluster,
-            nodes,
-            cut_off: None,
-            servers: BTreeMap::new(),
-            same_name: None,
-            others: Vec::new(),
-            bans: ToldBans::default(),
-        });
-        self.share();
-    }
-
-    /// Ends the thread: leases end, and units are given back.
-    pub(crate) fn leave(&mut self) {
-        if let Some(node) = self.node.take() {
-            node.cluster.stop();
-        }
-    }
-
-    /// Gives the limits in force that nodes share to the thread that keeps their leases.
-    pub(super) fn share(&self) {
-        if let Some(node) = &self.node {
-            let digest = self.layers.file.rules.digest();
-            node.cluster.set_rules(self.effective.shared.clone(), digest);
-        }
-    }
-
-    /// State of the node, if there is a cluster.
-    pub(crate) fn cluster_status(&self) -> Option<std::sync::Arc<Status>> {
-        self.node.as_ref().map(|node| node.cluster.status())
-    }
-
-    /// Layers for the number of nodes that there are now.
-    pub(super) fn layers_of_nodes(&self) -> Layers {
-        let cluster = self.node.as_ref().map(|node| node.nodes).or(self.layers.cluster);
-        Layers { cluster, ..self.layers.clone() }
-    }
-
-    /// Warnings about the cluster, for `limiter status`.
-    pub(crate) fn cluster_warnings(&self) -> Vec<String> {
-        let Some(node) = &self.node else { return Vec::new() };
-        let mut warnings = Vec::new();
-        if let Some(error) = &node.cut_off {
-            warnings.push(format!(
-                "no contact to the other nodes: {error}; budgets with `scope: cluster` do what \
-                 their `on_partition` says: `limiter cluster`"
-            ));
-        }
-        warnings.extend(node.servers.iter().map(|(address, error)| {
-            format!(
-                "no contact to {address}, one of the servers of the store: {error}; shared limits \
-                 whose accounts it has do what their `on_partition` says: `limiter cluster`"
-            )
-        }));
-        let status = node.cluster.status();
-        let is_twin =
-            |name: &String| status.nodes.iter().any(|other| !other.here && other.name == *name);
-        if let Some(name) = node.same_name.as_ref().filter(|name| is_twin(name)) {
-            warnings.push(format!(
-                "another node is called {name}, too: give each node a name of its own (`node` in \
-                 the file of --cluster)"
-            ));
-        }
-        if !node.others.is_empty() {
-            warnings.push(format!(
-                "other rules than here are in force on {}: `limiter cluster` on both shows it",
-                node.others.join(", ")
-            ));
-        }
-        warnings
+        self.cluster.join(cluster, &self.rule_sets.layers, &self.rule_sets.effective);
     }
 
     /// Does what the node tells.
     pub(crate) fn heed(&mut self, notice: Notice) {
-        let Some(node) = &mut self.node else { return };
-        match notice {
-            Notice::Nodes(nodes) => {
-                tracing::info!(nodes, "limits are shared by another number of nodes");
-                node.nodes = nodes;
-                self.replan = true;
+        match self.cluster.heed(notice) {
+            None => {}
+            Some(Order::CatchUp) => {
+                self.rule_sets.replan = true;
                 self.catch_up();
             }
-            Notice::Change(change) => {
+            Some(Order::TakeOver(change)) => {
                 let told = change.to_string();
                 match self.take_over(&change) {
                     Ok(()) => tracing::info!("by another node: {told}"),
@@ -159,107 +51,7 @@ impl Service {
                     }
                 }
             }
-            Notice::Missed { changes } => {
-                let changes = changes.map_or_else(|| "some".to_owned(), |count| count.to_string());
-                tracing::error!(
-                    "{changes} changes of bans and lists by other nodes were missed, because there \
-                     was no contact for too long: compare `limiter lists` and `limiter bans`"
-                );
-            }
-            Notice::Lost { error } => {
-                tracing::warn!(
-                    %error,
-                    "no contact to the other nodes: shared limits do what `on_partition` says"
-                );
-                node.cut_off = Some(error);
-            }
-            Notice::Regained { after } => {
-                node.cut_off = None;
-                let after = humantime::format_duration(Duration::from_secs(after.as_secs()));
-                tracing::info!("contact to the other nodes again, after {after}");
-            }
-            Notice::ServerLost { address, slots, error } => {
-                tracing::warn!(
-                    %error, slots,
-                    "no contact to {address}, one of the servers of the store: shared limits whose \
-                     accounts it has do what `on_partition` says"
-                );
-                node.servers.insert(address, error);
-            }
-            Notice::ServerRegained { address } => {
-                tracing::info!("{address} answers again, or others have its slots now");
-                node.servers.remove(&address);
-            }
-            Notice::Foreign { error } => tracing::error!("a shared limit is not shared: {error}"),
-            Notice::SameName { name } => {
-                tracing::error!("another node is called {name}, too: give each a name of its own");
-                node.same_name = Some(name);
-            }
-            Notice::RuleSetsDiffer { nodes } => {
-                if nodes.is_empty() {
-                    tracing::info!("all nodes have the same rules again");
-                } else {
-                    tracing::warn!("other rules are in force on {}", nodes.join(", "));
-                }
-                node.others = nodes;
-            }
         }
-    }
-
-    /// The thread of the node has ended by itself.
-    pub(crate) fn node_ended(&mut self) {
-        tracing::error!(
-            "the thread for shared limits has ended: they do what `on_partition` says until the \
-             daemon is started again"
-        );
-        if let Some(node) = &mut self.node {
-            node.cut_off = Some("the thread for shared limits has ended".to_owned());
-        }
-    }
-
-    /// Tells the other nodes of changes that were made here.
-    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
-        let Some(node) = &self.node else { return };
-        let mut refused =
-            changes.into_iter().filter_map(|change| node.cluster.publish(change).err());
-        if let Some(error) = refused.next() {
-            let more = refused.count();
-            tracing::error!(
-                %error,
-                "the other nodes are not told, and not of {more} changes after it: make them there, \
-                 too"
-            );
-        }
-    }
-
-    /// Tells the other nodes of bans that rules of this node made.
-    pub(super) fn tell_bans(&mut self) -> Result<(), ServiceError> {
-        let Some(node) = &mut self.node else { return Ok(()) };
-        let began = Instant::now();
-        if node.bans.next.is_some_and(|next| began < next) {
-            return Ok(());
-        }
-        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
-        let now = datapath.now();
-        let in_force = datapath.bans()?.into_iter().filter(|(_, ban)| {
-            // A ban by hand was told when it was made, and so was another node's.
-            ban.rule != BY_HAND && Ticks::new(ban.until) > now
-        });
-        let in_force: HashMap<[u8; 16], u64> =
-            in_force.map(|(source, ban)| (source, ban.until)).collect();
-        let ToldBans { told, next } = &mut node.bans;
-        told.retain(|source, _| in_force.contains_key(source));
-        let new = in_force.into_iter().filter(|(source, until)| told.get(source) != Some(until));
-        let mut changes = Vec::new();
-        for (source, until) in new.take(BANS_AT_ONCE).collect::<Vec<_>>() {
-            told.insert(source, until);
-            let left = Duration::from_nanos(Ticks::new(until).since(now).as_nanos());
-            let source = TriePrefix::of_source(source).selector().as_ref().and_then(told_prefix);
-            changes.extend(source.map(|net| Change::Ban { source: net.addr(), left }));
-        }
-        *next = began.checked_add(began.elapsed() * LOOKING);
-        self.publish(changes);
-        Ok(())
     }
 
     /// Takes over another node's change. Management prefixes of this node are not touched.
@@ -267,13 +59,13 @@ impl Service {
         match change {
             Change::Ban { source, left } => {
                 let selector = Selector::address(*source);
-                if let Some(prefix) = self.layers.managed(&selector) {
+                if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
                     return Err(ServiceError::Management { selector, prefix }.into());
                 }
-                self.put_ban(*source, *left).map(drop)?;
+                bans::put_ban(self.datapath.get_mut()?, *source, *left).map(drop)?;
             }
             Change::Unban { sources } => {
-                self.forget(selector_of(*sources)?).map(drop)?;
+                bans::forget(self.datapath.get_mut()?, selector_of(*sources)?).map(drop)?;
             }
             Change::List { list, sources, left } => {
                 let list = match list {
@@ -298,12 +90,4 @@ impl Service {
 
 fn selector_of(sources: IpNet) -> Result<Selector, Refusal> {
     Selector::prefix(sources).map_err(|error| Refusal::Invalid(error.to_string()))
-}
-
-/// The prefix of a selector, as nodes tell it; none for all sources.
-pub(crate) fn told_prefix(selector: &Selector) -> Option<IpNet> {
-    match selector {
-        Selector::Prefix(net) => Some(*net),
-        Selector::Every => None,
-    }
 }

@@ -2,13 +2,19 @@
 
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::time::Duration;
 
-use super::Service;
+use super::{Service, lock};
 use crate::error::ServiceError;
 use crate::events::{EventOptions, Events};
+use crate::readable::Readable;
 
 /// A quarter of a second's worth of events may come at once.
 const BURSTS: u32 = 4;
+
+/// Time that events gather before they are taken.
+const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
     /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are
@@ -19,7 +25,7 @@ impl Service {
     ) -> Result<Option<OwnedFd>, ServiceError> {
         self.events = Events::new(options);
         self.events.start_hooks(&options.hooks);
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let datapath = self.datapath.get_mut()?;
         let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
         datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
         Ok(datapath.event_descriptor()?)
@@ -27,13 +33,30 @@ impl Service {
 
     /// Takes what the program has told.
     pub(crate) fn take_events(&mut self) {
-        if let Some(datapath) = self.datapath.as_deref_mut() {
-            self.events.take(datapath, &self.effective);
+        if let Ok(datapath) = self.datapath.get_mut() {
+            self.events.take(datapath, &self.rule_sets.effective);
         }
     }
 
     /// Ends the events: the answers of followers come to their end.
     pub(crate) fn end_events(&mut self) {
         self.events.end();
+    }
+}
+
+/// Takes events whenever there are some. Without a descriptor they are taken now and then.
+pub(crate) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
+    let descriptor = match descriptor.map(Readable::new) {
+        Some(Ok(descriptor)) => descriptor,
+        Some(Err(error)) => {
+            tracing::warn!(%error, "events are taken once a second only: check the limit of open files");
+            return std::future::pending().await;
+        }
+        None => return std::future::pending().await,
+    };
+    loop {
+        descriptor.ready().await;
+        tokio::time::sleep(GATHER).await;
+        lock(service).take_events();
     }
 }

@@ -8,7 +8,7 @@ impl Service {
     /// Attaches to interfaces that came back, and tells what changed. Without its pins the daemon
     /// ends.
     pub(crate) fn look_after_links(&mut self) {
-        let Some(datapath) = self.datapath.as_deref_mut() else {
+        let Ok(datapath) = self.datapath.get_mut() else {
             return;
         };
         if !datapath.is_pinned() {
@@ -32,12 +32,12 @@ impl Service {
                 LinkChange::Back(name) => {
                     self.refused_links.remove(&name);
                     tracing::warn!("{name} is back, and limited");
-                    self.replan = true;
+                    self.rule_sets.replan = true;
                 }
                 LinkChange::Renamed { was, name } => {
                     self.refused_links.remove(&name);
                     tracing::warn!("{was} is called {name} now, and limited as before");
-                    self.replan = true;
+                    self.rule_sets.replan = true;
                 }
                 LinkChange::Elsewhere(name) => tracing::warn!(
                     "{name} is in another network namespace now, and still limited there"
@@ -63,17 +63,12 @@ impl Service {
         self.catch_up();
     }
 
-    /// An interface that came back has another index, and one that was renamed is another one's
-    /// successor or predecessor, which rules on interfaces have to know; and a node's share is made
-    /// of the number of nodes. While rules are on trial nothing is put in force: the first look
-    /// after it does.
+    /// Puts rules in force that know which interfaces and nodes there are.
     pub(super) fn catch_up(&mut self) {
-        if !self.replan || self.trial.is_some() {
-            return;
+        let (rule_sets, mut ground) = self.at_rules();
+        if let Some(learned) = rule_sets.catch_up(&mut ground) {
+            self.troubles
+                .note("tell the rules in force which interfaces and nodes there are", &learned);
         }
-        let learned = self.apply(self.layers_of_nodes());
-        self.replan = learned.is_err();
-        self.troubles
-            .note("tell the rules in force which interfaces and nodes there are", &learned);
     }
 }

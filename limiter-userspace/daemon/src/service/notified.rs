@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use limiter_datapath::LinkState;
 
 use super::Service;
+use crate::api::status::mode;
 use crate::notify::Notifier;
-use crate::views;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.
@@ -15,7 +15,7 @@ impl Service {
         if let Ok(datapath) = self.datapath() {
             for at in datapath.attachments() {
                 let how = match at.state {
-                    LinkState::Attached => views::mode(at.mode),
+                    LinkState::Attached => mode(at.mode),
                     LinkState::Elsewhere => "in another network namespace",
                     LinkState::Unseen => "not here",
                     LinkState::Detached | LinkState::Gone => "not attached",
@@ -23,7 +23,7 @@ impl Service {
                 // Writing to a string cannot fail.
                 let _: std::fmt::Result = write!(line, "{} {how}, ", at.interface);
             }
-            let (rules, generation) = (self.rules(), datapath.generation());
+            let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
             // A brake outlives the daemon that was told to pull it.
             if matches!(datapath.brake(), Ok(true)) {

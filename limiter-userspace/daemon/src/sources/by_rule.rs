@@ -14,9 +14,9 @@ use limiter_rules::compile::TableForm;
 
 use crate::api::source::RuleDrops;
 use crate::api::sources::OtherDrops;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;
-use crate::layers::EffectiveSet;
 use crate::views::{self, Title};
 
 /// Keys that are read before others have their turn: a few milliseconds.

@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::Algorithm;
 use limiter_datapath::Datapath;
 
-use super::Entry;
+use super::known::Entry;
 
 /// Measure by which a source stands out, and a second one for sources with the same first one.
 pub(super) type Measure = [u64; 2];

@@ -8,8 +8,9 @@ use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
 
 use super::by_rule::ByRule;
+use super::known::{Counters, Known, Rates, sort};
 use super::merit::{Best, Used};
-use super::{Counters, Known, Rates, Wanted, sort};
+use super::wanted::Wanted;
 use crate::api::sources::{By, SourceList};
 use crate::error::ServiceError;
 use crate::views;

@@ -11,8 +11,9 @@ use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
+use super::known::{Counters, Known, Rates, sort};
 use super::merit::{Best, Measure, Used};
-use super::{Counters, Known, Rates, Wanted, sort};
+use super::wanted::Wanted;
 use crate::api::sources::{By, SourceRow};
 use crate::error::ServiceError;
 

@@ -7,14 +7,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::api::bans::{Bans, BansText};
+use crate::api::bans::Bans;
 use crate::api::limits::Limits;
-use crate::api::lists::{ListName, Lists, ListsText, SetList};
-use crate::api::metrics::MetricsText;
+use crate::api::lists::{ListName, Lists, SetList};
 use crate::api::rules::{ExportRules, Exported};
 use crate::api::stats::Stats;
 use crate::control::parts::PART;
 use crate::control::{Lines, Sliced, Step};
+use crate::routes::bans::BansText;
+use crate::routes::lists::ListsText;
+use crate::routes::metrics::MetricsText;
 use crate::views::{LimitsText, RulesText, StatsText};
 
 /// Answers in slices.

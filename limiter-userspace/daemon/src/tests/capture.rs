@@ -12,9 +12,9 @@ use limiter_common::wire::{CaptureFilter, CaptureRecord, MAX_SNAP};
 use limiter_datapath::CapturedPacket;
 
 use super::*;
-use crate::api;
 use crate::api::capture::{AskCapture, Told};
 use crate::control::Lines;
+use crate::routes;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 7]);
 
@@ -67,7 +67,7 @@ fn packets_are_for_whoever_may_change() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let shared = Arc::new(Mutex::new(Daemon::start(&[]).service));
     let ask = |user: u32, method: &str| {
-        let router = crate::control::met_by(api::router(Arc::clone(&shared)), user);
+        let router = crate::control::met_by(routes::router(Arc::clone(&shared)), user);
         let request = Request::builder().method(method).uri("/v1/capture");
         let request = request.body(Body::from("{}")).unwrap();
         runtime.block_on(async {

@@ -139,7 +139,7 @@ impl Node {
     }
 
     fn status(&self) -> Arc<Status> {
-        self.daemon.service.cluster_status().unwrap()
+        self.daemon.service.cluster.status().unwrap()
     }
 
     /// Waits until the node keeps these leases.
@@ -196,7 +196,7 @@ impl Node {
 
     /// Number of nodes that the share in force is made for.
     fn shares(&self) -> u64 {
-        let shared = &self.daemon.service.effective.shared;
+        let shared = &self.daemon.service.rule_sets.effective.shared;
         let mut buckets = shared.budgets.iter().filter_map(|shared| match shared.terms {
             SharedTerms::Bucket(limit) => Some(limit.settings().nodes),
             SharedTerms::Window { .. } => None,
@@ -205,7 +205,7 @@ impl Node {
     }
 
     fn end(mut self) {
-        self.daemon.service.leave();
+        self.daemon.service.cluster.leave();
     }
 }
 
@@ -226,7 +226,7 @@ fn the_node_keeps_the_limits_in_force() {
     let mut node = Node::start();
     node.keeps(&BOTH);
     let mut other = node.other("b");
-    let digest = node.daemon.service.layers.file.rules.digest();
+    let digest = node.daemon.service.rule_sets.layers.file.rules.digest();
     other.cluster.set_rules(SharedSet::default(), digest);
     let syns = ["0:syns:bucket:customer", BOTH[1]];
     node.try_out(&of_syns());
@@ -274,9 +274,9 @@ fn leases_are_granted_in_the_data_path_and_end_with_the_node() {
     node.until("grant", |node| (read(node).granted > 0).then_some(()));
     let held = read(&node);
     assert!(Ticks::new(held.expires) > node.daemon.fake.state().now, "{held:?}");
-    node.daemon.service.leave();
+    node.daemon.service.cluster.leave();
     assert_eq!(read(&node).expires, 0);
-    assert!(node.daemon.service.cluster_status().is_none());
+    assert!(node.daemon.service.cluster.status().is_none());
 }
 
 /// Another number of nodes: names and leases stay, and shares are made anew. While rules are on
@@ -465,7 +465,7 @@ fn the_state_of_the_cluster_is_told() {
     assert_eq!((shown.node.as_str(), shown.contact), ("a", ContactState::Connected));
     assert_eq!((shown.count, shown.failed_calls, shown.waiting_changes), (2, 0, 0));
     assert!(shown.calls > 0 && shown.round_trip_seconds.is_some());
-    let digest = format!("{:016x}", node.daemon.service.layers.file.rules.digest());
+    let digest = format!("{:016x}", node.daemon.service.rule_sets.layers.file.rules.digest());
     let nodes: Vec<_> =
         shown.nodes.iter().map(|node| (node.name.as_str(), node.here, &*node.rules)).collect();
     assert_eq!(nodes, [("a", true, digest.as_str()), ("b", false, "0000000000000abc")]);
@@ -553,7 +553,7 @@ fn troubles_are_warned_of_while_they_last() {
         warnings,
         ["other rules than here are in force on b: `limiter cluster` on both shows it"]
     );
-    let digest = node.daemon.service.layers.file.rules.digest();
+    let digest = node.daemon.service.rule_sets.layers.file.rules.digest();
     other.cluster.set_rules(SharedSet::default(), digest);
     node.heed_until("agreement", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
     assert_eq!(node.daemon.service.status().unwrap().warnings, [""; 0]);
@@ -572,7 +572,7 @@ fn troubles_are_warned_of_while_they_last() {
     node.until("end of the warning", |node| (!warned(node)).then_some(()));
     other.cluster.stop();
     // A thread that ended by itself is no contact.
-    node.daemon.service.node_ended();
+    node.daemon.service.cluster.ended();
     let warnings = node.daemon.service.status().unwrap().warnings;
     assert!(warnings[0].contains("the thread for shared limits has ended"), "{warnings:?}");
     node.end();

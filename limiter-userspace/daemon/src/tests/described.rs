@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::*;
-use crate::api;
+use crate::api::words;
 use crate::control::ErrorBody;
+// The description has the paths of this list as its tags.
+use crate::routes as api;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,21 +56,21 @@ use crate::control::ErrorBody;
     ),
     components(schemas(
         ErrorBody,
-        api::words::AnySource,
-        api::words::Destination,
-        api::words::Dscp,
-        api::words::Fragment,
-        api::words::FrameLength,
-        api::words::IcmpType,
-        api::words::SourcePort,
-        api::words::TimeToLive,
-        api::words::InterfaceName,
-        api::words::Port,
-        api::words::Prefixes,
-        api::words::SourceCount,
-        api::words::TcpFlags,
-        api::words::VlanId,
-        api::words::Within,
+        words::AnySource,
+        words::Destination,
+        words::Dscp,
+        words::Fragment,
+        words::FrameLength,
+        words::IcmpType,
+        words::SourcePort,
+        words::TimeToLive,
+        words::InterfaceName,
+        words::Port,
+        words::Prefixes,
+        words::SourceCount,
+        words::TcpFlags,
+        words::VlanId,
+        words::Within,
     ))
 )]
 struct Described;

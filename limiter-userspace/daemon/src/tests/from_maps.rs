@@ -50,7 +50,13 @@ fn started() -> Daemon {
         daemon.fake.send(Source::V4(source), 30, 60);
     }
     let ban = Ban { until: u64::MAX / 4, ..Ban::default() };
-    daemon.service.datapath_mut().unwrap().put_ban(&Source::V4([198, 51, 100, 9]), ban).unwrap();
+    daemon
+        .service
+        .datapath
+        .get_mut()
+        .unwrap()
+        .put_ban(&Source::V4([198, 51, 100, 9]), ban)
+        .unwrap();
     // Of removed rules, and of every rule there may be.
     for number in 1..12 {
         let dropped = Tally { packets: u64::from(number), bytes: 60 };

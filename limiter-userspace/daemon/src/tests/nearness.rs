@@ -4,9 +4,10 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::Daemon;
-use crate::api::nearness::{Fit, Nearness, NearnessText, Of, RuleNearness};
+use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
 use crate::control::{Sliced as _, Step};
 use crate::nearness::Watch;
+use crate::routes::nearness::NearnessText;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -206,8 +207,10 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
         at(&daemon, second);
         daemon.service.housekeep().unwrap();
     }
-    let watch = daemon.service.nearness.borrow();
-    let told = watch.told(daemon.service.datapath().unwrap(), &daemon.service.effective).unwrap();
+    let watch = daemon.service.gauges.nearness.borrow();
+    let told = watch
+        .told(daemon.service.datapath().unwrap(), &daemon.service.rule_sets.effective)
+        .unwrap();
     assert_eq!((told.buckets, rule(&told).tracked), (5000, 5000));
 }
 
@@ -242,7 +245,7 @@ fn the_text_ends_with_how_it_was_read() {
 #[test]
 fn of_many_a_share_is_followed_and_all_are_counted() {
     let daemon = Daemon::start(&[]);
-    *daemon.service.nearness.borrow_mut() = Watch::with_room(64);
+    *daemon.service.gauges.nearness.borrow_mut() = Watch::with_room(64);
     told(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..1000, 5);

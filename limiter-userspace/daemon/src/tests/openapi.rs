@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::api::{self, Shared};
+use crate::routes;
+use crate::service::Shared;
 
 /// Methods that a path may have.
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
@@ -44,7 +45,7 @@ fn every_route_is_described_and_every_description_is_a_route() {
     let paths = description["paths"].as_object().unwrap();
     let described: BTreeSet<_> =
         paths.keys().map(|path| path.replace("{address}", "ADDRESS")).collect();
-    assert_eq!(described, api::routes().paths().into_iter().collect());
+    assert_eq!(described, routes::routes().paths().into_iter().collect());
     assert!(described.len() > 15);
     assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
@@ -234,7 +235,7 @@ fn ask(
     user: u32,
     request: Request<Body>,
 ) -> Answer {
-    let router = crate::control::met_by(api::router(Arc::clone(shared)), user);
+    let router = crate::control::met_by(routes::router(Arc::clone(shared)), user);
     runtime.block_on(async {
         let answer = TowerToHyperService::new(router).call(request).await.unwrap();
         let (head, mut body) = answer.into_parts();
@@ -392,7 +393,7 @@ fn other_methods_and_paths_are_refused_in_json() {
         .filter(|word| *word != "/v1/nothing:")
         .map(str::to_owned)
         .collect();
-    assert_eq!(named, api::routes().paths().into_iter().collect(), "{told}");
+    assert_eq!(named, routes::routes().paths().into_iter().collect(), "{told}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::*;
-use crate::api;
+use crate::routes;
 
 const PORT: u16 = 9465;
 const HERE: (&str, &str) = ("host", "localhost:9465");
@@ -51,8 +51,8 @@ impl Server {
     fn ask(&self, at: At, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
         let service = Arc::clone(&self.service);
         let (router, user) = match at {
-            At::Page => (api::page(service, PORT), u32::MAX),
-            At::Socket => (api::router(service), 0),
+            At::Page => (routes::page(service, PORT), u32::MAX),
+            At::Socket => (routes::router(service), 0),
         };
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {

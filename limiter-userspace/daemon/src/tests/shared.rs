@@ -29,14 +29,15 @@ impl Daemon {
     /// The daemon with a number of nodes, or without a cluster.
     pub(super) fn among(cluster: Option<u64>) -> Self {
         let mut daemon = Self::start(&["203.0.113.9"]);
-        daemon.service.layers = Layers { cluster, ..daemon.service.layers.clone() };
+        daemon.service.rule_sets.layers =
+            Layers { cluster, ..daemon.service.rule_sets.layers.clone() };
         daemon.write(SHARED);
         daemon.service.reload().unwrap();
         daemon
     }
 
     pub(super) fn leases(&self) -> Vec<(&str, u32)> {
-        let shared = self.service.effective.shared.budgets.iter();
+        let shared = self.service.rule_sets.effective.shared.budgets.iter();
         shared.map(|shared| (&*shared.name, shared.lease)).collect()
     }
 
@@ -80,10 +81,10 @@ fn a_shared_budget_is_listed_with_what_all_nodes_have() {
 #[test]
 fn leases_go_with_the_rules_in_force() {
     let mut daemon = Daemon::among(Some(4));
-    let before: Vec<_> = daemon.service.effective.shared.budgets.clone();
+    let before: Vec<_> = daemon.service.rule_sets.effective.shared.budgets.clone();
     // A reload of the same rules, more nodes: names and leases stay.
     daemon.service.reload().unwrap();
-    assert_eq!(daemon.service.effective.shared.budgets, before);
+    assert_eq!(daemon.service.rule_sets.effective.shared.budgets, before);
     let text = SHARED.replace("requests_per_unit: 1000}", "requests_per_unit: 1000, count: syns}");
     let tried = ApplyRules {
         documents: vec![Document { name: "a.yaml".into(), text }],
@@ -97,10 +98,10 @@ fn leases_go_with_the_rules_in_force() {
         [("0:syns:bucket:customer", 8), ("1:packets:fixed_3600s:customer", 9)]
     );
     daemon.service.revert().unwrap();
-    assert_eq!(daemon.service.effective.shared.budgets, before);
-    daemon.service.layers.cluster = Some(2);
+    assert_eq!(daemon.service.rule_sets.effective.shared.budgets, before);
+    daemon.service.rule_sets.layers.cluster = Some(2);
     daemon.service.reload().unwrap();
-    let after = &daemon.service.effective.shared.budgets;
+    let after = &daemon.service.rule_sets.effective.shared.budgets;
     assert_eq!(after[0].lease, before[0].lease);
     let nodes = |shared: &[limiter_sharing::Shared]| match shared[0].terms {
         SharedTerms::Bucket(limit) => limit.settings().nodes,
@@ -112,7 +113,7 @@ fn leases_go_with_the_rules_in_force() {
     daemon.write(&SHARED.replace("requests_per_unit: 1000}", "requests_per_unit: 1000, burst: 9}"));
     let error = daemon.service.reload().unwrap_err().to_string();
     assert!(error.contains("r.yaml:3:5") && error.contains("give at least 400"), "{error}");
-    assert_eq!(daemon.service.effective.shared.budgets, kept);
+    assert_eq!(daemon.service.rule_sets.effective.shared.budgets, kept);
 }
 
 const BY_SOURCE: &str = "descriptors:

@@ -8,11 +8,11 @@ use super::{Daemon, select};
 use crate::api::check::CheckSource;
 use crate::api::explain::AskExplain;
 use crate::api::lists::{ListName, SetList};
-use crate::api::sources::SourcesText;
 use crate::api::sources::{AskSources, By, SourceList};
 use crate::api::top::{AskTop, Top};
 use crate::control::Refusal;
 use crate::control::{Sliced as _, Step};
+use crate::routes::sources::SourcesText;
 
 fn at(daemon: &Daemon, millis: u64) {
     daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);

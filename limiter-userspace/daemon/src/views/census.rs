@@ -5,8 +5,9 @@ use std::sync::Arc;
 use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
 
-use super::{Result, counted};
-use crate::layers::{Effective, EffectiveSet};
+use super::counted;
+use super::told::Result;
+use crate::effective::{Effective, EffectiveSet};
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;

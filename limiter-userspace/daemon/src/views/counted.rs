@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters};
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters, Tally};
 use limiter_datapath::Observed;
 use limiter_rules::compile::{BANS, REPLIES, RuleId};
 use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
 use limiter_rules::{Subject, Terms};
 
-use super::Result;
+use super::told::Result;
 use crate::api::sources::DroppedBy;
+use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
-use crate::layers::{Effective, EffectiveSet};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
@@ -222,4 +222,17 @@ pub(crate) fn marked(
         }
     }
     Ok(marked)
+}
+
+/// All packets that passed, and all that were dropped.
+pub(crate) fn verdicts(datapath: &dyn Observed) -> Result<(Tally, Tally)> {
+    let (mut passed, mut dropped) = (Tally::default(), Tally::default());
+    let tallies = datapath.reasons()?;
+    for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
+        match reason.verdict() {
+            Verdict::Pass => passed.merge(tally),
+            Verdict::Drop => dropped.merge(tally),
+        }
+    }
+    Ok((passed, dropped))
 }

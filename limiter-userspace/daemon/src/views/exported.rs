@@ -4,12 +4,10 @@
 use limiter_rules::RuleSet;
 use limiter_rules::file::ExactFile;
 
-use super::Result;
-use crate::api::rules::ExportRules;
+use super::told::Result;
+use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::control::{Refusal, Sliced, Step};
 use crate::layers::Layers;
-use crate::service::Service;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
@@ -34,7 +32,7 @@ pub(crate) struct RulesText {
 }
 
 impl RulesText {
-    fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
+    pub(crate) fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
         let rules = &layers.file.rules;
         let (domain, head) = if edits {
             (None, RuleSet::default())
@@ -56,19 +54,9 @@ impl RulesText {
         })
     }
 
-    /// The beginning of the rules in force, or of those of `limiter set` alone.
-    pub(crate) fn begin(
-        service: &Service,
-        asked: ExportRules,
-    ) -> std::result::Result<Self, Refusal> {
-        let generation = service.datapath()?.generation();
-        service.leftovers.note();
-        Ok(Self::new(generation, &service.layers, asked.edits)?)
-    }
-
     /// Goes on with it. If other rules came into force since the last slice, it begins again with
     /// them, and with larger slices: so it comes to an end however often they change.
-    fn go_on(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
+    pub(crate) fn go_on(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
         if self.ended {
             return Ok(Step::Done);
         }
@@ -106,11 +94,5 @@ impl RulesText {
             self.written += 1;
         }
         Ok(rules.next().is_none())
-    }
-}
-
-impl Sliced<Service> for RulesText {
-    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
-        Ok(self.go_on(service.datapath()?.generation(), &service.layers)?)
     }
 }

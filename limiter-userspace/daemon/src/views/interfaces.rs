@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::Observed;
 
-use super::Result;
+use super::told::Result;
 use crate::api::stats::InterfaceCounts;
 
 /// Packets of each interface that the program is on, by name.

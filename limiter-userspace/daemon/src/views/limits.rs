@@ -9,14 +9,14 @@ use limiter_rules::model;
 use limiter_rules::read_back::Known;
 
 use super::census::Census;
+use super::counted;
 use super::described::{Described, describe, of_limits};
-use super::{Result, Told, counted};
+use super::told::{Result, Told};
 use crate::api::limits::{LimitEntry, Origin};
+use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::control::{Refusal, Sliced, Step};
-use crate::layers::{Effective, EffectiveSet};
+use crate::effective::{Effective, EffectiveSet};
 use crate::limit_ends;
-use crate::service::Service;
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -41,11 +41,6 @@ enum Stage {
 }
 
 impl LimitsText {
-    pub(crate) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
-        service.leftovers.note();
-        Ok(Self::over(service.datapath()?, &service.effective))
-    }
-
     /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
     fn tell(&mut self) -> Result<bool> {
         let Self { census, parts, max_frame, cluster, budgets, told, .. } = self;
@@ -125,12 +120,6 @@ impl Told for LimitsText {
         }
         let last = self.parts.take();
         Ok(if last.is_empty() { Step::Done } else { Step::Part(last) })
-    }
-}
-
-impl Sliced<Service> for LimitsText {
-    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
-        Ok(self.step_of(service.datapath()?, &service.effective)?)
     }
 }
 

@@ -12,15 +12,18 @@ use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
 use super::census::Census;
-use super::{Result, limits, mode};
+use super::limits;
+use super::tables::kind_name;
+use super::told::Result;
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
 use crate::api::nearness::{Fit, Nearness, RuleNearness};
 use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
+use crate::api::status::mode;
 use crate::control::exposition::{Exposition, Kind};
-use crate::layers::EffectiveSet;
+use crate::effective::EffectiveSet;
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
@@ -195,7 +198,7 @@ fn tables(
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";
     let mut alarms = page.metric("limiter_entries_alarm", Kind::Gauge, help);
     for (table, kind) in kinds {
-        let raised = no_room_for.iter().any(|name| *name == super::kind_name(kind));
+        let raised = no_room_for.iter().any(|name| *name == kind_name(kind));
         alarms.add(&[("table", table)], u8::from(raised));
     }
     let mut tables = Vec::with_capacity(kinds.len());

@@ -8,9 +8,10 @@ use limiter_datapath::Observed;
 use limiter_rules::model::{Martians, Part};
 use limiter_rules::{Rule, Terms};
 
-use super::{Result, key};
+use super::keys::key;
+use super::told::Result;
 use crate::api::source::SourceView;
-use crate::layers::EffectiveSet;
+use crate::effective::EffectiveSet;
 
 /// Rules that are named; the others are counted.
 const NAMED: usize = 10;

@@ -8,13 +8,13 @@ use limiter_datapath::Observed;
 use limiter_rules::Terms;
 
 use super::census::Census;
-use super::{Result, Told, counted};
+use super::counted;
+use super::told::{Result, Told};
 use crate::api::Counts;
 use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
+use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::control::{Refusal, Sliced, Step};
-use crate::layers::{Effective, EffectiveSet};
-use crate::service::Service;
+use crate::effective::{Effective, EffectiveSet};
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -29,11 +29,6 @@ pub(crate) struct StatsText {
 }
 
 impl StatsText {
-    pub(crate) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
-        service.leftovers.note();
-        Ok(Self::over(service.datapath()?, &service.effective))
-    }
-
     /// All but the rules, as it is when their counters were read.
     fn read_rest(&mut self, datapath: &dyn Observed) -> Result<()> {
         let tallies = datapath.reasons()?;
@@ -115,12 +110,6 @@ impl Told for StatsText {
         parts.end();
         self.ended = true;
         Ok(Step::Part(self.parts.take()))
-    }
-}
-
-impl Sliced<Service> for StatsText {
-    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
-        Ok(self.step_of(service.datapath()?, &service.effective)?)
     }
 }
 

@@ -3,8 +3,10 @@
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
 
+use super::Found;
+use super::in_force::{InForce, nanos_up};
+use super::question::Question;
 use super::steps::BY_SOURCE;
-use super::{Found, InForce, Question, nanos_up};
 use crate::api::check::Checked;
 use crate::api::explain::ExplainLimit;
 use crate::api::lists::ListName;

@@ -27,8 +27,8 @@ const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const FRAGMENT_HEADER: u8 = 44;
 
-/// The bytes of the frame, up to its transport header. What is not given is as [`super::assumed`]
-/// says.
+/// The bytes of the frame, up to its transport header. What is not given is as
+/// [`super::known::assumed`] says.
 pub(super) fn build(question: &Question) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     if let Some(id) = question.value(Fact::Vlan) {

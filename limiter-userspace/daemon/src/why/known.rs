@@ -6,7 +6,8 @@ use limiter_rules::model::{Fact, Path};
 use limiter_rules::{Rule, Selector, Terms};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
-use super::{InForce, Question, family};
+use super::in_force::{InForce, family};
+use super::question::Question;
 
 /// Most rules that are named, of those that were not looked at.
 const NAMED: usize = 16;

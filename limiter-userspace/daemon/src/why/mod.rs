@@ -3,6 +3,7 @@
 
 mod check;
 mod frame;
+mod in_force;
 mod known;
 mod named;
 mod question;
@@ -13,7 +14,6 @@ use std::net::IpAddr;
 use limiter_common::header::TCP;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::field;
 use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
@@ -21,10 +21,10 @@ use limiter_rules::model::Fact;
 use limiter_rules::model::key::protocol_text;
 
 use super::error::ServiceError;
-use super::layers::{EffectiveSet, Layers};
-use super::lists::Book;
-use crate::api::explain::{ExplainStep, ExplainedNow, waits_for_lease};
+use crate::api::explain::{ExplainedNow, waits_for_lease};
+use in_force::nanos_up;
 
+pub(super) use in_force::InForce;
 pub(super) use question::Question;
 pub(super) use steps::here;
 
@@ -40,30 +40,6 @@ pub(super) fn keyed_source(
     let mut excerpt = Excerpt::new(datapath, known::fields(&question))?;
     let mut tables = excerpt.look(&packet, datapath.now())?.tables.into_iter();
     Ok(tables.find(|table| table.table.is_of_sources() && table.told.is_some()))
-}
-
-/// The state in force, for the names.
-#[derive(Clone, Copy)]
-pub(super) struct InForce<'a> {
-    pub(super) datapath: &'a dyn Observed,
-    pub(super) layers: &'a Layers,
-    pub(super) effective: &'a EffectiveSet,
-    pub(super) lists: &'a Book,
-    /// Time of the question.
-    pub(super) now: Ticks,
-}
-
-/// All that was found.
-struct Found {
-    packet: String,
-    selector: Selector,
-    looked: Looked,
-    judged: Judged,
-    /// Until such a packet passes, if it does not now and ever does.
-    wait: Option<Ticks>,
-    assumed: Vec<String>,
-    not_looked_at: Vec<String>,
-    steps: Vec<steps::Step>,
 }
 
 impl InForce<'_> {
@@ -196,18 +172,15 @@ const fn verdict(reason: Reason) -> &'static str {
     }
 }
 
-/// Nanoseconds, rounded up: 0 is to mean now.
-fn nanos_up(ticks: Ticks) -> u64 {
-    let whole = ticks.as_nanos();
-    whole + u64::from(Ticks::from_nanos(whole) < ticks)
-}
-
-/// The bit of [`field`] for the family of an address.
-const fn family(address: IpAddr) -> u32 {
-    if address.is_ipv4() { field::V4 } else { field::V6 }
-}
-
-/// A step without a rule.
-fn plain(step: &str, reached: bool, says: &str) -> ExplainStep {
-    ExplainStep { step: step.to_owned(), reached, says: says.to_owned(), ..ExplainStep::default() }
+/// All that was found.
+struct Found {
+    packet: String,
+    selector: Selector,
+    looked: Looked,
+    judged: Judged,
+    /// Until such a packet passes, if it does not now and ever does.
+    wait: Option<Ticks>,
+    assumed: Vec<String>,
+    not_looked_at: Vec<String>,
+    steps: Vec<steps::Step>,
 }

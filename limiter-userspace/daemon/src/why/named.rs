@@ -6,10 +6,10 @@ use limiter_model::LookedTable;
 use limiter_rules::compile::RuleId;
 use limiter_rules::{Budget, Selector, Subject, Terms};
 
-use super::InForce;
+use super::in_force::InForce;
 use crate::api::explain::ExplainStep;
 use crate::api::limits::Origin;
-use crate::layers::Effective;
+use crate::effective::Effective;
 
 /// A rule with what stands in its file.
 pub(super) struct Named {

@@ -14,8 +14,8 @@ use limiter_rules::compile::values_of_class;
 use limiter_rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
 
+use super::in_force::{InForce, nanos_up, plain};
 use super::named::Named;
-use super::{InForce, nanos_up, plain};
 use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 
 /// The step of rules by source alone.

@@ -270,7 +270,8 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/check",
             get(|echo: To, peer: Who, Asked(asked): Asked<CheckSource>| async move {
-                respond(&echo, &peer, |_| Ok(check::response(Echo::check(&asked)))).await
+                respond(&echo, &peer, |_| Ok(crate::routes::check::response(Echo::check(&asked))))
+                    .await
             }),
         )
         .at(

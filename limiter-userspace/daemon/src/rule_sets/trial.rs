@@ -2,57 +2,46 @@
 //!
 //! The program goes back by itself. The daemon only has to notice: it then forgets what was tried.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_datapath::TrialOutcome;
 
-use super::Service;
-use super::in_force::Planned;
-use crate::api::rules::Changed;
-use crate::api::rules::{Document, Trial, TrialEnd};
+use super::ground::Ground;
+use super::planned::Planned;
+use super::state::{RuleSets, Trying};
+use crate::api::rules::{Changed, Document, Trial, TrialEnd};
+use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::layers::{EffectiveSet, Layers};
+use crate::layers::Layers;
 use crate::rule_files::Digest;
 use crate::state_dir::{APPLIED, Applied, StateError};
 
-/// A rule set on trial, and what it takes to end that.
-pub(super) struct Trying {
-    /// Layers that were in force before.
-    layers: Layers,
-    effective: Arc<EffectiveSet>,
-    /// Rule files that were tried.
-    documents: Vec<Document>,
-    /// The rule files that it would replace.
-    replaces: Digest,
-    end: Ticks,
-}
-
-impl Service {
+impl RuleSets {
     /// Puts a checked rule set in force for a time.
     pub(super) fn try_out(
         &mut self,
+        ground: &mut Ground<'_>,
         planned: Planned,
         documents: &[Document],
         replaces: Digest,
         time: Duration,
     ) -> Result<Changed, ServiceError> {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let now = self.datapath()?.now().as_nanos();
+        let now = ground.datapath.get()?.now().as_nanos();
         let end = Ticks::from_nanos(now.saturating_add(nanos));
-        let (layers, effective) = self.put_in_force(planned, Some(end))?;
+        let (layers, effective) = self.put_in_force(ground, planned, Some(end))?;
         let documents = documents.to_vec();
         self.trial = Some(Trying { layers, effective, documents, replaces, end });
         let time = humantime::format_duration(time);
         tracing::warn!("on trial for {time}: `limiter confirm` keeps these rules");
-        self.changed()
+        Ok(self.changed(ground.datapath.get()?))
     }
 
     /// Refuses what would change the rules while some are on trial.
-    pub(crate) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
-        self.settle()?;
+    pub(crate) fn not_on_trial(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
+        self.settle(ground)?;
         match self.trial {
             Some(_) => Err(ServiceError::OnTrial),
             None => Ok(()),
@@ -60,19 +49,19 @@ impl Service {
     }
 
     /// Notices that a trial is over.
-    pub(crate) fn settle(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn settle(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let Some(trial) = &self.trial else { return Ok(()) };
-        if self.datapath()?.now() < trial.end {
+        if ground.datapath.get()?.now() < trial.end {
             return Ok(());
         }
-        self.take_back("nobody confirmed them in time")?;
+        self.take_back(ground, "nobody confirmed them in time")?;
         self.trials.expired += 1;
         Ok(())
     }
 
     /// Keeps what is on trial.
-    pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
-        self.settle()?;
+    pub(crate) fn confirm(&mut self, ground: &mut Ground<'_>) -> Result<Changed, Refusal> {
+        self.settle(ground)?;
         let Some(trial) = &self.trial else {
             return Err(ServiceError::NoTrial.into());
         };
@@ -80,31 +69,36 @@ impl Service {
         let applied =
             Applied { replaces: replaces.to_string(), documents: trial.documents.clone() };
         // Written before it counts: without room on the disk nothing is confirmed.
-        let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let prepared = ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
+        let datapath = ground.datapath.get_mut()?;
         match datapath.confirm()? {
             TrialOutcome::Confirmed => {}
             TrialOutcome::Reverted => {
-                self.restore("the confirmation came too late");
+                self.restore(ground, "the confirmation came too late");
                 self.trials.expired += 1;
                 return Err(ServiceError::TooLate.into());
             }
         }
         let before = self.trial.take().map(|trial| trial.layers).unwrap_or_default();
         if let Err(store) = prepared.publish() {
-            return Err(self.not_kept(before, store).into());
+            return Err(self.not_kept(ground, before, store).into());
         }
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
         self.trials.confirmed += 1;
         self.seen = replaces;
         tracing::info!("the rules on trial are confirmed");
-        Ok(self.changed()?)
+        Ok(self.changed(ground.datapath.get()?))
     }
 
     /// Takes back rules that were confirmed and could not be stored: a start would not know of
     /// them.
-    fn not_kept(&mut self, before: Layers, store: StateError) -> ServiceError {
-        match self.apply(before) {
+    fn not_kept(
+        &mut self,
+        ground: &mut Ground<'_>,
+        before: Layers,
+        store: StateError,
+    ) -> ServiceError {
+        match self.apply(ground, before) {
             Ok(()) => {
                 let reason = format!("they could not be stored: {store}");
                 tracing::warn!("the rules on trial are taken back: {reason}");
@@ -119,37 +113,37 @@ impl Service {
     }
 
     /// Takes back what is on trial.
-    pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
-        self.settle()?;
+    pub(crate) fn revert(&mut self, ground: &mut Ground<'_>) -> Result<Changed, Refusal> {
+        self.settle(ground)?;
         if self.trial.is_none() {
             return Err(ServiceError::NoTrial.into());
         }
-        self.take_back("`limiter revert`")?;
+        self.take_back(ground, "`limiter revert`")?;
         self.trials.reverted += 1;
-        Ok(self.changed()?)
+        Ok(self.changed(ground.datapath.get()?))
     }
 
     /// The rule set on trial, and for how long.
-    pub(crate) fn trial(&self) -> Option<Trial> {
+    pub(crate) fn trial(&self, datapath: &Attached) -> Option<Trial> {
         let trial = self.trial.as_ref()?;
-        let now = self.datapath().ok()?.now();
+        let now = datapath.get().ok()?.now();
         let nanos = trial.end.as_nanos().saturating_sub(now.as_nanos());
         Some(Trial { seconds_left: nanos.div_ceil(1_000_000_000) })
     }
 
-    fn take_back(&mut self, reason: &str) -> Result<(), ServiceError> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+    fn take_back(&mut self, ground: &mut Ground<'_>, reason: &str) -> Result<(), ServiceError> {
+        let datapath = ground.datapath.get_mut()?;
         datapath.revert()?;
-        self.restore(reason);
+        self.restore(ground, reason);
         Ok(())
     }
 
     /// The data path is as before; so are the rules that are told.
-    fn restore(&mut self, reason: &str) {
+    fn restore(&mut self, ground: &mut Ground<'_>, reason: &str) {
         if let Some(Trying { layers, effective, .. }) = self.trial.take() {
             self.layers = layers;
             self.effective = effective;
-            self.share();
+            ground.cluster.share(&self.layers, &self.effective);
         }
         tracing::warn!("the rules on trial are taken back: {reason}");
         self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason.to_owned()) });

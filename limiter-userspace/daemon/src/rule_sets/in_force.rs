@@ -3,46 +3,37 @@
 use std::sync::Arc;
 
 use limiter_common::time::Ticks;
-use limiter_rules::Plan;
 
-use super::Service;
-use super::rule_sets::plan;
+use super::ground::Ground;
+use super::planned::Planned;
+use super::state::RuleSets;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::layers::{EffectiveSet, Layers};
+use crate::layers::Layers;
 use crate::state_dir::Prepared;
 use crate::warnings;
 
-/// A rule set that can be put in force, as the data path is now.
-pub(super) struct Planned {
-    pub(super) layers: Layers,
-    pub(super) effective: EffectiveSet,
-    plan: Plan,
-}
-
-impl Service {
-    /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
-    pub(super) fn planned(&self, layers: Layers) -> Result<Planned, ServiceError> {
-        self.leftovers.note();
-        let effective = layers.effective();
-        let plan = plan(self.datapath()?, &layers, &effective)?;
-        Ok(Planned { layers, effective, plan })
-    }
-
+impl RuleSets {
     /// Puts `layers` in force, or keeps what is.
-    pub(super) fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
-        let planned = self.planned(layers)?;
-        self.put_in_force(planned, None).map(drop)
+    pub(crate) fn apply(
+        &mut self,
+        ground: &mut Ground<'_>,
+        layers: Layers,
+    ) -> Result<(), ServiceError> {
+        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
+        self.put_in_force(ground, planned, None).map(drop)
     }
 
     /// Puts a set that was planned just now in force; on trial until `end`, if that is given.
     /// Returns the set that was in force.
     pub(super) fn put_in_force(
         &mut self,
+        ground: &mut Ground<'_>,
         planned: Planned,
         end: Option<Ticks>,
     ) -> Result<(Layers, Arc<EffectiveSet>), ServiceError> {
         let Planned { layers, mut effective, mut plan } = planned;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let datapath = ground.datapath.get_mut()?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
         let generation = datapath.put_in_force(plan, end)?;
@@ -55,23 +46,38 @@ impl Service {
         tracing::info!(generation, rules = effective.rules.len(), "rules in force");
         let layers = std::mem::replace(&mut self.layers, layers);
         let effective = std::mem::replace(&mut self.effective, Arc::new(effective));
-        self.share();
+        ground.cluster.share(&self.layers, &self.effective);
         Ok((layers, effective))
     }
 
     /// Puts a plan in force and a change of the state directory on disk, both or neither.
     pub(super) fn apply_and_keep(
         &mut self,
+        ground: &mut Ground<'_>,
         planned: Planned,
         prepared: Prepared,
     ) -> Result<(), ServiceError> {
-        let (before, _) = self.put_in_force(planned, None)?;
+        let (before, _) = self.put_in_force(ground, planned, None)?;
         let Err(store) = prepared.publish() else {
             return Ok(());
         };
-        Err(match self.apply(before) {
+        Err(match self.apply(ground, before) {
             Ok(()) => ServiceError::State(store),
             Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
         })
+    }
+
+    /// An interface that came back has another index, and one that was renamed is another one's
+    /// successor or predecessor, which rules on interfaces have to know; and a node's share is made
+    /// of the number of nodes. While rules are on trial nothing is put in force: the first look
+    /// after it does. None if there was nothing to do.
+    pub(crate) fn catch_up(&mut self, ground: &mut Ground<'_>) -> Option<Result<(), ServiceError>> {
+        if !self.replan || self.trial.is_some() {
+            return None;
+        }
+        let cluster = ground.cluster.nodes().or(self.layers.cluster);
+        let learned = self.apply(ground, Layers { cluster, ..self.layers.clone() });
+        self.replan = learned.is_err();
+        Some(learned)
     }
 }

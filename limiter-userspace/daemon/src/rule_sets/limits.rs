@@ -4,22 +4,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::wire::Count;
+use limiter_rules::file::render;
 use limiter_rules::model::{SOURCE_MASKS, terms_text};
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
 
-use super::Service;
+use super::ground::Ground;
+use super::planned::Planned;
+use super::state::RuleSets;
 use crate::api::limits::{SetLimit, UnsetLimit};
 use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::guard::Hand;
+use crate::guard::{self, Hand, Scene};
+use crate::layers::Layers;
 use crate::limit_ends;
+use crate::lists::Changes;
+use crate::state_dir::EDITS;
 
-impl Service {
+/// Domain of the file of edits.
+const EDITS_DOMAIN: &str = "limiter-set";
+
+impl RuleSets {
     /// Puts a limit over what the rule files say.
-    pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
-        self.not_on_trial()?;
+    pub(crate) fn set(
+        &mut self,
+        ground: &mut Ground<'_>,
+        limit: &SetLimit,
+    ) -> Result<Changed, Refusal> {
+        self.not_on_trial(ground)?;
         let SetLimit { source, to, shared, .. } = limit;
         let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
         if let Some(selector) = target.selector
@@ -27,7 +40,7 @@ impl Service {
         {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
-        let max_frame = self.datapath()?.max_frame();
+        let max_frame = ground.datapath.get()?.max_frame();
         let count = limit.count.as_deref().map(count).transpose()?;
         let rate = RateText::parse(&limit.rate)?.counting(count, &limit.rate)?;
         let terms = rate.terms(limit.burst, max_frame)?;
@@ -46,14 +59,19 @@ impl Service {
         }
         let before = self.stands(&path);
         layers.edits.insert(path.clone(), Arc::clone(&rule));
-        let changed = self.edit(layers, Hand { session: limit.session, force: limit.force })?;
+        let changed =
+            self.edit(ground, layers, Hand { session: limit.session, force: limit.force })?;
         let done = set_line(&rule, &before, limit.seconds);
         Ok(Changed { done: Some(done), ..changed })
     }
 
     /// Removes a limit that was set.
-    pub(crate) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
-        self.not_on_trial()?;
+    pub(crate) fn unset(
+        &mut self,
+        ground: &mut Ground<'_>,
+        limit: &UnsetLimit,
+    ) -> Result<Changed, Refusal> {
+        self.not_on_trial(ground)?;
         let UnsetLimit { source, to, shared, .. } = limit;
         let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
         let path = target.path;
@@ -61,7 +79,7 @@ impl Service {
         layers.ends.remove(&path);
         if let Some(rule) = layers.edits.remove(&path) {
             let session = Session::named(limit.peer, limit.port);
-            let changed = self.edit(layers, Hand { session, force: limit.force })?;
+            let changed = self.edit(ground, layers, Hand { session, force: limit.force })?;
             let was = terms_text(&rule.terms);
             let done = format!("{path}: {}, was {was}", self.stands(&path));
             return Ok(Changed { done: Some(done), ..changed });
@@ -95,12 +113,34 @@ impl Service {
         }
     }
 
+    /// Puts changed edits in force and on disk, both or neither.
+    fn edit(
+        &mut self,
+        ground: &mut Ground<'_>,
+        layers: Layers,
+        hand: Hand,
+    ) -> Result<Changed, ServiceError> {
+        let max_frame = ground.datapath.get()?.max_frame();
+        let text = render(EDITS_DOMAIN, &layers.edits(), max_frame)?;
+        // Checked before anything is written, so that a bad request leaves no trace.
+        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
+        let unchanged = Changes::new();
+        let before = ground.scene(&self.layers, &self.effective, &unchanged)?;
+        let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
+        hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
+        let prepared = ground.state.prepare(EDITS, &text)?;
+        // Before the edits: an end without its edit is none.
+        limit_ends::store(ground.state, &planned.layers)?;
+        self.apply_and_keep(ground, planned, prepared)?;
+        Ok(self.changed(ground.datapath.get()?))
+    }
+
     /// Ends the limits whose time is over.
-    pub(crate) fn end_limits(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn end_limits(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let now = limit_ends::now();
         let over: Vec<Path> = self.layers.over(now).cloned().collect();
         // A trial is an hour at most, and takes no other change.
-        if over.is_empty() || self.not_on_trial().is_err() {
+        if over.is_empty() || self.not_on_trial(ground).is_err() {
             return Ok(());
         }
         let mut layers = self.layers.clone();
@@ -108,7 +148,7 @@ impl Service {
             layers.ends.remove(path);
             layers.edits.remove(path);
         }
-        self.edit(layers, Hand { session: None, force: true })?;
+        self.edit(ground, layers, Hand { session: None, force: true })?;
         for path in over {
             tracing::info!("the time of the limit on {path} is over: {}", self.stands(&path));
         }

@@ -5,11 +5,10 @@ use std::time::UNIX_EPOCH;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 
-use super::Shared;
 use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
-use crate::service::Service;
+use crate::service::{Service, Shared};
 use crate::views::{self, Census, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -38,14 +37,14 @@ pub(crate) struct MetricsText(Option<Census>);
 impl MetricsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.leftovers.note();
-        Ok(Self(Some(Census::new(service.datapath()?, &service.effective))))
+        Ok(Self(Some(Census::new(service.datapath()?, &service.rule_sets.effective))))
     }
 }
 
 impl Sliced<Service> for MetricsText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
         let Some(census) = &mut self.0 else { return Ok(Step::Done) };
-        if !census.step(service.datapath()?, &service.effective)? {
+        if !census.step(service.datapath()?, &service.rule_sets.effective)? {
             return Ok(Step::Again);
         }
         let page = service.page(census)?;
@@ -57,18 +56,25 @@ impl Sliced<Service> for MetricsText {
 impl Service {
     /// The page, with what was read of the rules.
     fn page(&self, census: &Census) -> Result<String, ServiceError> {
-        let last_at = self.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let last_at = self.rule_sets.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let facts = Facts {
-            reloads: self.reloads,
-            last_ok: self.last_reload.ok,
+            reloads: self.rule_sets.reloads,
+            last_ok: self.rule_sets.last_reload.ok,
             last_at: last_at.as_secs_f64(),
             lists: self.lists.totals(),
-            edits: self.layers.edits.len(),
-            trial_seconds_left: self.trial().map(|trial| trial.seconds_left),
-            trials: self.trials,
-            no_room_for: self.floods.raised(),
-            nearness: self.nearness.borrow().told(self.datapath()?, &self.effective)?,
-            cluster: self.cluster_status(),
+            edits: self.rule_sets.layers.edits.len(),
+            trial_seconds_left: self
+                .rule_sets
+                .trial(&self.datapath)
+                .map(|trial| trial.seconds_left),
+            trials: self.rule_sets.trials,
+            no_room_for: self.gauges.floods.raised(),
+            nearness: self
+                .gauges
+                .nearness
+                .borrow()
+                .told(self.datapath()?, &self.rule_sets.effective)?,
+            cluster: self.cluster.status(),
         };
         views::metrics(self.datapath()?, census, &facts)
     }

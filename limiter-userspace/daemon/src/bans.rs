@@ -1,0 +1,83 @@
+//! Bans by hand, and what is told of a ban.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use limiter_common::time::{MAX_TICKS, Ticks};
+use limiter_common::wire::Ban;
+use limiter_datapath::BANNED_BEFORE;
+use limiter_datapath::Datapath;
+use limiter_decision::ban::{BanTerms, History, Strike, strike};
+use limiter_rules::Selector;
+use limiter_rules::model::TriePrefix;
+
+use crate::api::bans::BannedSource;
+use crate::error::ServiceError;
+use crate::views::{self, Title};
+
+/// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
+pub(crate) const BY_HAND: u64 = u64::MAX;
+
+/// Bans a source on this node for `left` from now on; a ban that ends later stays.
+pub(crate) fn put_ban(
+    datapath: &mut dyn Datapath,
+    address: IpAddr,
+    left: Duration,
+) -> Result<Ban, ServiceError> {
+    let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    let source = views::key(address);
+    let before = datapath.ban(&source)?.unwrap_or_default();
+    let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now());
+    datapath.put_ban(&source, ban)?;
+    Ok(ban)
+}
+
+/// Forgets a source, or all sources in a prefix, on this node; says how many there were.
+pub(crate) fn forget(
+    datapath: &mut dyn Datapath,
+    selector: Selector,
+) -> Result<usize, ServiceError> {
+    let mut forgotten = 0;
+    for (key, _) in datapath.bans()? {
+        let source = TriePrefix::of_source(key).selector();
+        if source.is_some_and(|at| selector.contains(&at)) && datapath.unban(&views::of_key(key))? {
+            forgotten += 1;
+        }
+    }
+    Ok(forgotten)
+}
+
+/// A record with a ban by hand of `length` from `now` on, which counts among the bans of the source
+/// as one by a rule does. A ban that ends later stays; one that ends earlier is lengthened.
+fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
+    let until = now.plus(length);
+    if before.until >= until.get() {
+        return before;
+    }
+    // Earlier bans are remembered: which rule would forget them is not known here.
+    let [first, longest] = [length.get(); 2];
+    let terms = BanTerms { first, longest, memory: MAX_TICKS, strikes: 1 };
+    let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
+    let history = match strike(end, history, &terms, now) {
+        Strike::Ban { history, .. } => history.raw(),
+        Strike::Banned | Strike::Counted(_) => before.history,
+    };
+    Ban { until: until.get(), history, rule: BY_HAND }
+}
+
+impl BannedSource {
+    /// The answer for a ban at `now`. `names` are those of the rules by their numbers.
+    pub(crate) fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, Title>, now: Ticks) -> Self {
+        let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
+        Self {
+            source: source.to_string(),
+            ends_in_seconds: Ticks::new(ban.until).since(now).as_nanos().div_ceil(1_000_000_000),
+            bans: History::from_raw(ban.history).level(),
+            rule: rule.map(|title| title.rule.clone()),
+            rule_name: rule.and_then(|title| title.name.clone()),
+            by_hand: ban.rule == BY_HAND,
+            before_upgrade: ban.rule == BANNED_BEFORE,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The rules in force, put together or read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use limiter_rules::compile::{BANS, REPLIES};
+use limiter_rules::model::Martians;
+use limiter_rules::place::budget_tag;
+use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
+use limiter_rules::{Budget, RateLimit, Rule, RuleSet, Selector, Terms};
+use limiter_sharing::SharedSet;
+
+use crate::api::limits::Origin;
+
+/// A rule in force.
+#[derive(Clone, Debug)]
+pub(super) struct Effective {
+    /// The rule.
+    pub(super) rule: Arc<Rule>,
+    /// Layer of the rule.
+    pub(super) origin: Origin,
+    /// The end of an edit that is for a time, in seconds since 1970.
+    pub(super) end: Option<u64>,
+    /// None for a rule of the daemon's own.
+    pub(super) from_maps: Option<FromMaps>,
+}
+
+/// Facts about a rule that was read back from the maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromMaps {
+    /// Index of the rule's counters.
+    pub(super) number: u32,
+    /// How well the rule's words say what is in force.
+    pub(super) known: Known,
+}
+
+/// All rules in force.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EffectiveSet {
+    /// Rules by source alone in the order of their prefixes, then rules on other keys in the order
+    /// of the rule file.
+    pub(super) rules: Vec<Effective>,
+    /// Sources of the rules by source alone, which come first: in order, for the look-up.
+    sources: Vec<Selector>,
+    /// Budgets that rules may be charged to.
+    pub(super) budgets: Vec<Budget>,
+    /// Bound of the replies.
+    pub(super) replies: Option<RateLimit>,
+    /// Bound of new bans.
+    pub(super) bans: Option<RateLimit>,
+    /// Action for packets whose source no host can have.
+    pub(super) martians: Option<Martians>,
+    /// Number of nodes that share limits; none without a cluster.
+    pub(super) cluster: Option<u64>,
+    /// Limits that nodes share, with their leases, once the set is in force.
+    pub(super) shared: SharedSet,
+    /// Warnings: rules that are not in force, and why.
+    pub(super) warnings: Vec<String>,
+    /// Budgets that were read back from the maps, by the names that stand for theirs: the tag of
+    /// the true name, and how well the words say what is in force. None for the daemon's own rules.
+    read_back: Option<BTreeMap<String, (u64, Known)>>,
+}
+
+impl Effective {
+    /// How well the words of the rule say what is in force.
+    pub(super) fn known(&self) -> Known {
+        self.from_maps.map_or(Known::Exactly, |from| from.known)
+    }
+}
+
+impl EffectiveSet {
+    /// Rules by source alone, and on other keys; the budgets and bounds are those of `file`, and
+    /// `cluster` is the number of nodes that share limits.
+    pub(super) fn new(
+        file: &RuleSet,
+        mut by_source: Vec<(Selector, Effective)>,
+        mut others: Vec<Effective>,
+        cluster: Option<u64>,
+    ) -> Self {
+        by_source.sort_by_key(|(selector, _)| *selector);
+        let (sources, mut rules): (_, Vec<Effective>) = by_source.into_iter().unzip();
+        rules.append(&mut others);
+        Self {
+            rules,
+            sources,
+            budgets: file.budgets.clone(),
+            replies: file.replies,
+            bans: file.bans,
+            martians: file.martians,
+            cluster,
+            ..Self::default()
+        }
+    }
+
+    /// The rules that maps hold. Sources in `management` are never limited.
+    pub(super) fn read_back(read: ReadSet, management: &BTreeSet<Selector>) -> Self {
+        let ReadSet { sources, others, budgets, replies, bans, martians } = read;
+        let effective = |origin, read: ReadRule| {
+            let ReadRule { rule, number, known } = read;
+            Effective { rule, origin, end: None, from_maps: Some(FromMaps { number, known }) }
+        };
+        let rate = |bound: Option<(RateLimit, _)>| bound.map(|(rate, _)| rate);
+        let mut set = Self {
+            replies: rate(replies),
+            bans: rate(bans),
+            martians: Some(martians),
+            ..Self::default()
+        };
+        for (selector, rule) in sources {
+            let managed = management.contains(&selector) && rule.rule.terms == Terms::Unlimited;
+            let origin = if managed { Origin::Management } else { Origin::Unknown };
+            set.sources.push(selector);
+            set.rules.push(effective(origin, rule));
+        }
+        set.rules.extend(others.into_iter().map(|rule| effective(Origin::Unknown, rule)));
+        let mut tags = BTreeMap::new();
+        for (name, bound) in [(REPLIES, replies), (BANS, bans)] {
+            tags.extend(bound.map(|(_, known)| (name.to_owned(), (budget_tag(name), known))));
+        }
+        for ReadBudget { budget, tag, known } in budgets {
+            tags.insert(budget.name.clone(), (tag, known));
+            set.budgets.push(budget);
+        }
+        set.read_back = Some(tags);
+        set
+    }
+
+    /// The tag that a budget has in the maps.
+    pub(super) fn tag(&self, name: &str) -> u64 {
+        let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
+        read.map_or_else(|| budget_tag(name), |(tag, _)| *tag)
+    }
+
+    /// Origin of the budgets.
+    pub(super) const fn budget_origin(&self) -> Origin {
+        if self.read_back.is_some() { Origin::Unknown } else { Origin::File }
+    }
+
+    /// How well the words of a budget say what is in force.
+    pub(super) fn known_budget(&self, name: &str) -> Known {
+        let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
+        read.map_or(Known::Exactly, |(_, known)| *known)
+    }
+
+    /// The rule set in the form that the planner takes.
+    pub(super) fn rule_set(&self) -> RuleSet {
+        RuleSet {
+            rules: self.rules.iter().map(|effective| Arc::clone(&effective.rule)).collect(),
+            budgets: self.budgets.clone(),
+            replies: self.replies,
+            bans: self.bans,
+            martians: self.martians,
+        }
+    }
+
+    /// The rule by source alone that a source falls under: the longest prefix. By look-ups, because
+    /// many sources are asked for at once.
+    pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
+        std::iter::once(*source).chain(source.wider()).find_map(|at| self.by_source(&at))
+    }
+
+    /// The rule on exactly these sources, if there is one.
+    pub(super) fn by_source(&self, selector: &Selector) -> Option<&Effective> {
+        self.rules.get(self.sources.binary_search(selector).ok()?)
+    }
+
+    /// The rules on other keys than the source alone.
+    pub(super) fn on_other_keys(&self) -> impl Iterator<Item = &Effective> {
+        self.rules.iter().skip(self.sources.len())
+    }
+}

@@ -1,0 +1,41 @@
+//! The request for the state of the cluster.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+
+use crate::api::cluster::Cluster;
+use crate::control::{Answer, Peer, Refusal, Routes, read};
+use crate::service::{Service, Shared};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/cluster", get(cluster))
+}
+
+/// Limits that nodes share, and the nodes
+#[utoipa::path(
+    get,
+    path = "/v1/cluster",
+    responses(
+        (status = 200, description = "Done.", body = Cluster),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn cluster(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    read(&service, &peer, |service| service.cluster()).await
+}
+
+impl Service {
+    /// State of the cluster, as this node sees it.
+    pub(crate) fn cluster(&self) -> Result<Cluster, Refusal> {
+        let Some(status) = self.cluster.status() else {
+            return Err(Refusal::NotFound(
+                "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
+                    .to_owned(),
+            ));
+        };
+        Ok(Cluster { warnings: self.cluster.warnings(), ..Cluster::from(&*status) })
+    }
+}

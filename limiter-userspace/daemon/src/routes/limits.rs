@@ -1,0 +1,88 @@
+//! Requests about the limits in force, and about single ones from the command line.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+
+use crate::api::limits::{Limits, SetLimit, UnsetLimit};
+use crate::api::rules::Changed;
+use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
+use crate::control::{Refusal, Sliced, Step};
+use crate::service::{Service, Shared};
+use crate::views::{LimitsText, Told as _};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/limits", get(list).put(set).delete(unset))
+}
+
+/// The rules in force
+#[utoipa::path(
+    get,
+    path = "/v1/limits",
+    responses((status = 200, description = "Done.", body = Limits))
+)]
+pub(super) async fn list(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    sliced(service, peer, JSON, LimitsText::begin).await
+}
+
+/// Sets a limit
+#[utoipa::path(
+    put,
+    path = "/v1/limits",
+    request_body = SetLimit,
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn set(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(limit): JsonBody<SetLimit>,
+) -> Answer {
+    change(&service, &peer, |service| service.set(&limit))
+}
+
+/// Removes a limit that was set
+#[utoipa::path(
+    delete,
+    path = "/v1/limits",
+    params(UnsetLimit),
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn unset(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(limit): Asked<UnsetLimit>,
+) -> Answer {
+    change(&service, &peer, |service| service.unset(&limit))
+}
+
+impl LimitsText {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
+        service.leftovers.note();
+        Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
+    }
+}
+
+impl Sliced<Service> for LimitsText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        Ok(self.step_of(service.datapath()?, &service.rule_sets.effective)?)
+    }
+}
+
+impl Service {
+    /// Puts a limit over what the rule files say.
+    pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.set(&mut ground, limit)
+    }
+
+    /// Removes a limit that was set.
+    pub(crate) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.unset(&mut ground, limit)
+    }
+}

@@ -1,0 +1,71 @@
+//! Requests, a file for each subject: the route, and what is done.
+
+pub(super) mod bans;
+pub(super) mod brake;
+pub(super) mod capture;
+pub(super) mod check;
+pub(super) mod cluster;
+pub(super) mod events;
+pub(super) mod explain;
+pub(super) mod limits;
+pub(super) mod lists;
+pub(super) mod metrics;
+pub(super) mod nearness;
+pub(super) mod openapi;
+pub(super) mod page;
+pub(super) mod rules;
+pub(super) mod source;
+pub(super) mod sources;
+pub(super) mod stats;
+pub(super) mod status;
+pub(super) mod top;
+
+use axum::Router;
+
+use crate::control::Routes;
+use crate::service::{Service, Shared};
+
+/// Every path that is served on the socket.
+pub(super) fn routes() -> Routes<Service> {
+    status::routes()
+        .and(limits::routes())
+        .and(stats::routes())
+        .and(sources::routes())
+        .and(source::routes())
+        .and(top::routes())
+        .and(nearness::routes())
+        .and(check::routes())
+        .and(explain::routes())
+        .and(lists::routes())
+        .and(bans::routes())
+        .and(events::routes())
+        .and(capture::routes())
+        .and(rules::routes())
+        .and(brake::routes())
+        .and(cluster::routes())
+        .and(openapi::routes())
+        .and(metrics::routes())
+        .and(page::routes())
+}
+
+/// All that is served on the socket.
+pub(super) fn router(service: Shared) -> Router {
+    routes().served(service)
+}
+
+/// All that is served over TCP for metrics.
+pub(super) fn scrapes(service: Shared) -> Router {
+    metrics::routes().to_read(service)
+}
+
+/// All that is served over TCP for the page, on a port: itself, and the readings that it asks for.
+pub(super) fn page(service: Shared, port: u16) -> Router {
+    page::routes()
+        .and(status::routes())
+        .and(top::routes())
+        .and(stats::routes())
+        .and(source::routes())
+        .and(events::routes())
+        .and(nearness::routes())
+        .to_browsers(service, port)
+}

@@ -1,0 +1,155 @@
+//! Requests about whole rule sets: the rule files again, others in their place, on trial or not.
+
+use axum::extract::{Extension, State};
+use axum::routing::{get, post};
+
+use crate::api::rules::{
+    ApplyRules, Changed, CompareRules, ExportRules, Exported, ReloadRules, RulesDiff,
+};
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
+};
+use crate::control::{Sliced, Step};
+use crate::service::{Service, Shared};
+use crate::views::RulesText;
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default()
+        .at("/v1/reload", post(reload))
+        .at_rules("/v1/rules", get(export).put(apply))
+        .at_rules("/v1/rules/diff", post(compare))
+        .at("/v1/rules/confirm", post(confirm))
+        .at("/v1/rules/revert", post(revert))
+}
+
+/// Reads the rule files again
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    params(ReloadRules),
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn reload(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<ReloadRules>,
+) -> Answer {
+    change(&service, &peer, |service| service.reload_rules(asked))
+}
+
+/// The rules in force as a rule file
+#[utoipa::path(
+    get,
+    path = "/v1/rules",
+    params(ExportRules),
+    responses((status = 200, description = "Done.", body = Exported))
+)]
+pub(super) async fn export(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<ExportRules>,
+) -> Answer {
+    sliced(service, peer, JSON, |service| RulesText::begin(service, asked)).await
+}
+
+/// Puts rule files in the place of the daemon's
+#[utoipa::path(
+    put,
+    path = "/v1/rules",
+    request_body = ApplyRules,
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn apply(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
+) -> Answer {
+    change(&service, &peer, |service| service.apply_rules(&rules))
+}
+
+/// Says what rule files would change
+#[utoipa::path(
+    post,
+    path = "/v1/rules/diff",
+    request_body = CompareRules,
+    responses((status = 200, description = "Done.", body = RulesDiff))
+)]
+pub(super) async fn compare(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
+) -> Answer {
+    change(&service, &peer, |service| service.compare(&rules))
+}
+
+/// Keeps rules on trial
+#[utoipa::path(
+    post,
+    path = "/v1/rules/confirm",
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 409, description = "No rules are on trial, or their time is over.")
+    )
+)]
+pub(super) async fn confirm(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    change(&service, &peer, Service::confirm)
+}
+
+/// Takes rules on trial back
+#[utoipa::path(
+    post,
+    path = "/v1/rules/revert",
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 409, description = "No rules are on trial, or their time is over.")
+    )
+)]
+pub(super) async fn revert(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    change(&service, &peer, Service::revert)
+}
+
+impl RulesText {
+    /// The beginning of the rules in force, or of those of `limiter set` alone.
+    pub(crate) fn begin(service: &Service, asked: ExportRules) -> Result<Self, Refusal> {
+        let generation = service.datapath()?.generation();
+        service.leftovers.note();
+        Ok(Self::new(generation, &service.rule_sets.layers, asked.edits)?)
+    }
+}
+
+impl Sliced<Service> for RulesText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        Ok(self.go_on(service.datapath()?.generation(), &service.rule_sets.layers)?)
+    }
+}
+
+impl Service {
+    /// Differences that other rule files would make.
+    pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+        self.rule_sets.compare(&self.datapath, &self.leftovers, rules)
+    }
+
+    /// Puts other rules in the place of the rule files.
+    pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.apply_rules(&mut ground, rules)
+    }
+
+    /// Keeps what is on trial.
+    pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.confirm(&mut ground)
+    }
+
+    /// Takes back what is on trial.
+    pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.revert(&mut ground)
+    }
+}

@@ -1,0 +1,40 @@
+//! The request for all counters.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+
+use crate::api::stats::Stats;
+use crate::control::{Answer, JSON, Peer, Routes, sliced};
+use crate::control::{Refusal, Sliced, Step};
+use crate::service::{Service, Shared};
+use crate::views::{StatsText, Told as _};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/stats", get(stats))
+}
+
+/// All counters
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    responses((status = 200, description = "Done.", body = Stats))
+)]
+pub(super) async fn stats(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    sliced(service, peer, JSON, StatsText::begin).await
+}
+
+impl StatsText {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
+        service.leftovers.note();
+        Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
+    }
+}
+
+impl Sliced<Service> for StatsText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        Ok(self.step_of(service.datapath()?, &service.rule_sets.effective)?)
+    }
+}

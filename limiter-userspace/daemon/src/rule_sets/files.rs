@@ -1,0 +1,148 @@
+//! Whole rule sets: from the rule files into force.
+
+use std::time::{Duration, SystemTime};
+
+use limiter_rules::Subject;
+
+use super::ground::Ground;
+use super::planned::Planned;
+use super::state::RuleSets;
+use crate::api::rules::{
+    ApplyRules, Changed, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
+};
+use crate::api::status::Reload;
+use crate::attached::Attached;
+use crate::control::Refusal;
+use crate::error::ServiceError;
+use crate::guard::{self, Hand};
+use crate::lists::Changes;
+use crate::memory::Leftovers;
+use crate::rule_files::{self, Digest};
+use crate::state_dir::{APPLIED, Applied};
+
+/// The longest trial in seconds: a day.
+const MAX_TRIAL: u32 = 86_400;
+
+impl RuleSets {
+    /// Reads the rule files again, and notes how that went.
+    pub(crate) fn reload(
+        &mut self,
+        ground: &mut Ground<'_>,
+        asked: ReloadRules,
+    ) -> Result<Changed, ServiceError> {
+        let result = self.try_reload(ground, asked);
+        let error = result.as_ref().err().map(ToString::to_string);
+        if let Some(error) = &error {
+            tracing::error!("reload refused, the rules before it stay in force: {error}");
+        }
+        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
+        *count += 1;
+        self.reloaded_at = SystemTime::now();
+        self.last_reload = Reload { ok: error.is_none(), error };
+        result
+    }
+
+    /// Reads the rule files again.
+    fn try_reload(
+        &mut self,
+        ground: &mut Ground<'_>,
+        asked: ReloadRules,
+    ) -> Result<Changed, ServiceError> {
+        self.not_on_trial(ground)?;
+        ground.leftovers.note();
+        let max_frame = ground.datapath.get()?.max_frame();
+        let read = rule_files::read(&self.paths);
+        // Files with a mistake are remembered, too: they are tried again when they are other ones.
+        self.seen = Digest::of(&read);
+        let file = rule_files::parse(&read?, max_frame)?;
+        let planned =
+            Planned::new(ground.datapath, ground.leftovers, self.layers.with_file(file, false))?;
+        let lifts_all =
+            self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
+        if lifts_all && !asked.force {
+            return Err(ServiceError::LiftsAll { files: rule_files::names(&self.paths) });
+        }
+        if self.layers.applied {
+            let forgotten = ground.state.removal(APPLIED);
+            self.apply_and_keep(ground, planned, forgotten)?;
+        } else {
+            self.put_in_force(ground, planned, None)?;
+        }
+        Ok(self.changed(ground.datapath.get()?))
+    }
+
+    /// Differences that other rule files would make.
+    pub(crate) fn compare(
+        &self,
+        datapath: &Attached,
+        leftovers: &Leftovers,
+        rules: &CompareRules,
+    ) -> Result<RulesDiff, Refusal> {
+        let Planned { layers, .. } =
+            self.read_and_planned(datapath, leftovers, &rules.documents)?;
+        let generation = datapath.get()?.generation();
+        let edits = self.layers.edits().lines().into_iter().map(line).collect();
+        let mut new = layers.file.rules.lines();
+        let mut diff = RulesDiff { generation, edits, ..RulesDiff::default() };
+        for (subject, old) in self.layers.file.rules.lines() {
+            let subject_text = subject.to_string();
+            match new.remove(&subject) {
+                None => diff.removed.push(RuleLine { subject: subject_text, text: old }),
+                Some(new) if new == old => diff.unchanged += 1,
+                Some(new) => diff.changed.push(ChangedRule { subject: subject_text, old, new }),
+            }
+        }
+        diff.added = new.into_iter().map(line).collect();
+        diff.same = diff.added.is_empty() && diff.removed.is_empty() && diff.changed.is_empty();
+        Ok(diff)
+    }
+
+    /// Puts other rules in the place of the rule files.
+    pub(crate) fn apply_rules(
+        &mut self,
+        ground: &mut Ground<'_>,
+        rules: &ApplyRules,
+    ) -> Result<Changed, Refusal> {
+        self.not_on_trial(ground)?;
+        let planned = self.read_and_planned(ground.datapath, ground.leftovers, &rules.documents)?;
+        let hand = Hand { session: rules.session, force: rules.force };
+        let unchanged = Changes::new();
+        let scene = ground.scene(&planned.layers, &planned.effective, &unchanged)?;
+        hand.heed(guard::objection_to_rules(scene, rules.session.as_ref()))?;
+        // The documents replace the files as they are now: a change after this is a change.
+        let replaces = Digest::of(&rule_files::read(&self.paths));
+        if let Some(seconds) = rules.confirm_seconds {
+            if seconds.get() > MAX_TRIAL {
+                return Err(ServiceError::LongTrial.into());
+            }
+            let time = Duration::from_secs(u64::from(seconds.get()));
+            return Ok(self.try_out(ground, planned, &rules.documents, replaces, time)?);
+        }
+        let applied =
+            Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
+        let prepared = ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
+        self.apply_and_keep(ground, planned, prepared)?;
+        self.seen = replaces;
+        Ok(self.changed(ground.datapath.get()?))
+    }
+
+    /// The layers with other rule files.
+    fn read_and_planned(
+        &self,
+        datapath: &Attached,
+        leftovers: &Leftovers,
+        documents: &[Document],
+    ) -> Result<Planned, ServiceError> {
+        // Files with a mistake leave memory behind, too, and so do those that are only compared.
+        leftovers.note();
+        if documents.is_empty() {
+            return Err(ServiceError::NoDocuments);
+        }
+        let file = rule_files::parse(documents, datapath.get()?.max_frame())?;
+        Planned::new(datapath, leftovers, self.layers.with_file(file, true))
+    }
+}
+
+fn line((subject, text): (Subject, String)) -> RuleLine {
+    RuleLine { subject: subject.to_string(), text }
+}

@@ -1,0 +1,35 @@
+//! The parts of the daemon that a rule set is put in force with.
+
+use crate::attached::Attached;
+use crate::cluster::Membership;
+use crate::effective::EffectiveSet;
+use crate::error::ServiceError;
+use crate::guard::Scene;
+use crate::layers::Layers;
+use crate::lists::{Book, Changes};
+use crate::memory::Leftovers;
+use crate::state_dir::StateDir;
+
+/// The parts of the daemon that a rule set is put in force with.
+pub(crate) struct Ground<'a> {
+    pub(crate) datapath: &'a mut Attached,
+    /// The lists, which may keep a session safe from a rule.
+    pub(crate) lists: &'a Book,
+    /// The node that is given shared limits.
+    pub(crate) cluster: &'a Membership,
+    pub(crate) state: &'a StateDir,
+    /// Memory that large rule sets leave behind.
+    pub(crate) leftovers: &'a Leftovers,
+}
+
+impl Ground<'_> {
+    /// Rules as they would be, with the lists as they would be.
+    pub(super) fn scene<'a>(
+        &'a self,
+        layers: &'a Layers,
+        effective: &'a EffectiveSet,
+        changes: &'a Changes,
+    ) -> Result<Scene<'a>, ServiceError> {
+        Ok(Scene { layers, effective, lists: self.lists, changes, now: self.datapath.get()?.now() })
+    }
+}

@@ -1,0 +1,49 @@
+//! State of the daemon, from all of its parts.
+
+use super::Service;
+use crate::api::status::{Interface, Sources, Status};
+use crate::control::Refusal;
+
+impl Service {
+    /// State of the daemon.
+    pub(crate) fn status(&self) -> Result<Status, Refusal> {
+        let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
+        let trial = self.rule_sets.trial(&self.datapath);
+        let mut warnings = self.rule_sets.effective.warnings.clone();
+        warnings.extend(self.gauges.not_ip.warning());
+        warnings.extend(layers.nobody_is_safe());
+        warnings.extend(self.cluster.warnings());
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            generation: datapath.generation(),
+            rules: self.rule_sets.effective.rules.len(),
+            brake: datapath.brake()?,
+            interfaces: datapath.attachments().iter().map(Interface::from).collect(),
+            sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
+            rules_files: self
+                .rule_sets
+                .paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            pin_dir: self.pin_dir.as_ref().map(|path| path.display().to_string()),
+            edits: layers.edits.len(),
+            management: layers.management.keys().map(ToString::to_string).collect(),
+            warnings,
+            over_soft_limit: self.gauges.alarms.raised(),
+            no_room_for: self.gauges.floods.raised(),
+            too_tight: self
+                .gauges
+                .nearness
+                .borrow()
+                .too_tight(datapath, &self.rule_sets.effective)?,
+            last_reload: self.rule_sets.last_reload.clone(),
+            applied: layers.applied && trial.is_none(),
+            reloads: self.rule_sets.reloads,
+            watch: self.rule_sets.watch,
+            trial,
+            last_trial: self.rule_sets.last_trial.clone(),
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! The state of sources, as it is read from their tables.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, EntryKind, TableKey};
+use limiter_datapath::{Datapath, Sweep, of_key};
+use limiter_rules::Selector;
+use limiter_rules::compile::RuleId;
+
+use crate::api::sources::{By, SourceRow};
+use crate::effective::EffectiveSet;
+use crate::error::ServiceError;
+use crate::events::Events;
+use crate::lists::Book;
+use crate::views;
+
+/// State of the daemon that a source is described from.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) datapath: &'a dyn Datapath,
+    pub(crate) effective: &'a EffectiveSet,
+    pub(crate) lists: &'a Book,
+    pub(crate) events: &'a Events,
+}
+
+/// Packets a second that passed and were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) passed: f64,
+    pub(super) dropped: f64,
+}
+
+impl Rates {
+    /// Between two readings of the counters; those of a source that left and came again begin anew.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
+    pub(super) fn between(from: Counters, to: Counters, time: Ticks) -> Option<Self> {
+        let nanos = time.as_nanos();
+        let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
+        (nanos > 0).then(|| Self {
+            passed: over(to.passed.saturating_sub(from.passed)),
+            dropped: over(to.dropped.saturating_sub(from.dropped)),
+        })
+    }
+}
+
+/// The counters of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) passed: u64,
+    pub(super) dropped: u64,
+}
+
+/// The state of a source, from the table that has its rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// The bucket; of a source in a keyed table, the one that [`limiter_datapath::of_key`] makes.
+    pub(super) bucket: Bucket,
+    pub(super) keyed: bool,
+}
+
+impl From<&Entry> for Counters {
+    fn from(Entry { bucket, .. }: &Entry) -> Self {
+        Self { passed: bucket.passed, dropped: bucket.dropped }
+    }
+}
+
+impl Known<'_> {
+    /// A sweep over all sources.
+    pub(super) fn sweep(&self) -> Sweep {
+        Sweep::with_keyed(self.keyed_table())
+    }
+
+    /// The id of the keyed table of sources, if any source has its rule there.
+    fn keyed_table(&self) -> Option<u32> {
+        let ids = &self.datapath.installed().tables.ids;
+        ids.get(&RuleId::of_source(&Selector::Every).form).copied()
+    }
+
+    /// True if the rule of a source is in the keyed table of sources.
+    fn is_keyed(&self, source: &Source) -> bool {
+        let rule = self.effective.resolve(&Selector::address(address(source)));
+        let rules = &self.datapath.installed().rules;
+        let selector = rule.and_then(|found| found.rule.path.selector());
+        selector.is_some_and(|selector| !rules.contains_key(&selector))
+    }
+
+    /// The state of a source, if it has any.
+    pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
+        let table = self.keyed_table().filter(|_| self.is_keyed(source));
+        let Some(table) = table else {
+            let bucket = self.datapath.bucket(source)?;
+            return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
+        };
+        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
+        let address = bytemuck::cast(source.trie_key());
+        let key = TableKey { table, version, source: address, ..TableKey::EMPTY };
+        let found = self.datapath.keyed(&key)?;
+        Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
+    }
+
+    /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was
+    /// in another table has a state there, too, until that leaves.
+    pub(super) fn read(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Entry)>, ServiceError> {
+        let keyed = matches!(sweep.place(), Some((EntryKind::Keyed, _)));
+        let several = sweep.table().is_some();
+        let read = self.datapath.sources(sweep, most)?;
+        let entries = read.into_iter().map(|(source, bucket)| (source, Entry { bucket, keyed }));
+        Ok(entries.filter(|(source, _)| !several || self.is_keyed(source) == keyed).collect())
+    }
+
+    /// A source in short, and whether it has a bucket.
+    pub(super) fn row(
+        &self,
+        source: &Source,
+        rates: Option<Rates>,
+    ) -> Result<(SourceRow, bool), ServiceError> {
+        let now = self.datapath.now();
+        let address = address(source);
+        let view = views::source(self.datapath, self.effective, address)?;
+        let ban = self.datapath.ban(source)?;
+        let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
+        let row = SourceRow {
+            passed: view.passed,
+            dropped: view.dropped,
+            passed_per_second: rates.map(|rates| rates.passed),
+            dropped_per_second: rates.map(|rates| rates.dropped),
+            nearness: nearness(view.burst, view.remaining),
+            source: view.source,
+            rule: view.rule,
+            rule_name: view.rule_name,
+            limit: view.limit,
+            listed: self.lists.of(&Selector::address(address), now),
+            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
+        };
+        Ok((row, view.tracked))
+    }
+}
+
+/// The used share of a burst.
+#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
+    let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);
+    Some(burst.saturating_sub(remaining) as f64 / burst as f64)
+}
+
+/// The measure of a row.
+#[expect(clippy::cast_precision_loss, reason = "only to tell which is more")]
+fn measure(row: &SourceRow, by: By) -> f64 {
+    let (passed, dropped) = (row.passed_per_second, row.dropped_per_second);
+    match by {
+        By::Dropped => row.dropped as f64,
+        By::Passed => row.passed as f64,
+        By::Rate => passed.unwrap_or(0.0) + dropped.unwrap_or(0.0),
+        By::DropRate => dropped.unwrap_or(0.0),
+        By::Nearness => row.nearness.unwrap_or(0.0),
+    }
+}
+
+/// The first comes first; those with the same measure keep their order.
+pub(super) fn sort(rows: &mut [SourceRow], by: By) {
+    rows.sort_by(|a, b| measure(b, by).total_cmp(&measure(a, by)));
+}
+
+/// Address of a source: the address itself, or the first one of a /64.
+pub(super) fn address(source: &Source) -> IpAddr {
+    match source {
+        Source::V4(address) => IpAddr::from(*address),
+        Source::V6(prefix) => {
+            IpAddr::V6(Ipv6Addr::from_bits(u128::from(u64::from_be_bytes(*prefix)) << 64))
+        }
+    }
+}

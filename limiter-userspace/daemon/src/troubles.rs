@@ -1,0 +1,32 @@
+//! Failures that come again and again.
+
+use std::collections::BTreeMap;
+
+use crate::error::ServiceError;
+
+/// Steps that cannot be done at present, by name. Each is told when it begins, when it changes, and
+/// when it is over.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles(BTreeMap<&'static str, String>);
+
+impl Troubles {
+    /// Notes how a step went.
+    pub(crate) fn note(&mut self, what: &'static str, done: &Result<(), ServiceError>) {
+        match done {
+            Ok(()) => {
+                if self.0.remove(what).is_some() {
+                    tracing::warn!("it is possible again to {what}");
+                }
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.0.get(what) != Some(&error) {
+                    tracing::error!(
+                        "it is not possible to {what}, and tried again every second: {error}"
+                    );
+                    self.0.insert(what, error);
+                }
+            }
+        }
+    }
+}

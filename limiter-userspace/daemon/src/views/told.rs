@@ -1,0 +1,21 @@
+//! Documents that are told in parts.
+
+use std::sync::Arc;
+
+use limiter_datapath::Observed;
+
+use crate::control::Step;
+use crate::effective::EffectiveSet;
+use crate::error::ServiceError;
+
+/// The outcome of a reading.
+pub(super) type Result<T> = std::result::Result<T, ServiceError>;
+
+/// Documents that are told in parts, of whatever has the data path: the daemon, or a command
+/// without one.
+pub(crate) trait Told: Sized {
+    /// Begins.
+    fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self;
+    /// Tells on.
+    fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step>;
+}
