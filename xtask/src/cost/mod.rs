@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Measure only these parts, and print the table instead of writing it
     #[arg(long, value_name = "PART", value_enum, conflicts_with = "suite")]
     only: Vec<Part>,
-    // Its parent has no --help: that one goes to a program of bench/.
+    // The parent command has no --help: that one goes to a program of bench/.
     /// Print help
     #[arg(short, long, action = clap::ArgAction::Help)]
     help: Option<bool>,

@@ -48,7 +48,7 @@ impl Figure {
     }
 }
 
-/// What was measured of one revision. All revisions have the same figures, in the same order.
+/// Figures of one revision. All revisions have the same figures, in the same order.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     /// The commit, as short as git shows it.
