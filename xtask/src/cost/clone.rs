@@ -1,5 +1,6 @@
 //! Clones of the checkout in temporary directories, at some revision, with nothing built.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -139,6 +140,21 @@ impl Clone {
         let mut cargo = self.command("cargo");
         cargo.args(arguments).env(workspace::TOOLCHAIN_VARIABLE, &self.toolchain);
         cargo
+    }
+
+    /// Files that builds in dev and release have made.
+    pub(super) fn built(&self) -> Result<BTreeSet<PathBuf>> {
+        let mut files = BTreeSet::new();
+        for folder in ["debug", "debug/deps", "release", "release/deps"] {
+            let folder = self.path.join("target").join(folder);
+            if folder.exists() {
+                let entries = fs::read_dir(&folder).and_then(Iterator::collect::<Result<_, _>>);
+                let entries: Vec<fs::DirEntry> =
+                    entries.with_context(|| format!("reading {}", folder.display()))?;
+                files.extend(entries.iter().map(fs::DirEntry::path));
+            }
+        }
+        Ok(files)
     }
 }
 

@@ -48,7 +48,7 @@ impl Figure {
     }
 }
 
-/// What was measured of one revision. All revisions have the same figures, in the same order.
+/// Figures of one revision. All revisions have the same figures, in the same order.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     /// The commit, as short as git shows it.
@@ -124,7 +124,7 @@ pub(super) fn head(fresh: bool, toolchain: &str) -> Result<String> {
         ("there before", before.to_owned()),
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
     ];
-    let rows: String = rows.iter().map(|(name, value)| format!("| {name} | {value} |\n")).collect();
+    let rows = rows.map(|(name, value)| row(&[name.to_owned(), value])).concat();
     Ok(format!(
         "Made by `cargo xtask bench build`; do not edit up to the next heading. One run each, in \
          the same hour, on one machine.\n\n| | |\n|---|---|\n{rows}"

@@ -2,6 +2,8 @@
 //! for one target: with other features, or on top of crates that have others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -25,15 +27,12 @@ struct Crate {
 pub(super) struct Units {
     /// Files made of a crate, each with the features that it has.
     files: BTreeMap<Crate, BTreeMap<String, Vec<String>>>,
-    /// How many were not there before.
-    compiled: usize,
 }
 
 impl Units {
     /// Takes in a line of `--message-format json`.
     pub(super) fn add(&mut self, line: &str) {
-        let Some((unit, file, features, is_fresh)) = read(line) else { return };
-        self.compiled += usize::from(!is_fresh);
+        let Some((unit, file, features)) = read(line) else { return };
         self.files.entry(unit).or_default().insert(file, features);
     }
 
@@ -42,13 +41,13 @@ impl Units {
         for (unit, files) in &other.files {
             self.files.entry(unit.clone()).or_default().extend(files.clone());
         }
-        self.compiled += other.compiled;
         self
     }
 
-    /// How many crates were compiled when the messages came, and not before.
-    pub(super) fn compiled(&self) -> usize {
-        self.compiled
+    /// A file that is made of a crate, and is none of these.
+    pub(super) fn beside(&self, known: &BTreeSet<PathBuf>) -> Option<&str> {
+        let mut files = self.files.values().flat_map(BTreeMap::keys);
+        files.find(|file| !known.contains(Path::new(file))).map(String::as_str)
     }
 
     /// A line for each crate that was compiled more than once for one target.
@@ -58,9 +57,9 @@ impl Units {
     }
 }
 
-/// The crate of a message, the file that is made of it, its features, and whether it was there
-/// before. None for other messages, and for build scripts: these follow their crates.
-fn read(line: &str) -> Option<(Crate, String, Vec<String>, bool)> {
+/// The crate of a message, the file that is made of it, and its features. None for other messages,
+/// and for build scripts: these follow their crates.
+fn read(line: &str) -> Option<(Crate, String, Vec<String>)> {
     let message: Value = serde_json::from_str(line).ok()?;
     let text = |pointer: &str| message.pointer(pointer)?.as_str();
     let texts = |pointer: &str| -> Option<Vec<String>> {
@@ -79,9 +78,10 @@ fn read(line: &str) -> Option<(Crate, String, Vec<String>, bool)> {
     };
     // The metadata has a hash of everything in its name. A program has it only in target/*/deps.
     let files = texts("/filenames")?;
-    let metadata = files.iter().find(|file| file.ends_with(".rmeta"));
+    let is_metadata = |file: &&String| Path::new(file).extension() == Some(OsStr::new("rmeta"));
+    let metadata = files.iter().find(is_metadata);
     let file = metadata.or(files.last())?.clone();
-    Some((unit, file, texts("/features")?, message.get("fresh")?.as_bool()?))
+    Some((unit, file, texts("/features")?))
 }
 
 /// Name and version of `registry+https://host/index#name@1.0.0` and `path+file:///a/name#1.0.0`.
@@ -132,13 +132,15 @@ mod tests {
             r#"{{"reason":"compiler-artifact","package_id":"registry+https://x/i#{name}@1.2.3",
             "target":{{"kind":["lib"],"name":"{name}"}},"profile":{{{profile},"test":false}},
             "features":[{features}],"filenames":["/t/lib{name}-{hash}.rlib",
-            "/t/lib{name}-{hash}.rmeta"],"fresh":true}}"#
+            "/t/lib{name}-{hash}.rmeta"]}}"#
         )
     }
 
     fn units(lines: &[String]) -> Units {
         let mut units = Units::default();
-        lines.iter().for_each(|line| units.add(line));
+        for line in lines {
+            units.add(line);
+        }
         units
     }
 
@@ -185,10 +187,11 @@ mod tests {
     #[test]
     fn the_same_file_again_is_no_second_one() {
         let line = message("a", "1", "", DEV);
-        let lines = [line.clone(), line.replace("\"fresh\":true", "\"fresh\":false")];
-        let once = units(&lines);
+        let once = units(&[line.clone(), line]);
         assert!(once.twice().is_empty());
-        assert_eq!(once.compiled(), 1);
+        let known = BTreeSet::from([PathBuf::from("/t/liba-1.rmeta")]);
+        assert_eq!(once.beside(&known), None);
+        assert_eq!(once.beside(&BTreeSet::new()), Some("/t/liba-1.rmeta"));
     }
 
     #[test]
