@@ -26,6 +26,7 @@ use super::check::Check;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
+#[cfg(feature = "import")]
 use super::import::Ask as AskImport;
 use super::living;
 use super::observe::Ask as AskObserve;
@@ -261,6 +262,7 @@ pub(super) enum Command {
                             banned.\nA list is for `limiter deny --file`.\nExit code: 0 if \
                             everything was translated or left to the firewall, 2 if something \
                             was not.")]
+    #[cfg(feature = "import")]
     Import(AskImport),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema {

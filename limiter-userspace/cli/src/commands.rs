@@ -33,8 +33,8 @@ use super::failure::Failure;
 use super::output::Output;
 use super::without_daemon::Asked;
 use super::{
-    capture, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
-    observe, pinned, rule_sets, shells, simulate, sources, top, tune,
+    capture, check, demo, doctor, events, explain, explain_now, export, limits, lists, observe,
+    pinned, rule_sets, shells, simulate, sources, top, tune,
 };
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
@@ -110,7 +110,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
-        Command::Import(ask) => import::import(ask, args.output),
+        #[cfg(feature = "import")]
+        Command::Import(ask) => super::import::import(ask, args.output),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.

@@ -56,6 +56,7 @@ pub enum Failure {
     #[error("{0}")]
     Export(String),
     /// A text of another program that cannot be translated.
+    #[cfg(feature = "import")]
     #[error("{file} {why}")]
     Import {
         /// Name of the text.
@@ -168,7 +169,6 @@ impl Failure {
             | Self::PinDir(_)
             | Self::ListFile(_)
             | Self::Export(_)
-            | Self::Import { .. }
             | Self::Man(_)
             | Self::Demo(_)
             | Self::NoTerminal
@@ -181,6 +181,8 @@ impl Failure {
             | Self::Diff(_)
             | Self::Plan { .. }
             | Self::Filter(_) => false,
+            #[cfg(feature = "import")]
+            Self::Import { .. } => false,
         };
         ExitCode::from(if broke { 1 } else { 2 })
     }

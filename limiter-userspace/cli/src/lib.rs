@@ -18,6 +18,7 @@ mod export;
 mod failure;
 mod hand;
 mod hangup;
+#[cfg(feature = "import")]
 mod import;
 mod limits;
 mod lists;

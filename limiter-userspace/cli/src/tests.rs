@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod faces;
+#[cfg(feature = "import")]
 mod import;
 mod names;
 mod replay;
