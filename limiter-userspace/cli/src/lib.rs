@@ -11,8 +11,10 @@ mod commands;
 mod demo;
 mod doctor;
 mod events;
+#[cfg(feature = "replay")]
 mod explain;
 mod explain_now;
+#[cfg(feature = "replay")]
 mod explain_summary;
 mod export;
 mod failure;
@@ -22,18 +24,24 @@ mod hangup;
 mod import;
 mod limits;
 mod lists;
+#[cfg(feature = "replay")]
 mod live;
 mod living;
 mod observe;
 mod output;
 mod pinned;
+#[cfg(feature = "replay")]
 mod progress;
+#[cfg(feature = "replay")]
 mod reading;
 mod rule_sets;
 mod shells;
+#[cfg(feature = "replay")]
 mod simulate;
 mod sources;
+mod ticker;
 mod top;
+#[cfg(feature = "replay")]
 mod tune;
 mod usage;
 mod way;
