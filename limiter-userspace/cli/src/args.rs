@@ -26,17 +26,40 @@ use super::check::Check;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
+#[cfg(feature = "import")]
 use super::import::Ask as AskImport;
 use super::living;
 use super::observe::Ask as AskObserve;
 use super::output::Output;
 use super::shells::Shell;
+#[cfg(feature = "replay")]
 use super::simulate::Ask as AskSimulate;
 use super::sources::Ask as AskSources;
 use super::top::Look;
+#[cfg(feature = "replay")]
 use super::tune::Ask as AskTune;
 
+/// Words below the help of `explain`.
+#[cfg(feature = "replay")]
+const EXPLAIN: &str = "With --from, the daemon is asked: by which rules, which buckets, how full \
+    they are and when such a packet would pass. The decision is the program's own, over its maps \
+    as they are. Nothing is charged.\nWhat rules ask for and is not given is assumed, and that is \
+    said.\n\n\
+    With --pcap, no daemon and no privilege is needed. The packets are judged in the time of the \
+    capture, by the code of the program in the kernel, as if all of them came in by one interface \
+    with empty buckets before the first. The lists and limits of a running daemon are not asked.\n\
+    Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump \
+    sees only what they let pass: XDP drops before it. Capture before they are, or on a mirror \
+    port. A capture that was cut off is explained up to there, with exit code 2; Ctrl-C ends with \
+    the sums of what was read.\n\
+    limiter explain --pcap in.pcap --rules rules.yaml --summary --top 50";
+#[cfg(not(feature = "replay"))]
+const EXPLAIN: &str = "The daemon is asked: by which rules, which buckets, how full they are and \
+    when such a packet would pass. The decision is the program's own, over its maps as they are. \
+    Nothing is charged.\nWhat rules ask for and is not given is assumed, and that is said.";
+
 /// Words below the help of `simulate`.
+#[cfg(feature = "replay")]
 const SIMULATE: &str = "Every packet is judged in its own time by the code of the program in the \
     kernel, with empty buckets \
     before the first, as for `explain --pcap`. Each --rules is one candidate. Nothing is applied.\n\
@@ -56,6 +79,7 @@ const SIMULATE: &str = "Every packet is judged in its own time by the code of th
     beside duration.";
 
 /// Words below the help of `tune`.
+#[cfg(feature = "replay")]
 const TUNE: &str = "Without traffic the daemon is asked: of each rule in force, how near its \
     sources come to it, and whether it is too tight, fitting or loose, with the numbers that say \
     so.\nWith --pcap, --load or --for, for each source and each of 32 rates: the least burst with \
@@ -99,7 +123,9 @@ impl Args {
             Command::Events(ask) => ask.follow,
             Command::Capture(ask) => ask.is_piped(),
             // A capture may be a pipe.
+            #[cfg(feature = "replay")]
             Command::Explain(what) => what.pcap.is_some(),
+            #[cfg(feature = "replay")]
             Command::Simulate(_) | Command::Tune(_) => true,
             // A live view sees to its terminal itself.
             Command::Top(look) => !look.is_live(self.output),
@@ -261,9 +287,11 @@ pub(super) enum Command {
                             banned.\nA list is for `limiter deny --file`.\nExit code: 0 if \
                             everything was translated or left to the firewall, 2 if something \
                             was not.")]
+    #[cfg(feature = "import")]
     Import(AskImport),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema {
+        #[cfg(feature = "replay")]
         /// The schema of load files, as `simulate` and `tune` read them
         #[arg(long)]
         load: bool,
@@ -285,29 +313,22 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Say what would happen to a packet now, and why; or what rules would do with a capture
-    #[command(after_help = "With --from, the daemon is asked: by which rules, which buckets, how \
-                            full they are and when such a packet would pass. The decision is the \
-                            program's own, over its maps as they are. Nothing is charged.\nWhat \
-                            rules ask for and is not given is assumed, and that is said.\n\nWith \
-                            --pcap, no daemon and no privilege is needed. The packets are judged \
-                            in the time of the capture, by the code of the program in the \
-                            kernel, as if all of them came in by one interface with empty \
-                            buckets before the first. The lists and limits of a running daemon \
-                            are not asked.\nCapture what comes in only: tcpdump -Q in -i IFACE \
-                            -w FILE. Where limits are in force, tcpdump sees only what they let \
-                            pass: XDP drops before it. Capture before they are, or on a mirror \
-                            port. A capture that was cut off is explained up to there, with exit \
-                            code 2; Ctrl-C ends with the sums of what was read.\nlimiter explain \
-                            --pcap in.pcap --rules rules.yaml --summary --top 50")]
+    #[cfg_attr(
+        feature = "replay",
+        doc = "Say what would happen to a packet now, and why; or what rules would do with a capture"
+    )]
+    #[cfg_attr(not(feature = "replay"), doc = "Say what would happen to a packet now, and why")]
+    #[command(after_help = EXPLAIN)]
     Explain(Box<Explain>),
     /// Put captures, or a load from a file, before several rule files or all algorithms, side by
     /// side. Needs no daemon and no privilege
     #[command(after_help = SIMULATE)]
+    #[cfg(feature = "replay")]
     Simulate(AskSimulate),
     /// Say how near sources come to the limits in force, and whether these fit; or find the limit
     /// that spares the sources of a capture, and say who would be hit
     #[command(after_help = TUNE)]
+    #[cfg(feature = "replay")]
     Tune(AskTune),
     /// Show the nodes that share limits with this one, and the leases of those limits
     Cluster {

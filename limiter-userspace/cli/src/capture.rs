@@ -19,7 +19,7 @@ use super::blocks::{Blocks, is_packet};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::living;
-use super::progress::Ticker;
+use super::ticker::Ticker;
 
 /// Path of the requests.
 const CAPTURE: &str = "/v1/capture";

@@ -18,6 +18,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, Render};
 use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
 use limiter_datapath::Backend;
+#[cfg(feature = "replay")]
 use limiter_replay::load::load_schema;
 use limiter_rules::file::schema;
 use limiter_rules::source_text;
@@ -33,9 +34,11 @@ use super::failure::Failure;
 use super::output::Output;
 use super::without_daemon::Asked;
 use super::{
-    capture, check, demo, doctor, events, explain, explain_now, export, import, limits, lists,
-    observe, pinned, rule_sets, shells, simulate, sources, top, tune,
+    capture, check, demo, doctor, events, explain_now, export, limits, lists, observe, pinned,
+    rule_sets, shells, sources, top,
 };
+#[cfg(feature = "replay")]
+use super::{explain, simulate, tune};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -103,14 +106,15 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Reload { force } => {
             print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
         }
-        Command::Schema { load } => {
-            schema_in(&if *load { load_schema() } else { schema() }, args.output)
-        }
+        #[cfg(feature = "replay")]
+        Command::Schema { load: true } => schema_in(&load_schema(), args.output),
+        Command::Schema { .. } => schema_in(&schema(), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
-        Command::Import(ask) => import::import(ask, args.output),
+        #[cfg(feature = "import")]
+        Command::Import(ask) => super::import::import(ask, args.output),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.
@@ -131,7 +135,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
+        #[cfg(feature = "replay")]
         Command::Tune(ask) => tune::tune(&client, backend, ask, args.output),
+        #[cfg(feature = "replay")]
         Command::Simulate(ask) => simulate::simulate(ask, args.output),
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
@@ -184,6 +190,7 @@ fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Fa
         let print = Printer(if what.json { Output::Json } else { output });
         return print.answer(&client.get::<ExplainedNow>(&path)?);
     }
+    #[cfg(feature = "replay")]
     explain::explain(what, output, &mut std::io::stdout().lock())?;
     Ok(Answer::default())
 }

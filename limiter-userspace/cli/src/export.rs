@@ -41,6 +41,7 @@ pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Writt
 }
 
 /// Writes a rule file of other origin; tells so.
+#[cfg(any(feature = "import", feature = "replay"))]
 pub(super) fn written(file: &Path, contents: &[u8]) -> Result<String, Failure> {
     put(file, contents)?;
     Ok(format!("written: {}\n", file.display()))

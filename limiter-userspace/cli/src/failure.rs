@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use limiter_daemon::StartError;
 use limiter_daemon::control::{ClientError, Refusal};
 use limiter_datapath::DatapathError;
+#[cfg(feature = "replay")]
 use limiter_replay::explain::{CaptureError, ExplainError};
+#[cfg(feature = "replay")]
 use limiter_replay::load::LoadError;
 use limiter_rules::{PlanError, RateTextError, RuleFileError, SourceTextError, TargetError};
 
@@ -56,6 +58,7 @@ pub enum Failure {
     #[error("{0}")]
     Export(String),
     /// A text of another program that cannot be translated.
+    #[cfg(feature = "import")]
     #[error("{file} {why}")]
     Import {
         /// Name of the text.
@@ -64,9 +67,11 @@ pub enum Failure {
         why: String,
     },
     /// A capture that cannot be read.
+    #[cfg(feature = "replay")]
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A packet that cannot be explained.
+    #[cfg(feature = "replay")]
     #[error("{file}: {source}")]
     Explain {
         /// The capture.
@@ -75,9 +80,11 @@ pub enum Failure {
         source: ExplainError,
     },
     /// A load that cannot be made.
+    #[cfg(feature = "replay")]
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Rule sets, or captures, that cannot be put side by side.
+    #[cfg(feature = "replay")]
     #[error("{0}")]
     Replay(String),
     /// A rule file that cannot be read.
@@ -168,19 +175,18 @@ impl Failure {
             | Self::PinDir(_)
             | Self::ListFile(_)
             | Self::Export(_)
-            | Self::Import { .. }
             | Self::Man(_)
             | Self::Demo(_)
             | Self::NoTerminal
             | Self::Binary
-            | Self::Capture(_)
-            | Self::Explain { .. }
-            | Self::Load(_)
-            | Self::Replay(_)
             | Self::RuleFile(_)
             | Self::Diff(_)
             | Self::Plan { .. }
             | Self::Filter(_) => false,
+            #[cfg(feature = "import")]
+            Self::Import { .. } => false,
+            #[cfg(feature = "replay")]
+            Self::Capture(_) | Self::Explain { .. } | Self::Load(_) | Self::Replay(_) => false,
         };
         ExitCode::from(if broke { 1 } else { 2 })
     }

@@ -11,28 +11,37 @@ mod commands;
 mod demo;
 mod doctor;
 mod events;
+#[cfg(feature = "replay")]
 mod explain;
 mod explain_now;
+#[cfg(feature = "replay")]
 mod explain_summary;
 mod export;
 mod failure;
 mod hand;
 mod hangup;
+#[cfg(feature = "import")]
 mod import;
 mod limits;
 mod lists;
+#[cfg(feature = "replay")]
 mod live;
 mod living;
 mod observe;
 mod output;
 mod pinned;
+#[cfg(feature = "replay")]
 mod progress;
+#[cfg(feature = "replay")]
 mod reading;
 mod rule_sets;
 mod shells;
+#[cfg(feature = "replay")]
 mod simulate;
 mod sources;
+mod ticker;
 mod top;
+#[cfg(feature = "replay")]
 mod tune;
 mod usage;
 mod way;

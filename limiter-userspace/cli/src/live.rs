@@ -21,8 +21,9 @@ use super::blocks::{Blocks, Told, told};
 use super::capture;
 use super::failure::Failure;
 use super::observe::{self, Seen};
-use super::progress::{INTERRUPTED, Progress, Ticker};
+use super::progress::{INTERRUPTED, Progress};
 use super::reading::Read;
+use super::ticker::Ticker;
 use super::way::unnamed;
 
 /// Sources that are read with one call.

@@ -20,7 +20,7 @@ use super::args::time::interval;
 use super::blocks::{Blocks, told};
 use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
-use super::progress::Ticker;
+use super::ticker::Ticker;
 
 pub(super) use seen::Seen;
 

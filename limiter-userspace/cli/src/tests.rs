@@ -1,10 +1,13 @@
 //! Arguments and answers, as users meet them.
 
 mod check;
+#[cfg(feature = "replay")]
 mod explain;
 mod faces;
+#[cfg(feature = "import")]
 mod import;
 mod names;
+#[cfg(feature = "replay")]
 mod replay;
 mod rule_sets;
 mod service;

@@ -51,15 +51,22 @@ const OPTIONS: [(&str, &str); 2] = [
     ("--ingress", "all that comes in is limited, and nothing else: leave it out"),
 ];
 
+/// What `explain` misses.
+#[cfg(feature = "replay")]
+const EXPLAIN: (&str, &str, &str) = (
+    "explain",
+    "--pcap",
+    "give a packet, as in `limiter explain --from 192.0.2.7 --to 22/tcp`, or a capture with --pcap \
+    FILE",
+);
+#[cfg(not(feature = "replay"))]
+const EXPLAIN: (&str, &str, &str) =
+    ("explain", "--from", "give a packet, as in `limiter explain --from 192.0.2.7 --to 22/tcp`");
+
 /// Arguments without which a command has nothing to do: the command, the argument as it is missed,
 /// and what to give.
 const MISSED: [(&str, &str, &str); 2] = [
-    (
-        "explain",
-        "--pcap",
-        "give a packet, as in `limiter explain --from 192.0.2.7 --to 22/tcp`, or a capture with \
-        --pcap FILE",
-    ),
+    EXPLAIN,
     (
         "ban",
         "--for",

@@ -23,6 +23,10 @@ const TIMEOUT: std::ops::RangeInclusive<u128> = 10..=10_000;
 /// Most shards.
 const SHARDS_MAX: i64 = 1024;
 
+/// Why no file is taken without a client of Redis, and the remedy.
+pub(super) const LEFT_OUT: &str =
+    "this limiter was built without shared limits: build it with the feature `cluster`";
+
 /// A node and its store, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -42,6 +46,12 @@ pub enum ConfigError {
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
+    },
+    /// There is no client of Redis to do what the file says.
+    #[error("{}: {LEFT_OUT}", path.display())]
+    LeftOut {
+        /// The file.
+        path: PathBuf,
     },
     /// The file is of another form.
     #[error("{}{}: {message}", path.display(), place(*line))]
@@ -90,8 +100,11 @@ fn wrong<T>(value: &Spanned<T>, field: &'static str, problem: impl Into<String>)
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file; refuses it where nobody would do what it says.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        if !cfg!(feature = "redis") {
+            return Err(ConfigError::LeftOut { path: path.to_owned() });
+        }
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let mut text = String::new();
         let file = File::open(path).map_err(unreadable)?;
@@ -304,5 +317,16 @@ node: a
         assert!(parse(&long).expect_err("too long").contains("64 KiB"));
         let missing = Config::load(Path::new("/nonexistent/c.yaml")).expect_err("no file");
         assert!(missing.to_string().starts_with("/nonexistent/c.yaml: "), "{missing}");
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[test]
+    fn a_file_that_nobody_would_follow_is_refused() {
+        let refused = Config::load(Path::new("/etc/limiter/c.yaml")).expect_err("no client");
+        assert_eq!(
+            refused.to_string(),
+            "/etc/limiter/c.yaml: this limiter was built without shared limits: build it with the \
+             feature `cluster`"
+        );
     }
 }

@@ -9,6 +9,9 @@
 //!   [`limiter_sharing::Leases`];
 //!   [`meeting`] and [`change`] are what nodes tell each other, `config` is read from a file.
 //!
+//! The feature `redis` has the client of Redis. Without it there is no store to share limits over,
+//! and [`Config::load`] refuses every file.
+//!
 //! Nothing here depends on the data path or the daemon.
 
 pub mod change;

@@ -35,6 +35,10 @@ pub enum StartError {
     /// The store refuses its settings.
     #[error("the store of shared limits: {0}")]
     Store(#[from] super::store::StoreError),
+    /// There is no client of Redis.
+    #[cfg(not(feature = "redis"))]
+    #[error("{}", super::config::LEFT_OUT)]
+    LeftOut,
     /// The system gives no thread or no timer.
     #[error("the thread for shared limits does not start: {0}: raise the limit on threads")]
     Thread(#[from] io::Error),
@@ -69,12 +73,22 @@ impl fmt::Debug for Cluster {
 
 impl Cluster {
     /// Starts a node over Redis. Nothing is connected here.
+    #[cfg(feature = "redis")]
     pub fn start<L: Leases>(
         config: super::config::Config,
         leases: L,
     ) -> Result<(Self, Notices), StartError> {
         let store = super::redis::RedisStore::new(config.redis)?;
         Self::start_with(config.node, Arc::new(store), leases)
+    }
+
+    /// Refuses, as [`Config::load`](super::config::Config::load) does.
+    #[cfg(not(feature = "redis"))]
+    pub fn start<L: Leases>(
+        _config: super::config::Config,
+        _leases: L,
+    ) -> Result<(Self, Notices), StartError> {
+        Err(StartError::LeftOut)
     }
 
     /// Starts a node over any store. Its calls are to end within [`NodeSettings::timeout`].

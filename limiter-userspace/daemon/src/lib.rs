@@ -28,6 +28,7 @@ mod memory;
 mod nearness;
 mod not_ip;
 mod notify;
+#[cfg(feature = "page")]
 mod page;
 mod readable;
 pub mod render;

@@ -8,6 +8,7 @@ use axum::Router;
 use super::error::StartError;
 use super::routes;
 use super::service::Service;
+#[cfg(feature = "page")]
 use crate::control::Loopback;
 use crate::control::TcpServer;
 use crate::control::server::Bounds;
@@ -16,40 +17,48 @@ use crate::control::server::Bounds;
 const SCRAPES: usize = 4;
 
 /// Connections of browsers at once: a few pages, and what each browser opens in advance.
+#[cfg(feature = "page")]
 const BROWSERS: usize = 16;
 
 /// The servers that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     scrapes: Option<TcpServer>,
+    #[cfg(feature = "page")]
     page: Option<(TcpServer, u16)>,
 }
 
 impl Listeners {
-    /// Listens where the options say, inside a tokio runtime.
-    pub(super) fn open(
-        metrics_listen: Option<SocketAddr>,
-        page_listen: Option<Loopback>,
-    ) -> Result<Self, StartError> {
+    /// Listens for scrapes where the options say, inside a tokio runtime.
+    pub(super) fn open(metrics_listen: Option<SocketAddr>) -> Result<Self, StartError> {
         let mut listeners = Self::default();
         if let Some(address) = metrics_listen {
             let (server, at) = listen("--metrics-listen", address, SCRAPES)?;
             tracing::info!("metrics are served at http://{at}/metrics");
             listeners.scrapes = Some(server);
         }
+        Ok(listeners)
+    }
+
+    /// Listens for browsers, too, where the options say.
+    #[cfg(feature = "page")]
+    pub(super) fn with_page(mut self, page_listen: Option<Loopback>) -> Result<Self, StartError> {
         if let Some(loopback) = page_listen {
             let (server, at) = listen("--page-listen", loopback.address(), BROWSERS)?;
             tracing::info!("the page is served at http://{at}/, to every user of this machine");
-            listeners.page = Some((server, at.port()));
+            self.page = Some((server, at.port()));
         }
-        Ok(listeners)
+        Ok(self)
     }
 
     /// Serves them. Never ends.
     pub(super) async fn serve(self, service: &Arc<Mutex<Service>>) {
         let scrapes = self.scrapes.map(|server| (server, routes::scrapes(Arc::clone(service))));
+        #[cfg(feature = "page")]
         let page =
             self.page.map(|(server, port)| (server, routes::page(Arc::clone(service), port)));
+        #[cfg(not(feature = "page"))]
+        let page = None;
         tokio::join!(serve(scrapes), serve(page));
     }
 }

@@ -30,8 +30,10 @@ use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::watch;
+#[cfg(feature = "page")]
+use crate::control::Loopback;
+use crate::control::Server;
 use crate::control::server::Bounds;
-use crate::control::{Loopback, Server};
 
 /// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -66,6 +68,7 @@ pub struct RunOptions {
     /// Address that metrics are served on over TCP, if any.
     pub metrics_listen: Option<SocketAddr>,
     /// Address of this machine that the page is served on, if any.
+    #[cfg(feature = "page")]
     pub page_listen: Option<Loopback>,
     /// File that says how limits are shared with other nodes; none for a node alone.
     pub cluster: Option<PathBuf>,
@@ -211,7 +214,9 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
-    let listeners = Listeners::open(options.metrics_listen, options.page_listen)?;
+    let listeners = Listeners::open(options.metrics_listen)?;
+    #[cfg(feature = "page")]
+    let listeners = listeners.with_page(options.page_listen)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }

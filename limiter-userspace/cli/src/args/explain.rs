@@ -1,28 +1,41 @@
 //! The arguments of `explain`: about a capture, or about one packet now.
 
+#[cfg(feature = "replay")]
 use std::path::PathBuf;
 
+#[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
 use crate::living;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
+#[cfg(feature = "replay")]
 const TOP_SOURCES: usize = 20;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
+    #[cfg(feature = "replay")]
     /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
     #[arg(long, value_name = "FILE", required_unless_present = "from")]
     pub(crate) pcap: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) question: Question,
+    #[cfg(feature = "replay")]
     /// A rule file, or a directory of them; may be repeated [default: no rules]
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
     pub(crate) rules: Vec<PathBuf>,
-    /// The interface that the packets come in by: its name, or its index in a capture [default:
-    /// what a pcapng file says; the first that is limited]
+    #[cfg_attr(
+        feature = "replay",
+        doc = "The interface that the packets come in by: its name, or its index in a capture \
+               [default: what a pcapng file says; the first that is limited]"
+    )]
+    #[cfg_attr(
+        not(feature = "replay"),
+        doc = "The interface that the packet comes in by [default: the first that is limited]"
+    )]
     #[arg(long, value_name = "NAME|INDEX")]
     pub(crate) interface: Option<String>,
+    #[cfg(feature = "replay")]
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
@@ -30,9 +43,11 @@ pub(crate) struct Explain {
         conflicts_with = "from",
     )]
     pub(crate) max_frame: u64,
+    #[cfg(feature = "replay")]
     /// Sums by source and rule, and no line for each packet
     #[arg(long, conflicts_with = "from")]
     pub(crate) summary: bool,
+    #[cfg(feature = "replay")]
     /// With --summary: the sources to show, those first that lost most; all others are summed
     #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
     pub(crate) top: usize,
@@ -46,7 +61,9 @@ pub(crate) struct Explain {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap", add = living::sources())]
+    #[arg(long, value_name = "ADDRESS", add = living::sources())]
+    #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
+    #[cfg_attr(not(feature = "replay"), arg(required = true))]
     pub(crate) from: Option<String>,
     /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use limiter_common::bucket::MAX_SLOTS;
 use limiter_daemon::RunOptions;
+#[cfg(feature = "page")]
 use limiter_daemon::control::Loopback;
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 
@@ -80,6 +81,7 @@ pub(crate) struct Run {
     metrics_listen: Option<std::net::SocketAddr>,
     /// Serve the page for a browser, too, to every user of this machine: a loopback address, as
     /// 127.0.0.1:9465; from another one, through `ssh -L` [default: on the socket alone]
+    #[cfg(feature = "page")]
     #[arg(long, value_name = "ADDRESS:PORT")]
     page_listen: Option<Loopback>,
     /// Share budgets with `scope: cluster`, bans and lists with other nodes, as this file says:
@@ -168,6 +170,7 @@ impl Run {
             daemon_lost_after: self.daemon_lost_after,
             detach_on_exit: self.detach_on_exit,
             metrics_listen: self.metrics_listen,
+            #[cfg(feature = "page")]
             page_listen: self.page_listen,
             cluster: self.cluster.clone(),
         }

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 
 use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
-use limiter_replay::tune::MAX_SOURCES;
 
 use crate::blocks::Told;
+
+/// Most sources that are told apart: as many as `tune` does.
+const MAX_SOURCES: usize = 1 << 21;
+#[cfg(feature = "replay")]
+const _: () = assert!(MAX_SOURCES == limiter_replay::tune::MAX_SOURCES);
 
 /// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
 /// out, and half again: those of the lowest levels.
@@ -60,6 +64,7 @@ impl Seen {
     }
 
     /// True of a source that is kept and of this level or a higher one.
+    #[cfg(any(test, feature = "replay"))]
     pub(crate) fn has(&self, source: &Source, level: u32) -> bool {
         self.of.get(source).is_some_and(|(of, _)| *of >= level)
     }
@@ -76,6 +81,7 @@ impl Seen {
     }
 
     /// Sources of levels below one, also those that are not kept.
+    #[cfg(any(test, feature = "replay"))]
     pub(crate) fn below(&self, level: u32) -> u64 {
         self.of(|of| of < level).0 + self.left_out.0
     }

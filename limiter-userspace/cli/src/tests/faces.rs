@@ -10,6 +10,7 @@ use limiter_fake::Fake;
 use limiter_text::plain::is_plain;
 use serde_json::{Value, json};
 
+#[cfg(feature = "replay")]
 use super::explain::{capture, explained};
 use super::{execute, parse};
 use crate::args::{Args, EXIT_CODES};
@@ -76,6 +77,7 @@ fn yaml_says_what_json_says() {
     }
 }
 
+#[cfg(feature = "replay")]
 #[test]
 fn an_explained_packet_is_a_yaml_document() {
     let directory = tempfile::tempdir().unwrap();

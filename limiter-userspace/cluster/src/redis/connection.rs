@@ -11,8 +11,8 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 
-use super::request::Request;
-use super::settings::{Address, RedisSettings, Script, Scripts};
+use super::request::{Request, Script};
+use super::settings::{Address, RedisSettings, Scripts};
 
 /// A connection, and the digests of the scripts that its server was given.
 #[derive(Clone)]

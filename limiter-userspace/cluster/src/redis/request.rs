@@ -5,10 +5,29 @@ use limiter_sharing::rate::EXACT;
 use limiter_sharing::window::WindowKind;
 use redis::Cmd;
 
-use super::settings::Script;
+use super::settings::Scripts;
 use super::slots::slot_of;
 use crate::meeting::{self, Meeting, Presence};
 use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
+
+/// One of the scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Lease,
+    Window,
+    Node,
+}
+
+impl Scripts {
+    /// Text of a script.
+    pub(super) fn text(&self, script: Script) -> &str {
+        match script {
+            Script::Lease => &self.lease,
+            Script::Window => &self.window,
+            Script::Node => &self.node,
+        }
+    }
+}
 
 /// One call of a script: keys and arguments.
 pub(super) struct Request {

@@ -34,24 +34,6 @@ pub enum Address {
     },
 }
 
-impl Address {
-    /// Name or address of its host; `None` for a unix socket.
-    pub(super) fn host(&self) -> Option<&str> {
-        match self {
-            Self::Unix(_) => None,
-            Self::Tcp { host, .. } | Self::Tls { host, .. } => Some(host),
-        }
-    }
-
-    /// Address of another server of the same cluster, which is reached in the same way.
-    pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
-        match self {
-            Self::Tls { authority, .. } => Self::Tls { host, port, authority: authority.clone() },
-            Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
-        }
-    }
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,25 +87,6 @@ pub struct Scripts {
 impl Default for Scripts {
     fn default() -> Self {
         Self { lease: LEASE.to_owned(), window: WINDOW.to_owned(), node: NODE.to_owned() }
-    }
-}
-
-/// One of the scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
-    Lease,
-    Window,
-    Node,
-}
-
-impl Scripts {
-    /// Text of a script.
-    pub(super) fn text(&self, script: Script) -> &str {
-        match script {
-            Script::Lease => &self.lease,
-            Script::Window => &self.window,
-            Script::Node => &self.node,
-        }
     }
 }
 

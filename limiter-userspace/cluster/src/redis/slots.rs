@@ -31,6 +31,24 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc % SLOTS
 }
 
+impl Address {
+    /// Name or address of its host; `None` for a unix socket.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp { host, .. } | Self::Tls { host, .. } => Some(host),
+        }
+    }
+
+    /// Address of another server of the same cluster, which is reached in the same way.
+    pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
+        match self {
+            Self::Tls { authority, .. } => Self::Tls { host, port, authority: authority.clone() },
+            Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
+        }
+    }
+}
+
 /// Slots of a cluster, and its servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {

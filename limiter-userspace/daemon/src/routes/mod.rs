@@ -12,6 +12,7 @@ pub(super) mod lists;
 pub(super) mod metrics;
 pub(super) mod nearness;
 pub(super) mod openapi;
+#[cfg(feature = "page")]
 pub(super) mod page;
 pub(super) mod rules;
 pub(super) mod source;
@@ -27,7 +28,7 @@ use crate::service::{Service, Shared};
 
 /// Every path that is served on the socket.
 pub(super) fn routes() -> Routes<Service> {
-    status::routes()
+    let routes = status::routes()
         .and(limits::routes())
         .and(stats::routes())
         .and(sources::routes())
@@ -44,8 +45,10 @@ pub(super) fn routes() -> Routes<Service> {
         .and(brake::routes())
         .and(cluster::routes())
         .and(openapi::routes())
-        .and(metrics::routes())
-        .and(page::routes())
+        .and(metrics::routes());
+    #[cfg(feature = "page")]
+    let routes = routes.and(page::routes());
+    routes
 }
 
 /// All that is served on the socket.
@@ -59,6 +62,7 @@ pub(super) fn scrapes(service: Shared) -> Router {
 }
 
 /// All that is served over TCP for the page, on a port: itself, and the readings that it asks for.
+#[cfg(feature = "page")]
 pub(super) fn page(service: Shared, port: u16) -> Router {
     page::routes()
         .and(status::routes())

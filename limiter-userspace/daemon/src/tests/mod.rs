@@ -20,6 +20,7 @@ mod manager;
 mod metrics;
 mod nearness;
 mod openapi;
+#[cfg(feature = "page")]
 mod page;
 mod rule_sets;
 mod set;

@@ -35,6 +35,7 @@ fn options(directory: &TempDir) -> RunOptions {
         daemon_lost_after: Duration::from_secs(30),
         detach_on_exit: false,
         metrics_listen: None,
+        #[cfg(feature = "page")]
         page_listen: None,
         cluster: None,
     }

@@ -1,0 +1,127 @@
+//! The store: one server, or a cluster, and the calls of both.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::Value;
+use tokio::time::Instant;
+
+use super::reply::{met, reply};
+use super::request::Request;
+use super::router::Router;
+use super::server::{Failure, Server};
+use super::settings::{RedisSettings, Servers, is_prefix};
+use crate::meeting::{Meeting, Met};
+use crate::status::ServerStatus;
+use crate::store::{Answers, Batch, Store, StoreError, WindowBatch, read};
+
+/// Store in one server of Redis or Valkey, or in a cluster of them.
+pub struct RedisStore {
+    settings: Arc<RedisSettings>,
+    place: Place,
+    calls: AtomicU64,
+}
+
+enum Place {
+    One(Box<Server>),
+    Cluster(Router),
+}
+
+impl RedisStore {
+    /// A store that is not connected yet: its first call connects.
+    pub fn new(settings: RedisSettings) -> Result<Self, StoreError> {
+        if !is_prefix(&settings.prefix) {
+            return Err(StoreError::Batch("a prefix is 1 to 32 letters, digits, - and _"));
+        }
+        let settings = Arc::new(settings);
+        let place = match settings.servers.clone() {
+            Servers::One(address) => {
+                Place::One(Box::new(Server::new(Arc::clone(&settings), address, false)))
+            }
+            Servers::Cluster(seeds) => Place::Cluster(Router::new(Arc::clone(&settings), seeds)),
+        };
+        Ok(Self { settings, place, calls: AtomicU64::new(0) })
+    }
+
+    /// Calls of scripts so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// An error while a call would fail at once.
+    fn ready(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::One(server) => server.ready(),
+            Place::Cluster(router) => router.ready(),
+        }
+    }
+
+    /// Makes a call and reads its answer.
+    async fn call<T>(
+        &self,
+        request: &Request,
+        read: impl Fn(Value) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.ready()?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let deadline = Instant::now() + self.settings.timeout;
+        match &self.place {
+            Place::One(server) => match server.call(request, false, deadline, read).await {
+                Ok(answer) => Ok(answer),
+                Err(Failure::Store(error)) => Err(error),
+                Err(Failure::Elsewhere { told, .. } | Failure::Unsettled { told }) => {
+                    Err(StoreError::Refused(told))
+                }
+            },
+            Place::Cluster(router) => router.call(request, deadline, read).await,
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Store for RedisStore {
+    async fn exchange(&self, batch: &Batch) -> Result<Answers, StoreError> {
+        batch.check()?;
+        let request = Request::lease(&self.settings.prefix, batch);
+        let understood = |value| {
+            let (numbers, hot) = reply(value)?;
+            let wants = batch.asks.iter().map(|ask| ask.demand.want);
+            read(&numbers, hot, request.asked(), wants)
+        };
+        self.call(&request, understood).await
+    }
+
+    async fn windows(&self, batch: &WindowBatch) -> Result<Answers, StoreError> {
+        batch.check()?;
+        let request = Request::window(&self.settings.prefix, batch);
+        let understood = |value| {
+            let (numbers, hot) = reply(value)?;
+            let wants = batch.asks.iter().map(|ask| ask.demand.want);
+            read(&numbers, hot, request.asked(), wants)
+        };
+        self.call(&request, understood).await
+    }
+
+    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
+        meeting.check()?;
+        let request = Request::node(&self.settings.prefix, meeting);
+        self.call(&request, |value| met(meeting, value)).await
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready().is_ok()
+    }
+
+    fn servers(&self) -> Vec<ServerStatus> {
+        match &self.place {
+            Place::One(server) => vec![server.status(None)],
+            Place::Cluster(router) => router.status(),
+        }
+    }
+}
