@@ -52,11 +52,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     let client = Client::new(args.socket.clone(), PATIENCE);
     let print = Printer(args.output);
     match &args.command {
-        Command::Run(run) => {
-            start_log()?;
-            run_daemon(&run.options(args.socket.clone()), backend)?;
-            Ok(Answer::default())
-        }
+        Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -155,15 +151,17 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     }
 }
 
-/// Runs the daemon. An error about the machine names the command that says more.
-fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<(), Failure> {
+/// Runs the daemon, with its log. An error about the machine names the command that says more.
+fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Failure> {
+    start_log()?;
     limiter_daemon::run(options, backend).map_err(|error| {
         let is_of_machine = matches!(error, StartError::Datapath(_));
         let RunOptions { socket, interfaces, datapath, .. } = options;
         let more =
             is_of_machine.then(|| doctor::command::command(socket, interfaces, &datapath.pin_dir));
         Failure::Start { error: Box::new(error), more }
-    })
+    })?;
+    Ok(Answer::default())
 }
 
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {

@@ -23,7 +23,6 @@ use limiter_fake::Fake;
 
 use super::args::{Args, Command};
 use super::commands::execute;
-use super::{ExitCode, Failure};
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
     Args::try_parse_from(line.split(' '))

@@ -202,6 +202,14 @@ fn management(
     Ok(management)
 }
 
+/// The servers over TCP that were asked for, inside a tokio runtime.
+fn listeners(options: &RunOptions) -> Result<Listeners, StartError> {
+    let listeners = Listeners::open(options.metrics_listen)?;
+    #[cfg(feature = "page")]
+    let listeners = listeners.with_page(options.page_listen)?;
+    Ok(listeners)
+}
+
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
@@ -214,9 +222,7 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
-    let listeners = Listeners::open(options.metrics_listen)?;
-    #[cfg(feature = "page")]
-    let listeners = listeners.with_page(options.page_listen)?;
+    let listeners = listeners(options)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }

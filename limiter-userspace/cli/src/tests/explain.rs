@@ -1,7 +1,10 @@
 //! `limiter explain` of captures.
 
+use std::process::ExitCode;
+
 use super::*;
 use crate::explain;
+use crate::failure::Failure;
 
 /// A capture of one UDP packet from 192.0.2.1, and where it is.
 pub(super) fn capture(directory: &tempfile::TempDir) -> String {
