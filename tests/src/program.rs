@@ -49,7 +49,7 @@ pub struct Program {
     now: AtomicU64,
     /// Number of nodes that share limits; none without a cluster.
     nodes: Option<u64>,
-    /// Where the program is attached, if it is to run many frames.
+    /// Namespace that the program is attached in, if it is to run many frames.
     idle: Option<Netns>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,

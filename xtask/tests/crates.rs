@@ -90,7 +90,7 @@ fn drawn(page: &str) -> Graph {
     graph
 }
 
-/// Where a drawing is not what the manifests say.
+/// Differences between a drawing and the manifests.
 fn differences(drawn: &Graph, manifests: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for name in manifests.keys().filter(|name| !drawn.contains_key(*name)) {

@@ -51,7 +51,7 @@ const OPTIONS: [(&str, &str); 2] = [
     ("--ingress", "all that comes in is limited, and nothing else: leave it out"),
 ];
 
-/// What `explain` misses.
+/// Missing arguments of `explain`.
 #[cfg(feature = "replay")]
 const EXPLAIN: (&str, &str, &str) = (
     "explain",

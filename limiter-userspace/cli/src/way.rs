@@ -1,5 +1,5 @@
-//! Which maps are meant by a command that works without a daemon. A directory that was named wins
-//! over the daemon that answers.
+//! The maps of a command that works without a daemon. A directory that was named wins over the
+//! daemon that answers.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -231,7 +231,8 @@ impl Held {
             }
     }
 
-    /// Ends the lease. [`Held::farewell`] is to be called later than [`limiter_sharing::key::GRACE`] after.
+    /// Ends the lease. [`Held::farewell`] is to be called later than
+    /// [`limiter_sharing::key::GRACE`] after.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
         let now = leases.now();
         self.call = None;

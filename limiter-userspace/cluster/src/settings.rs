@@ -1,4 +1,4 @@
-//! What a node is told: settings at its start, and the rules in force.
+//! Input of a node: settings at its start, and the rules in force.
 
 use std::time::Duration;
 

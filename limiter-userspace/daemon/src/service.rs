@@ -38,7 +38,7 @@ mod status;
 /// The daemon's state: its parts, and what they share.
 pub(super) struct Service {
     pub(super) datapath: Attached,
-    /// Where edits, lists and applied rules are kept.
+    /// Store of edits, lists and applied rules.
     pub(super) state: StateDir,
     pub(super) rule_sets: RuleSets,
     pub(super) lists: Book,

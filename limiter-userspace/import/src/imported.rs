@@ -1,4 +1,4 @@
-//! What was made of the rules of another program.
+//! Translation of the rules of another program.
 
 use limiter_rules::Path;
 use serde::Serialize;

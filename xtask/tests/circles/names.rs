@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::read::Crate;
 
-/// Where a name leads.
+/// Target of a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Target<'a> {
     Module(usize),
@@ -16,7 +16,8 @@ enum Target<'a> {
 type Asked<'a> = Vec<(usize, &'a str)>;
 
 /// The files that define the item that a path of a module names, with its name there. Of a path
-/// like `Type::function` the type counts. A module alone is no item, nor is a name of another crate.
+/// like `Type::function` the type counts. A module alone is no item, nor is a name of another
+/// crate.
 pub(crate) fn definitions<'a>(
     unit: &'a Crate,
     module: usize,

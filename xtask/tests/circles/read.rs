@@ -112,11 +112,11 @@ impl Crate {
 struct Reader<'a> {
     unit: &'a mut Crate,
     module: usize,
-    /// Where the files of its modules stand.
+    /// Folder of the files of its modules.
     folder: PathBuf,
     /// The folder of the file: `#[path]` counts from here.
     beside: PathBuf,
-    /// Whether a `pub use` is being read: it forwards names, and its file takes none of them.
+    /// True while a `pub use` is read: it forwards names, and its file takes none of them.
     reexport: bool,
 }
 
@@ -341,7 +341,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-/// Whether `#[cfg(test)]` is among the attributes, alone or in `all(..)`.
+/// True if `#[cfg(test)]` is among the attributes, alone or in `all(..)`.
 fn of_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => needs_test(list.tokens.clone()),

@@ -44,8 +44,8 @@ impl Register for Option<Extension> {
 
 answer!(Option<Extension>, None);
 
-/// Reads the extension header of a number at an offset, which is at most [`super::MAX_TRANSPORT_OFFSET`].
-/// No extension header is shorter than eight bytes.
+/// Reads the extension header of a number at an offset, which is at most
+/// [`super::MAX_TRANSPORT_OFFSET`]. No extension header is shorter than eight bytes.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn extension(frame: &(impl Bytes + ?Sized), number: u8, offset: usize) -> Option<Extension> {
     let [following, units, high, low] = frame.read::<4>(offset)?;

@@ -1,4 +1,4 @@
-//! What was read of a file so far, right and wrong.
+//! Contents of a file that were read so far, right and wrong.
 
 use std::collections::btree_map::Entry;
 
