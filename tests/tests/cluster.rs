@@ -20,8 +20,8 @@ use limiter_tests::work_dir::WorkDir;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn program() -> PathBuf {
-    limiter_tests::limiter::sandbox().unwrap()
+fn program() -> Result<PathBuf> {
+    limiter_tests::limiter::sandbox()
 }
 
 /// True if `limiter status` warns with the words.
@@ -45,7 +45,7 @@ fn metric(node: &Node, name: &str) -> Result<u64> {
 #[test]
 fn the_sandbox_of_nodes_passes() -> Result<()> {
     require_root();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(binary()?).args(["--cluster", "3", "--duration", "8", "--json"]);
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -67,7 +67,7 @@ fn the_sandbox_of_nodes_passes() -> Result<()> {
 #[test]
 fn a_signal_ends_the_sandbox_of_nodes_in_order() -> Result<()> {
     require_root();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(binary()?).args(["--cluster", "2", "--json"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
@@ -93,7 +93,7 @@ fn without_redis_the_sandbox_of_nodes_cannot_run() -> Result<()> {
     let paths = env::var_os("PATH").context("no PATH")?;
     let ip = env::split_paths(&paths).map(|path| path.join("ip")).find(|ip| ip.is_file());
     std::os::unix::fs::symlink(ip.context("no ip")?, dir.path().join("ip"))?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(binary()?).args(["--cluster", "3"]).env("PATH", dir.path());
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// The program that `limiter import --compare` becomes.
 fn compare(file: &Path) -> Result<Command> {
-    let mut command = Command::new(limiter_tests::limiter::sandbox().unwrap());
+    let mut command = Command::new(limiter_tests::limiter::sandbox()?);
     command.arg("--limiter").arg(binary()?).arg("--json").arg("--compare").arg(file);
     Ok(command)
 }

@@ -15,18 +15,18 @@ use limiter_tests::work_dir::WorkDir;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn program() -> PathBuf {
-    limiter_tests::limiter::sandbox().unwrap()
+fn program() -> Result<PathBuf> {
+    limiter_tests::limiter::sandbox()
 }
 
 fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sandbox.yaml")
 }
 
-fn sandbox(limiter: &Path) -> Command {
-    let mut command = Command::new(program());
+fn sandbox(limiter: &Path) -> Result<Command> {
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(limiter).arg("--rules").arg(rules()).stdin(Stdio::null());
-    command
+    Ok(command)
 }
 
 fn run(command: &mut Command) -> Result<Output> {
@@ -52,7 +52,7 @@ fn check_could_not_run(output: &Output, words: &[&str]) -> Result<()> {
 #[test]
 fn a_good_limiter_passes() -> Result<()> {
     require_root();
-    let output = run(sandbox(&binary()?).args(["--duration", "4", "--json"]))?;
+    let output = run(sandbox(&binary()?)?.args(["--duration", "4", "--json"]))?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
     ensure!(said.contains("link show") && said.contains("Cleaned up"), "{said}");
@@ -78,7 +78,7 @@ fn a_good_limiter_passes() -> Result<()> {
 #[ignore = "long: `cargo xtask test --long`"]
 fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
     require_root();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(binary()?).args(["--tune", "--duration", "3", "--json"]);
     let output = run(command.stdin(Stdio::null()))?;
     let said = String::from_utf8(output.stderr)?;
@@ -109,7 +109,7 @@ fn a_proposal_that_is_not_kept_fails() -> Result<()> {
         ),
     )?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(program()?);
     command.arg("--limiter").arg(&script).args(["--tune", "--duration", "2", "--json"]);
     let output = run(command.stdin(Stdio::null()))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -136,7 +136,7 @@ fn the_demo_is_the_sandbox_where_packages_have_it() -> Result<()> {
         demo
     };
     check_could_not_run(&run(&mut demo())?, &["limiter-sandbox", "packages", "cargo xtask run"])?;
-    fs::copy(program(), at("libexec/limiter/limiter-sandbox"))?;
+    fs::copy(program()?, at("libexec/limiter/limiter-sandbox"))?;
     // No rule file: those that are built in.
     let output = run(&mut demo())?;
     let said = String::from_utf8(output.stderr)?;
@@ -168,7 +168,7 @@ fn a_limiter_with_another_rate_fails() -> Result<()> {
         ),
     )?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    let output = run(sandbox(&script).args(["--duration", "4", "--json"]))?;
+    let output = run(sandbox(&script)?.args(["--duration", "4", "--json"]))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1), "exit code {:?}: {said}", output.status.code());
     let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
@@ -186,7 +186,7 @@ fn a_limiter_with_another_rate_fails() -> Result<()> {
 fn signals_end_it_in_order() -> Result<()> {
     require_root();
     for signal in [Signal::INT, Signal::TERM] {
-        let mut command = sandbox(&binary()?);
+        let mut command = sandbox(&binary()?)?;
         command.args(["--duration", "600", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let pid = child.id();
@@ -218,23 +218,23 @@ fn what_is_missing_is_named() -> Result<()> {
     require_root();
     let missing = Path::new("/nonexistent/limiter");
     check_could_not_run(
-        &run(&mut sandbox(missing))?,
+        &run(&mut sandbox(missing)?)?,
         &["/nonexistent/limiter", "cargo xtask build"],
     )?;
 
     let limiter = binary()?;
-    let mut without_ip = sandbox(&limiter);
+    let mut without_ip = sandbox(&limiter)?;
     without_ip.env("PATH", "/nonexistent");
     check_could_not_run(&run(&mut without_ip)?, &["`ip`", "iproute2"])?;
 
     // Inside a user namespace without a mapping this is nobody.
     let mut nobody = Command::new("unshare");
-    nobody.arg("--user").arg(program()).arg("--limiter").arg(&limiter);
+    nobody.arg("--user").arg(program()?).arg("--limiter").arg(&limiter);
     check_could_not_run(&run(&mut nobody)?, &["root", "sudo"])?;
 
     let dir = WorkDir::create("norules")?;
     let rules = dir.write("rules.yaml", "domain: test\ndescriptors: []\n")?;
-    let mut no_rules = Command::new(program());
+    let mut no_rules = Command::new(program()?);
     no_rules.arg("--limiter").arg(&limiter).arg("--rules").arg(&rules);
     check_could_not_run(&run(&mut no_rules)?, &["203.0.113.10", "no limit"])
 }

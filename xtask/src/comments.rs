@@ -69,7 +69,7 @@ mod tests {
                 if name != "target" && !name.starts_with('.') {
                     sources(&path, found);
                 }
-            } else if name.ends_with(".rs") {
+            } else if path.extension().is_some_and(|of| of == "rs") {
                 found.push(fs::read_to_string(&path).unwrap());
             }
         }
