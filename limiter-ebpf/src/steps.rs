@@ -33,7 +33,7 @@ macro_rules! own_steps {
     };
 }
 
-use crate::step::define_steps;
+use crate::define_steps::define_steps;
 
 limiter_decision::steps!(define_steps);
 own_steps!(define_steps);

@@ -10,6 +10,7 @@ mod capture;
 mod clock {
     pub(crate) mod test;
 }
+mod define_steps;
 mod events;
 mod source_store {
     pub(crate) mod hashed;

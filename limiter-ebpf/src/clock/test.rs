@@ -10,7 +10,8 @@ use aya_ebpf::{
 use limiter_common::time::Ticks;
 use limiter_decision::packet::{self, Facts};
 
-use crate::step::{define_steps, step};
+use crate::define_steps::define_steps;
+use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::{Clock, Kernel};
 

@@ -17,7 +17,7 @@ use limiter_decision::line::{LineBucket, Lines, NoLine};
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Place;
 
-use crate::step::define_steps;
+use crate::define_steps::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
 use crate::world::{Kernel, SourceStore};

@@ -13,7 +13,7 @@ use limiter_decision::outcome::Insert;
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
-use crate::step::define_steps;
+use crate::define_steps::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::{Kernel, SourceStore};
 

@@ -22,11 +22,6 @@ use self::graph::{Circle, Graph};
 /// Files that a circle has at most.
 const BOUND: usize = 3;
 
-/// Packages with a larger circle, and the files of their largest one. A number here only falls, and
-/// its line goes when it reaches [`BOUND`]. In limiter-ebpf the macro that calls steps names the
-/// types of all of them.
-const LARGER: [(&str, usize); 1] = [("limiter-ebpf", 10)];
-
 /// Folders of packages that are no product.
 const ASIDE: [&str; 4] = ["bench", "fuzz-targets", "tests", "xtask"];
 
@@ -95,12 +90,11 @@ fn circles_of_files_are_small() {
         let name = &package.name;
         let largest = circles.iter().map(|circle| circle.files.len()).max().unwrap_or(0);
         println!("\n{name}: {} circles, the largest of {largest} files", circles.len());
-        let bound = LARGER.iter().find(|(larger, _)| larger == name).map_or(BOUND, |&(_, n)| n);
-        let within = |circle: &Circle<'_>| circle.files.len() <= bound;
+        let within = |circle: &Circle<'_>| circle.files.len() <= BOUND;
         let (small, large): (Vec<_>, Vec<_>) = circles.into_iter().partition(within);
         println!("{}", list(&small, root()));
         if !large.is_empty() {
-            writeln!(too_large, "\n{name}: {bound} files may import each other").unwrap();
+            writeln!(too_large, "\n{name}: {BOUND} files may import each other").unwrap();
             too_large += &list(&large, root());
         }
     }

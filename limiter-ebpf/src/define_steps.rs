@@ -1,0 +1,170 @@
+//! The BPF functions that steps become.
+
+use limiter_decision::register::Answer;
+
+use crate::world::Kernel;
+
+/// Makes the BPF functions of a list of steps.
+macro_rules! define_steps {
+    ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
+        $(define_steps!(@ $name $path, [$($given)*] [a b c d e] () () () $($kind)*);)*
+    };
+    // The arguments before the semicolon.
+    (given world) => { &$crate::world::Kernel };
+    (given scratch) => { $crate::world::scratch()? };
+    (given facts) => { &$crate::world::scratch()?.facts };
+    (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*)) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            #[inline(never)]
+            extern "C" fn $name($($raw)*) -> u64 {
+                $crate::define_steps::run_step(|| {
+                    $($made)*
+                    Some($path($(define_steps!(given $given),)* $($argument)*))
+                })
+            }
+        };
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) word $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* limiter_decision::register::Register::of_register($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) half $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
+            ($($argument)* limiter_decision::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) entry $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedEntry,) ($($made)*)
+            ($($argument)* core::ptr::NonNull::new($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) key $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::TableKey,) ($($made)*)
+            ($($argument)* core::ptr::NonNull::new($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) line $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* &<$crate::source_store::lines::MapLine as
+                limiter_decision::register::Register>::of_register($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) keyed $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedBucket,) ($($made)*)
+            ($($argument)* &$crate::world::atomic::MapKeyed::at($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) option $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedBucket,) ($($made)*)
+            ($($argument)* $crate::world::atomic::MapKeyed::at($a).as_ref(),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*)
+        ($($made:tt)*) ($($argument:tt)*) source $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
+            ($($argument)* &limiter_common::source::Source::from_word($a, $b),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*)
+        ($($made:tt)*) ($($argument:tt)*) owner $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
+            ($($argument)* &limiter_common::owner::Owner::of_word($a, $b),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*]
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) units $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u64, $c: u64,)
+            ($($made)*)
+            ($($argument)* &limiter_decision::meter::Units::of_registers([$a, $b, $c]),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $($left:ident)*]
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) packet $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
+            ($($argument)* &limiter_decision::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
+        bucket_packet) => {
+        define_steps!(@ $name $path, $given []
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
+                $b: u64, $c: u64, $d: u64, $e: u64)
+            (let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
+                let bucket = $crate::world::SourceStore::at(
+                    &$crate::world::Kernel, $a, &packet.owner)?;)
+            (&bucket, &packet));
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
+        bucket_owner $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64, $c: u32,)
+            (let owner = limiter_common::owner::Owner::of_word($b, $c);
+                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &owner)?;)
+            (&bucket, &owner,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
+        bucket $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64,)
+            (let bucket = $crate::world::SourceStore::named(&$crate::world::Kernel, $a, $b)?;)
+            (&bucket,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) frame $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut aya_ebpf::bindings::xdp_md,) ($($made)*)
+            ($($argument)* &$crate::world::frame::Frame::<false>::new($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] () () () twin
+        $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            (&$crate::world::frame::Frame::<false>::new($a),) $($kind)*);
+        define_steps!(@@ $name $path, $given [$($left)*]
+            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            (&$crate::world::frame::Frame::<true>::new($a),) $($kind)*);
+    };
+    (@@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*)) => {
+        const _: () = {
+            #[unsafe(export_name = concat!(stringify!($name), "_l3"))]
+            #[inline(never)]
+            extern "C" fn $name($($raw)*) -> u64 {
+                $crate::define_steps::run_step(|| {
+                    $($made)*
+                    Some($path($(define_steps!(given $given),)* $($argument)*))
+                })
+            }
+        };
+    };
+    (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) word $($kind:ident)*) => {
+        define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* limiter_decision::register::Register::of_register($a),) $($kind)*);
+    };
+    (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) half $($kind:ident)*) => {
+        define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
+            ($($argument)* limiter_decision::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
+    };
+}
+
+pub(crate) use define_steps;
+
+/// Runs a step, and returns the register of its BPF function: of a step that finds no memory of its
+/// own, [`Answer::LOST`].
+#[inline(always)]
+pub(crate) fn run_step<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
+    match step() {
+        Some(answer) => answer.to_register(&Kernel),
+        None => R::LOST.to_register(&Kernel),
+    }
+}
