@@ -134,6 +134,10 @@ fn allow_unstable() {
         env::set_var("CARGO_TERM_QUIET", "true");
         env::set_var("CARGO_UNSTABLE_TRIM_PATHS", "true");
         env::set_var("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all");
+        // The workspace's release profile is for a small binary.
+        env::set_var("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3");
+        env::set_var("CARGO_PROFILE_RELEASE_LTO", "thin");
+        env::set_var("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         // An incremental build splits a program into units that are optimised alone, and the
         // verifier refuses what comes out.
         env::remove_var("CARGO_INCREMENTAL");
