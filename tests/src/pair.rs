@@ -132,7 +132,7 @@ impl Pair {
     ///
     /// When both do not tell the same.
     pub fn take_asks(&self) -> Result<Vec<Ask>> {
-        let (program, model) = (self.program.leases().take_asks(), self.model.take_asks());
+        let (program, model) = (self.program.leases()?.take_asks(), self.model.take_asks());
         ensure!(program == model, "{program:?}, the model {model:?}");
         Ok(program)
     }
@@ -144,7 +144,7 @@ impl Pair {
     /// When the kernel refuses.
     pub fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) -> Result<()> {
         self.model.set_leased(key, leases);
-        Ok(self.program.leases().set_leased(key, leases)?)
+        Ok(self.program.leases()?.set_leased(key, leases)?)
     }
 
     /// Puts a prefix on a list of both.

@@ -307,13 +307,17 @@ impl Program {
     ///
     /// When there is no such lease.
     pub fn lease(&mut self, index: u32) -> Result<&HostLease> {
-        let lease = self.kernel.leases().all().get(usize::try_from(index)?);
+        let lease = self.kernel.leases()?.all().get(usize::try_from(index)?);
         lease.context("no such lease")
     }
 
     /// The leases of shared limits, and the keys that have some.
-    pub fn leases(&self) -> &LeaseMemory {
-        self.kernel.leases()
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses to map them.
+    pub fn leases(&self) -> Result<&LeaseMemory> {
+        Ok(self.kernel.leases()?)
     }
 
     /// Puts a prefix on a list.

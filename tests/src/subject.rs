@@ -77,18 +77,19 @@ impl Subject {
     }
 
     /// Grants every lease more than packets can use, for ever.
-    pub fn grant(&self) {
-        for lease in self.kernel.leases().all() {
+    pub fn grant(&self) -> Result<()> {
+        for lease in self.kernel.leases()?.all() {
             lease.grant(u64::MAX, Ticks::new(u64::MAX));
         }
+        Ok(())
     }
 
     /// Gives the keys that have asked leases from number `first` on, one each; how many there were.
     pub fn answer(&self, first: u32) -> Result<u32> {
         let mut next = BUDGET_LEASES + first;
-        for ask in self.kernel.leases().take_asks() {
+        for ask in self.kernel.leases()?.take_asks() {
             let leases = KeyLeases::new(Slot::new(ask.slot), next);
-            self.kernel.leases().set_leased(&ask.key, Some(leases))?;
+            self.kernel.leases()?.set_leased(&ask.key, Some(leases))?;
             next += 1;
         }
         Ok(next - BUDGET_LEASES - first)

@@ -197,12 +197,12 @@ fn the_overflow_bucket_has_no_leases() -> Result<()> {
     for source in (0..16).cycle().take(16 * 8) {
         pass(&mut program, source)?;
     }
-    let asks = program.leases().take_asks();
+    let asks = program.leases()?.take_asks();
     let is_first = |ask: &&Ask| ask.key.source[1].to_ne_bytes()[7] == 0;
     let ask = asks.iter().find(is_first).context("the first did not ask")?;
     program.lease(BUDGET_LEASES)?.grant(1_000_000, Ticks::from_nanos(1 << 50));
     let leases = KeyLeases::new(Slot::new(ask.slot), BUDGET_LEASES);
-    program.leases().set_leased(&ask.key, Some(leases))?;
+    program.leases()?.set_leased(&ask.key, Some(leases))?;
     let (mut first, mut others) = (0, 0);
     for other in 100..150 {
         first += u64::from(pass(&mut program, 0)?);

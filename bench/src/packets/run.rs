@@ -180,7 +180,7 @@ impl Bench {
     fn prepare(&mut self, case: &Case, known: u32) -> Result<()> {
         let subject = self.subject_mut(case);
         subject.apply(&case.rules)?;
-        subject.grant();
+        subject.grant()?;
         subject.tell(case.told)?;
         subject.capture(case.captured.as_ref())?;
         subject.open_doors(true)?;

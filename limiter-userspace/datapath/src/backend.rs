@@ -128,7 +128,7 @@ pub trait Datapath: Observed + Send {
     /// Takes a prefix off its list; says whether it was on one.
     fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError>;
     /// The leases of limits that nodes share, for a thread of its own.
-    fn leases(&self) -> Box<dyn Leases>;
+    fn leases(&self) -> Result<Box<dyn Leases>, DatapathError>;
     /// Puts a ban on record, in the place of what is there, and has the program ask for bans.
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError>;
     /// Forgets the bans of a source; says whether there were any.

@@ -2,7 +2,7 @@
 //! them, by the daemon that has them and by commands without one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
@@ -43,7 +43,9 @@ pub(super) struct OpenMaps {
     pub(super) source_store: SourceStore,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
-    pub(super) leases: Arc<LeaseMemory>,
+    /// Mapped when first needed: they would be a fourth of the daemon's memory, also without a
+    /// shared limit.
+    leases: OnceLock<Arc<LeaseMemory>>,
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     /// Interfaces under limits.
@@ -71,7 +73,7 @@ impl OpenMaps {
             source_store,
             lists: Lists::take(source)?,
             tables: TableMaps::take(source)?,
-            leases: LeaseMemory::open(pins)?,
+            leases: OnceLock::new(),
             entries: EntryMaps::take(source)?,
             program_maps: ProgramMaps::take(source)?,
             attachments: Vec::new(),
@@ -79,6 +81,15 @@ impl OpenMaps {
             installed: Installed::default(),
             generation: 0,
         })
+    }
+
+    /// The leases of shared limits.
+    pub(super) fn leases(&self) -> Result<&Arc<LeaseMemory>, DatapathError> {
+        if let Some(leases) = self.leases.get() {
+            return Ok(leases);
+        }
+        let leases = LeaseMemory::open(&self.pins)?;
+        Ok(self.leases.get_or_init(|| leases))
     }
 
     /// The number of the rule set that packets meet now: with a trial that is over, the one after

@@ -118,11 +118,11 @@ macro_rules! reads_its_maps {
                 }
 
                 fn lease(&self, index: u32) -> Read<Lease> {
-                    Ok(self.held().leases.read(index))
+                    Ok(self.held().leases()?.read(index))
                 }
 
                 fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
-                    self.held().leases.leased(key)
+                    self.held().leases()?.leased(key)
                 }
 
                 fn flow(&self, flow: &FlowKey) -> Read<u64> {

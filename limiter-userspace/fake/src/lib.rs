@@ -451,8 +451,8 @@ impl Datapath for Opened {
         Ok(state.lists.remove(selector).is_some())
     }
 
-    fn leases(&self) -> Box<dyn Leases> {
-        Box::new(self.fake.clone())
+    fn leases(&self) -> Result<Box<dyn Leases>, DatapathError> {
+        Ok(Box::new(self.fake.clone()))
     }
 
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {

@@ -147,7 +147,7 @@ impl AskedKeys {
 
     /// Both have heard the same keys, and have the same entries of them.
     fn compare(&mut self, program: &Program, model: &Model, context: &str) -> Vec<(u32, Ask)> {
-        let asks = program.leases().take_asks();
+        let asks = program.leases().unwrap().take_asks();
         assert_eq!(asks, model.take_asks(), "{context}");
         for key in &self.0 {
             let leased = Reading::leased(program.reading(), key).unwrap();
@@ -187,13 +187,13 @@ impl AskedKeys {
                 model.lease(index).grant(granted, expires);
             }
             let leases = KeyLeases::new(Slot::new(ask.slot), first);
-            program.leases().set_leased(&ask.key, Some(leases)).unwrap();
+            program.leases().unwrap().set_leased(&ask.key, Some(leases)).unwrap();
             model.set_leased(&ask.key, Some(leases));
         }
         for key in &self.0 {
             if random.u8(0..8) == 0 {
                 let leases = random.bool().then_some(KeyLeases::ELSEWHERE);
-                program.leases().set_leased(key, leases).unwrap();
+                program.leases().unwrap().set_leased(key, leases).unwrap();
                 model.set_leased(key, leases);
             }
         }

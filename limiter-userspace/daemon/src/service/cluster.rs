@@ -1,5 +1,7 @@
 //! Work of the service for the node: its start, and what it orders.
 
+use std::error::Error;
+
 use ipnet::IpNet;
 use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
@@ -16,17 +18,14 @@ impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
     /// says.
     pub(crate) fn start_node(&mut self, config: Config) -> Option<Notices> {
-        let leases = self.datapath.get().ok()?.leases();
-        match Cluster::start(config, leases) {
-            Ok((cluster, notices)) => {
-                self.join(cluster);
-                Some(notices)
-            }
-            Err(error) => {
-                tracing::error!(%error, "shared limits do what `on_partition` says");
-                None
-            }
-        }
+        let failed = |error: &dyn Error| {
+            tracing::error!(%error, "shared limits do what `on_partition` says");
+        };
+        let leases = self.datapath.get().ok()?.leases().inspect_err(|error| failed(error)).ok()?;
+        let (cluster, notices) =
+            Cluster::start(config, leases).inspect_err(|error| failed(error)).ok()?;
+        self.join(cluster);
+        Some(notices)
     }
 
     /// Takes the thread that keeps shared limits, and gives it those in force.

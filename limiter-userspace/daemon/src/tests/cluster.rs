@@ -100,7 +100,7 @@ impl Node {
     fn start() -> Self {
         let mut daemon = Daemon::among(Some(1));
         let store = Arc::new(Distant::default());
-        let leases = daemon.fake.open_now().leases();
+        let leases = daemon.fake.open_now().leases().unwrap();
         let (cluster, notices) =
             Cluster::start_with(settings("a"), Arc::clone(&store), leases).unwrap();
         daemon.service.join(cluster);

@@ -83,8 +83,8 @@ impl Datapath for Kernel {
         Ok(removed)
     }
 
-    fn leases(&self) -> Box<dyn Leases> {
-        Box::new(HeldLeases(Arc::clone(&self.held.leases)))
+    fn leases(&self) -> Result<Box<dyn Leases>, DatapathError> {
+        Ok(Box::new(HeldLeases(Arc::clone(self.held.leases()?))))
     }
 
     fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {

@@ -17,8 +17,8 @@ impl Kernel {
     }
 
     /// The leases of shared limits.
-    pub fn leases(&self) -> &LeaseMemory {
-        &self.held.leases
+    pub fn leases(&self) -> Result<&LeaseMemory, DatapathError> {
+        Ok(self.held.leases()?)
     }
 
     /// Record in a slot of the tables, also in one that no rule in force has any more.
