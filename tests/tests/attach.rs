@@ -1,6 +1,6 @@
 //! The places and ways of attaching, and the programs that limiter refuses to replace.
 
-// Also on other kernels, and in the quick part: 120 s each.
+// Also on other kernels: 120 s each.
 
 use std::process::Command;
 

@@ -33,6 +33,7 @@ fn another_limiter_and_the_brake_are_found_and_gone_by_their_commands() -> Resul
     let found = report(&second, RECEIVER.interface)?;
     ensure!(found.level("other-xdp", &[&pins])? == "problem", "{}", found.json);
     follow(&bed.receiver, found.command("other-xdp")?)?;
+    first.wait_until_detached()?;
     ensure!(report(&second, RECEIVER.interface)?.level("other-xdp", &[])? == "ok");
     second.start()?;
     second.close()?;

@@ -44,7 +44,7 @@ fn counted(limiter: &Limiter) -> Result<(u64, u64)> {
 }
 
 fn check_detached(limiter: &Limiter) -> Result<()> {
-    ensure!(limiter.xdp()?.is_null(), "a program is still attached: {}", limiter.xdp()?);
+    limiter.wait_until_detached()?;
     ensure!(!limiter.pins().exists(), "{} is still there", limiter.pins().display());
     Ok(())
 }

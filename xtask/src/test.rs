@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::{panic, thread};
 
 use anyhow::{Context as _, Result};
 
@@ -77,8 +78,17 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     let suite = Suite { arguments, toolchain, programs };
     let (mut tally, mut times) = (Tally::default(), Vec::new());
-    for part in parts(arguments, privilege) {
-        tally += suite.run(*part, privilege, &mut times)?;
+    let (first, rest) = parts(arguments, privilege);
+    // The guest keeps one CPU busy, and the first part has nothing that must not be late.
+    let guest = thread::scope(|scope| {
+        let guest = scope.spawn(|| other_kernel(arguments, &suite.programs, in_ci));
+        let of_first = suite.run(first, privilege, &mut times);
+        let guest = guest.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked));
+        tally += of_first?;
+        guest
+    })?;
+    if let Some(part) = rest {
+        tally += suite.run(part, privilege, &mut times)?;
     }
     if arguments.host_only || privilege == Privilege::None {
         let skipped = suite.count_kernel()?;
@@ -88,7 +98,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         );
         tally.skipped += skipped;
     }
-    tally += other_kernel(arguments, &suite.programs, in_ci)?;
+    tally += guest.show();
     if let (Some(filter), 0) = (&arguments.filter, tally.total()) {
         return Err(Refused::new(
             format!("no test has `{filter}` in its name"),
@@ -124,21 +134,43 @@ fn closing(tally: Tally, times: &[Time]) -> ExitCode {
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    All,
+    /// All but [`Part::Alone`].
+    Together,
+    /// Tests that have the machine to themselves, one after the other: .config/nextest.toml.
+    Alone,
     /// Tests that need no privilege.
     Host,
     /// Tests against the kernel.
     Kernel,
 }
 
-/// All at once, unless the kernel tests are left out, or need what the others do not.
-fn parts(arguments: &Arguments, privilege: Privilege) -> &'static [Part] {
+impl Part {
+    /// Filter of nextest's.
+    fn filter(self) -> String {
+        match self {
+            Self::Together => "not group(=alone)".to_owned(),
+            Self::Alone => "group(=alone)".to_owned(),
+            Self::Host => format!("not package({KERNEL_PACKAGE})"),
+            Self::Kernel => format!("package({KERNEL_PACKAGE})"),
+        }
+    }
+
+    /// Tests at once, but for the bounds of groups; nextest's own choice is one for each CPU. Most
+    /// tests wait more than they compute: for daemons, links and the kernel's grace periods.
+    fn threads(self) -> Option<usize> {
+        (self == Self::Together).then(|| 2 * thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+/// The part that may have company, and the part that comes after it. Apart where the kernel tests
+/// need what the others do not.
+fn parts(arguments: &Arguments, privilege: Privilege) -> (Part, Option<Part>) {
     if arguments.host_only || privilege == Privilege::None {
-        &[Part::Host]
+        (Part::Host, None)
     } else if privilege == Privilege::Root && has_nextest() {
-        &[Part::All]
+        (Part::Together, Some(Part::Alone))
     } else {
-        &[Part::Host, Part::Kernel]
+        (Part::Host, Some(Part::Kernel))
     }
 }
 
@@ -185,21 +217,18 @@ impl Suite<'_> {
         let of = |command: &[&str]| -> Result<Command> {
             let mut cargo = self.cargo(command, workspace::host())?;
             cargo.args(["--profile", profile]).args(&self.arguments.filter);
-            match part {
-                Part::All => {}
-                Part::Host => {
-                    cargo.args(["--filterset", &format!("not package({KERNEL_PACKAGE})")]);
-                }
-                Part::Kernel => {
-                    cargo.args(["--filterset", &format!("package({KERNEL_PACKAGE})")]);
-                    cargo.envs(runner(privilege)?);
-                }
+            cargo.args(["--filterset", &part.filter()]);
+            if part == Part::Kernel {
+                cargo.envs(runner(privilege)?);
             }
             Ok(cargo)
         };
         let mut run = of(&["nextest", "run", "--no-tests", "pass"])?;
         if self.has_long() {
             run.args(["--run-ignored", "all"]);
+        }
+        if let Some(threads) = part.threads() {
+            run.args(["--test-threads", &threads.to_string()]);
         }
         let report = workspace::root()?.join("target/nextest").join(profile).join("junit.xml");
         let may_be_none = self.arguments.filter.is_some();
@@ -259,24 +288,38 @@ fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<(Tal
     Ok((tally, summary::times(&report)))
 }
 
+/// Tests on another kernel, to be told of when nothing else is shown.
+enum Guest {
+    Ran(vm::Run),
+    /// Why not.
+    NotRun(String),
+}
+
 /// Kernel tests on another kernel. Where that cannot be had, this is said and counted; CI must have
 /// it.
-fn other_kernel(arguments: &Arguments, programs: &Programs, in_ci: bool) -> Result<Tally> {
+fn other_kernel(arguments: &Arguments, programs: &Programs, in_ci: bool) -> Result<Guest> {
     if arguments.host_only {
-        return Ok(without_kernel("--host-only"));
+        return Ok(Guest::NotRun("--host-only".to_owned()));
     }
     match vm::quick(arguments.filter.as_deref(), programs) {
         Err(error) if error.downcast_ref::<Refused>().is_some() && !in_ci => {
-            Ok(without_kernel(&format!("{error:#}")))
+            Ok(Guest::NotRun(format!("{error:#}")))
         }
-        result => result,
+        result => result.map(Guest::Ran),
     }
 }
 
-fn without_kernel(why: &str) -> Tally {
-    println!("xtask: NOT RUN: any test on Linux {} ({why})", vm::STRICTEST);
-    // One for the kernel: what could not be set up cannot be counted.
-    Tally { skipped: 1, ..Tally::default() }
+impl Guest {
+    fn show(&self) -> Tally {
+        match self {
+            Self::Ran(run) => run.show(),
+            Self::NotRun(why) => {
+                println!("xtask: NOT RUN: any test on Linux {} ({why})", vm::STRICTEST);
+                // One for the kernel: what could not be set up cannot be counted.
+                Tally { skipped: 1, ..Tally::default() }
+            }
+        }
+    }
 }
 
 /// Runs cargo, shows its output as it comes, and adds up libtest's closing lines in it.

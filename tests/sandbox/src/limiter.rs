@@ -413,6 +413,26 @@ impl Limiter {
         Ok(self.netns.link(&self.interface)?["xdp"].clone())
     }
 
+    /// Waits until no program is on the interface: the kernel ends a link a moment after its last
+    /// pin.
+    ///
+    /// # Errors
+    ///
+    /// When one stays, or there is no such interface.
+    pub fn wait_until_detached(&self) -> Result<()> {
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let xdp = self.xdp()?;
+            if xdp.is_null() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("a program is still attached: {xdp}");
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Ends the daemon and detaches, as drop does, and tells of errors.
     ///
     /// # Errors

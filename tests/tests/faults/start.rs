@@ -1,8 +1,5 @@
 //! Starts of which a call fails.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result, bail, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
@@ -26,12 +23,7 @@ fn is_loader(refusal: &str) -> bool {
 }
 
 fn ensure_nothing_left(limiter: &Limiter, bed: &Testbed, when: &str) -> Result<()> {
-    // The kernel ends a link a moment after its last pin.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !limiter.xdp()?.is_null() {
-        ensure!(Instant::now() < deadline, "{when}: a program is still attached");
-        thread::sleep(Duration::from_millis(10));
-    }
+    limiter.wait_until_detached().with_context(|| when.to_owned())?;
     ensure!(!limiter.pins().exists(), "{when}: {} is left", limiter.pins().display());
     let state = bed.dir.path().join("state");
     if state.exists() {

@@ -80,16 +80,46 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let tally = prepared.run(kernels)?;
+    let tally = prepared.run(kernels)?.show();
     println!("{tally}");
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The part that `cargo xtask test` does: the quick tests on one kernel, with programs that are
 /// built. No test with `filter` in its name is no error here.
-pub(crate) fn quick(filter: Option<&str>, programs: &Programs) -> Result<Tally> {
+pub(crate) fn quick(filter: Option<&str>, programs: &Programs) -> Result<Run> {
     let prepared = prepare(Arch::Amd64, Scope::Quick, filter, Some(programs))?;
-    if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&[STRICTEST]) }
+    let kernels: &[&str] = if prepared.content.plan.is_empty() { &[] } else { &[STRICTEST] };
+    prepared.run(kernels)
+}
+
+/// Runs on some kernels that have ended.
+pub(crate) struct Run {
+    reports: Vec<Report>,
+    scope: Scope,
+    /// Modules of tests that were not run.
+    left_out: Vec<String>,
+}
+
+impl Run {
+    /// Prints what came of it; the sum.
+    pub(crate) fn show(&self) -> Tally {
+        let mut tally = Tally::default();
+        for report in &self.reports {
+            tally += show_trouble(report);
+        }
+        // Together at the end, and on standard output.
+        for report in &self.reports {
+            show(report);
+        }
+        if !self.reports.is_empty() {
+            println!("not run on other kernels: {}", self.left_out.join(", "));
+            if self.scope == Scope::Quick {
+                println!("`cargo xtask vm` runs more of them, which takes minutes");
+            }
+        }
+        tally
+    }
 }
 
 /// Everything but the kernels.
@@ -199,7 +229,7 @@ const fn slower(arch: Arch) -> u32 {
 }
 
 impl Prepared {
-    fn run(&self, kernels: &[&str]) -> Result<Tally> {
+    fn run(self, kernels: &[&str]) -> Result<Run> {
         let unpacker = package::busybox(&self.cache, Arch::Amd64)?;
         // All of them are there before the first is started.
         let kernels = kernels
@@ -217,19 +247,7 @@ impl Prepared {
                 .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             ended.collect::<Result<Vec<_>>>()
         })?;
-        let mut tally = Tally::default();
-        for report in &reports {
-            tally += show_trouble(report);
-        }
-        // Together at the end, and on standard output.
-        for report in &reports {
-            show(report);
-        }
-        println!("not run on other kernels: {}", self.left_out.join(", "));
-        if self.scope == Scope::Quick {
-            println!("`cargo xtask vm` runs more of them, which takes minutes");
-        }
-        Ok(tally)
+        Ok(Run { reports, scope: self.scope, left_out: self.left_out })
     }
 
     /// Runs the tests on one kernel.

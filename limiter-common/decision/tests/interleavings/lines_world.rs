@@ -1,5 +1,7 @@
 //! Lines of two ways in loom's atomics, and sources that meet in them.
 
+use std::sync::OnceLock;
+
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
@@ -29,9 +31,18 @@ const MANY: Lines = Lines { count: 32, seed: 0 };
 /// The lines of [`MANY`] that are there: the first two, and the overflow.
 const THERE: [u32; 3] = [0, 1, 31];
 
+/// Sources that a test has.
+const SOURCES: usize = 8;
+
 /// A source by its number, which is also the way that is looked at first. Its lines are those of
 /// [`MANY`].
 pub(crate) fn source(number: u8) -> Owner {
+    // Once for all orders: the search would take most of their time.
+    static FOUND: [OnceLock<Owner>; SOURCES] = [const { OnceLock::new() }; SOURCES];
+    *FOUND[usize::from(number)].get_or_init(|| find(number))
+}
+
+fn find(number: u8) -> Owner {
     let odd = u32::from(number) & 1;
     let stands_there = |source: &Owner| {
         let place = Place::of(source.name().unwrap(), MANY);
