@@ -453,19 +453,24 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
 }
 
 /// The shipped objects.
-pub const SHIPPED: Objects<'static> =
-    Objects { hash: limiter_objects::HASH, lines: limiter_objects::LINES };
+pub const SHIPPED: Objects = |table| match table {
+    SourceTable::Hash => limiter_objects::hash(),
+    SourceTable::Lines => limiter_objects::lines(),
+};
 
-/// The loader wants ELF files aligned.
+/// Those of the test program.
+const TEST: Objects = |table| match table {
+    SourceTable::Hash => aligned(OBJECT),
+    SourceTable::Lines => aligned(LINES),
+};
+
 fn open(options: &Options) -> Result<Kernel> {
-    let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
-    Ok(Kernel::open(objects, options)?)
+    Ok(Kernel::open(TEST, options)?)
 }
 
 /// Opens the program again, on the pins of one that is there.
 fn open_again(kernel: &Kernel, options: &Options) -> Result<Kernel> {
-    let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
-    Ok(kernel.open_again(objects, options)?)
+    Ok(kernel.open_again(TEST, options)?)
 }
 
 /// An object file, where the ELF reader takes it.

@@ -1,11 +1,11 @@
 //! Packets that the program tells whole: the filter, the ring and its budget.
 
-use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, Map, MapData, PerCpuArray, RingBuf};
 use limiter_common::wire::{CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureRecord, map};
 
-use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
+use super::{DatapathError, PinDir};
 
 /// Least bytes that a record takes in the ring, with the head that the kernel puts before it.
 const LEAST: usize = size_of::<CaptureRecord>() + 8;
@@ -22,7 +22,8 @@ pub struct CapturedPacket {
 /// The filter, the ring and the counts.
 pub(super) struct CaptureMaps {
     filter: Array<MapData, Wire<CaptureFilter>>,
-    ring: RingBuf<MapData>,
+    /// Mapped for the first capture: from then on it counts as memory of the daemon.
+    ring: Option<RingBuf<MapData>>,
     budget: PerCpuArray<MapData, Wire<CaptureBudget>>,
 }
 
@@ -37,18 +38,24 @@ impl CaptureMaps {
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             filter: take!(source, map::CAPTURE),
-            ring: take!(source, map::CAPTURED),
+            ring: None,
             budget: take!(source, map::CAPTURE_BUDGET),
         })
     }
 
-    /// Empties the ring, as far as it was full, of what nobody has read of another capture.
-    pub(super) fn empty(&mut self) {
+    /// Opens the pinned ring, and empties it, as far as it was full, of what nobody has read of
+    /// another capture.
+    pub(super) fn open_ring(&mut self, pins: &PinDir) -> Result<(), DatapathError> {
+        let failed = DatapathError::map(map::CAPTURED);
+        let data = MapData::from_pin(pins.map(map::CAPTURED));
+        let ring = data.and_then(|data| Map::RingBuf(data).try_into()).map_err(failed)?;
+        let ring: &mut RingBuf<_> = self.ring.insert(ring);
         for _ in 0..CAPTURED_BYTES as usize / LEAST {
-            if self.ring.next().is_none() {
+            if ring.next().is_none() {
                 break;
             }
         }
+        Ok(())
     }
 
     /// Says which packets are told.
@@ -58,7 +65,7 @@ impl CaptureMaps {
 
     /// The oldest packet that nobody has taken.
     pub(super) fn next(&mut self) -> Option<CapturedPacket> {
-        let item = self.ring.next()?;
+        let item = self.ring.as_mut()?.next()?;
         let (record, bytes) = item.split_at_checked(size_of::<CaptureRecord>())?;
         let record: CaptureRecord = bytemuck::try_pod_read_unaligned(record).ok()?;
         // Another length would be another program's: the ABI number rules that out.

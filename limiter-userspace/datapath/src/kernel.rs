@@ -62,8 +62,8 @@ impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
     /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
     /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
-    pub fn open(objects: Objects<'_>, options: &Options) -> Result<Self, DatapathError> {
-        if objects.hash.is_empty() || objects.lines.is_empty() {
+    pub fn open(objects: Objects, options: &Options) -> Result<Self, DatapathError> {
+        if objects(options.source_table).is_empty() {
             return Err(DatapathError::NoObject);
         }
         features::check()?;
@@ -89,17 +89,13 @@ impl Kernel {
 
     /// A second handle on the same maps, under the same lock: a restart as the maps see it, and
     /// changes beside packets that are run by this one.
-    pub fn open_again(
-        &self,
-        objects: Objects<'_>,
-        options: &Options,
-    ) -> Result<Self, DatapathError> {
+    pub fn open_again(&self, objects: Objects, options: &Options) -> Result<Self, DatapathError> {
         Self::open_at(objects, options, &self.held.pins, &self.lock, &mut None)
     }
 
     /// Says in `made` where new maps are.
     fn open_at(
-        objects: Objects<'_>,
+        objects: Objects,
         options: &Options,
         pins: &PinDir,
         lock: &Arc<PinLock>,
@@ -120,7 +116,7 @@ impl Kernel {
         let (pins, is_new) = (&pins, made.is_some());
         let source_store =
             if is_new { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
-        let mut ebpf = load(objects.of(source_store.table), options, &source_store, pins)?;
+        let mut ebpf = load(&objects(source_store.table), options, &source_store, pins)?;
         let mut of_object = of_object(&mut ebpf);
         let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
         let events = EventMaps::take(&mut of_object)?;

@@ -16,24 +16,9 @@ const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// Object file of the program for each store.
-#[derive(Clone, Copy, Debug)]
-pub struct Objects<'a> {
-    /// Object with hash maps.
-    pub hash: &'a [u8],
-    /// Object with lines.
-    pub lines: &'a [u8],
-}
-
-impl<'a> Objects<'a> {
-    /// Object to load for a store.
-    pub(super) const fn of(&self, table: SourceTable) -> &'a [u8] {
-        match table {
-            SourceTable::Hash => self.hash,
-            SourceTable::Lines => self.lines,
-        }
-    }
-}
+/// Gives the object file of the program for a store, in memory aligned for the ELF reader: to 8 bytes.
+/// Empty where the program was built without a toolchain for BPF.
+pub type Objects = fn(SourceTable) -> Vec<u8>;
 
 /// The store that is in force, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

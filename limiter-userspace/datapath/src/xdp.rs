@@ -39,12 +39,12 @@ pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathE
 /// The running kernel, and the program for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Xdp {
-    objects: Objects<'static>,
+    objects: Objects,
 }
 
 impl Xdp {
     /// The kernel, where these objects are to be loaded.
-    pub const fn new(objects: Objects<'static>) -> Self {
+    pub const fn new(objects: Objects) -> Self {
         Self { objects }
     }
 }

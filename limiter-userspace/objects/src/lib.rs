@@ -1,20 +1,25 @@
-//! The XDP program, embedded: the build script makes it with the BPF toolchain. Only the binary and
-//! the tests depend on this crate, so that everything else builds beside it.
+//! The XDP program, embedded and compressed: the build script makes it with the BPF toolchain. Only
+//! the binary and the tests depend on this crate, so that everything else builds beside it.
 
-/// Bytes aligned for aya, which reads ELF structures in place.
-#[repr(C, align(32))]
-struct Aligned<T: ?Sized>(T);
+use std::io::Read as _;
 
-macro_rules! object {
-    ($name:literal) => {{
-        static OBJECT: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name)));
-        &OBJECT.0
-    }};
-}
+use flate2::read::ZlibDecoder;
 
 /// The XDP program with the buckets of sources in hash maps; empty when there was no BPF toolchain.
-pub static HASH: &[u8] = object!("limiter");
+pub fn hash() -> Vec<u8> {
+    inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter.zlib")))
+}
 
 /// The one with the buckets of sources in lines; empty when there was no BPF toolchain.
-pub static LINES: &[u8] = object!("limiter-lines");
+pub fn lines() -> Vec<u8> {
+    inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter-lines.zlib")))
+}
+
+/// Of a binary that is damaged here, nothing: its caller reports that there is no program.
+fn inflate(compressed: &[u8]) -> Vec<u8> {
+    let mut object = Vec::new();
+    match ZlibDecoder::new(compressed).read_to_end(&mut object) {
+        Ok(_) => object,
+        Err(_) => Vec::new(),
+    }
+}

@@ -2,11 +2,15 @@
 
 use std::process::ExitCode;
 
-use limiter_datapath::{Objects, Xdp};
+use limiter_datapath::{SourceTable, Xdp};
 
-const OBJECTS: Objects<'static> =
-    Objects { hash: limiter_objects::HASH, lines: limiter_objects::LINES };
+fn object(table: SourceTable) -> Vec<u8> {
+    match table {
+        SourceTable::Hash => limiter_objects::hash(),
+        SourceTable::Lines => limiter_objects::lines(),
+    }
+}
 
 fn main() -> ExitCode {
-    limiter_cli::main(&Xdp::new(OBJECTS))
+    limiter_cli::main(&Xdp::new(object))
 }

@@ -148,7 +148,7 @@ impl Datapath for Kernel {
     fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError> {
         // Nobody reads the filter while there is no capture.
         self.capture_until(Ticks::ZERO)?;
-        self.captures.empty();
+        self.captures.open_ring(&self.held.pins)?;
         self.captures.set_filter(filter)?;
         self.capture_until(until)
     }
