@@ -121,7 +121,8 @@ impl fmt::Display for Difference {
                 "new connections are those whose SYN is seen here; there also those found open",
             ),
             Self::NewFlow => f.write_str(
-                "a new flow here is one not seen for a minute; there, of connection tracking",
+                "a new flow here is one not seen for a minute; there, of connection tracking, and \
+                 every packet that nobody answers is new",
             ),
             Self::NewIcmp => f.write_str(
                 "every message is counted here; there, not the later ones of a ping that is \

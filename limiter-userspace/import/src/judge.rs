@@ -4,7 +4,9 @@
 mod before;
 mod beside;
 mod deny;
+mod lists;
 mod names;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +19,17 @@ use serde::Serialize;
 use super::barrier::{Barrier, Gone};
 use super::count::counted;
 use super::difference::Difference;
-use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
+use super::firewall::{Case, Firewall, Hook, Key, Limit, Pair, Verdict};
 use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
+use super::translation::Translation;
+use super::walk::Between;
 use beside::Placed;
 use names::{is_interface, place};
+
+pub(super) use before::{is_loopback, only_sources};
 
 /// Most comparisons of what rules are for.
 const MOST_EFFORT: usize = 10_000_000;
@@ -60,6 +66,9 @@ impl Fate {
 /// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
 pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
 
+/// Looks for what stands between the two rules of a pair.
+pub(super) type Paired<'a> = &'a dyn Fn(&Pair) -> Result<Between, String>;
+
 /// A rule when its turn comes, with all that is known of it.
 pub(super) struct Step<'a> {
     pub(super) rule: usize,
@@ -69,15 +78,20 @@ pub(super) struct Step<'a> {
     /// The verdict, chains followed.
     pub(super) verdict: &'a Verdict,
     pub(super) hook: Hook,
-    /// True if several rules jump to its chain.
+    pub(super) priority: i64,
+    /// True if packets come to it by several jumps.
     pub(super) shared: bool,
     /// True in a chain with a hook.
     pub(super) base: bool,
     /// True if the policy of its chain drops.
     pub(super) drops: bool,
+    /// True if its chain decides on nothing.
+    pub(super) quiet: bool,
     pub(super) barriers: &'a [Barrier],
     /// Looks for the rule that drops what is over.
     pub(super) over: Dropping<'a>,
+    /// Looks for what stands between it and the rule that notes for it.
+    pub(super) between: Paired<'a>,
 }
 
 /// Fates of all rules, and what was made of them.
@@ -87,12 +101,16 @@ pub(super) struct Judge<'a> {
     pub(super) differences: BTreeMap<usize, BTreeSet<Difference>>,
     pub(super) tables: Tables,
     pub(super) denied: Vec<Denied>,
+    /// Rules that translate addresses.
+    pub(super) translations: Vec<Translation>,
     /// Limits that were translated.
     placed: Vec<Placed>,
     /// Rules that drop what is over the limit of another.
     consumed: BTreeSet<usize>,
     /// Uses of each memory and of each limit in common.
     memories: BTreeMap<String, usize>,
+    /// Rules that count in lists which others fill: the list of each, and its packets.
+    lists: Vec<(String, Placed)>,
     effort: usize,
 }
 
@@ -110,6 +128,8 @@ impl<'a> Judge<'a> {
             differences: BTreeMap::new(),
             tables: Tables::default(),
             denied: Vec::new(),
+            translations: Vec::new(),
+            lists: Vec::new(),
             placed: Vec::new(),
             consumed: BTreeSet::new(),
             memories,
@@ -171,6 +191,7 @@ impl<'a> Judge<'a> {
             Verdict::Accept => {
                 (left("accepts, and limiter lets pass what no rule limits"), Some(Gone::Accepted))
             }
+            Verdict::Translates(_) => (left("translates addresses"), Some(Gone::Accepted)),
             Verdict::Return => (left("only leaves its chain"), Some(Gone::Returned)),
             // Only what is over a limit comes as far.
             Verdict::Drop | Verdict::Reject if self.consumed.contains(&step.rule) => {
@@ -196,7 +217,7 @@ impl<'a> Judge<'a> {
 
     /// A rule that drops, whatever the rate.
     fn drop(&mut self, step: &Step<'_>) -> Fate {
-        if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::Other) {
+        if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::NatLater | Hook::Other) {
             return Fate::Left("drops what does not come in to this host".to_owned());
         }
         if (Packets { family: None, ..step.packets.clone() }) == Packets::default() {
@@ -219,11 +240,22 @@ impl<'a> Judge<'a> {
     }
 
     fn limit(&mut self, step: &Step<'_>, limit: &Limit) -> Option<Gone> {
+        let shares = self.has_list_alone(step, limit);
         let (gone, outcome) = match (step.verdict, limit.over) {
+            _ if shares.is_err() => (None, shares),
+            (Verdict::Return, _) | (Verdict::Continue, _) if step.quiet => {
+                let why = "limits only what is logged or counted, and no traffic";
+                self.fate(step.rule, Fate::Left(why.to_owned()));
+                return None;
+            }
             (Verdict::Continue, _) => {
                 let why = "limits only what is logged or counted, and no traffic";
                 self.fate(step.rule, Fate::Left(why.to_owned()));
                 return None;
+            }
+            (Verdict::Translates(_), _) => {
+                let why = "limits which connections have their addresses translated".to_owned();
+                (Some(Gone::Accepted), Err(why))
             }
             (Verdict::Marks(what), _) => {
                 let why = format!("limits {what}, and it is not followed what comes of that");
@@ -280,7 +312,7 @@ impl<'a> Judge<'a> {
     fn translate(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         match step.hook {
             Hook::Outgoing => return Err("limits what leaves: limiter is for what comes in".into()),
-            Hook::Nat => {
+            Hook::Nat | Hook::NatLater => {
                 return Err("a chain of nat sees only the first packet of a connection".to_owned());
             }
             Hook::Other => return Err("its hook is not one of IP packets that come in".to_owned()),
@@ -290,7 +322,9 @@ impl<'a> Judge<'a> {
             return Err(reason);
         }
         if step.shared {
-            return Err("several rules jump to its chain, and what it holds is one for all".into());
+            return Err(
+                "its packets come by several jumps, and what it holds is one for all".into()
+            );
         }
         if let Some(memory) = &limit.memory
             && self.memories.get(memory).is_some_and(|uses| *uses > 1)
@@ -310,16 +344,24 @@ impl<'a> Judge<'a> {
         self.charges_once(step, limit)?;
         let before = self.before(step, limit)?;
         self.is_tracked(step, before.established)?;
+        let wire = self.on_the_wire(step, limit, before.established)?;
         let mut differences = limit.differences.clone();
         differences.extend(of_hook(step.hook));
         differences.extend(before.differences);
-        let mut packets = step.packets.clone();
+        let mut packets = wire;
+        let mut exempt = before.exempt;
+        if let Some(pair) = &limit.pair {
+            let between = (step.between)(pair)?;
+            exempt.extend(between.exempt);
+            if between.loopback {
+                differences.push(Difference::Loopback);
+            }
+        }
         let meter = counted(&mut packets, limit.meter, before.established, &mut differences)?;
         let meter = with_room(meter, &mut differences);
         if packets.interfaces.is_some() || limit.key.contains(&Key::Interface) {
             differences.push(Difference::Interface);
         }
-        let mut exempt = before.exempt;
         exempt.extend(&packets.not_sources);
         if exempt.len() > MOST_EXEMPT {
             return Err(format!("more than {MOST_EXEMPT} sources are exempt from it"));

@@ -24,6 +24,7 @@ mod paths;
 mod rate;
 mod tables;
 mod tc;
+mod translation;
 mod walk;
 mod words;
 mod write;

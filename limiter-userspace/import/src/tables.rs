@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use limiter_rules::model::{
     Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
-    Terms, Unit,
+    Terms, Unit, Values,
 };
 
 use super::firewall::Hook;
@@ -300,14 +300,13 @@ fn relation(one: &Path, other: &Path) -> Relation {
 }
 
 fn of_parts(one: &Part, other: &Part) -> Relation {
-    let nets = |one: &Option<ipnet::IpNet>, other: &Option<ipnet::IpNet>| match (one, other) {
-        (None, None) => Relation::Same,
-        (None, Some(_)) => Relation::Around,
-        (Some(_), None) => Relation::Inside,
-        (Some(one), Some(other)) if one == other => Relation::Same,
-        (Some(one), Some(other)) if one.contains(other) => Relation::Around,
-        (Some(one), Some(other)) if other.contains(one) => Relation::Inside,
-        _ => Relation::Apart,
+    let nets = |one: &Option<ipnet::IpNet>, other: &Option<ipnet::IpNet>| {
+        either(one.as_ref(), other.as_ref(), |one, other| match (one, other) {
+            _ if one == other => Relation::Same,
+            _ if one.contains(other) => Relation::Around,
+            _ if other.contains(one) => Relation::Inside,
+            _ => Relation::Apart,
+        })
     };
     match (one, other) {
         (Part::Source(masks, one), Part::Source(others, other)) if masks == others => {
@@ -315,19 +314,39 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
         }
         (Part::Destination(one), Part::Destination(other)) => nets(one, other),
         (Part::Fact(fact, one), Part::Fact(others, other)) if fact == others => {
-            values(one.as_ref(), other.as_ref())
+            either(one.as_ref(), other.as_ref(), of_values)
         }
-        (Part::Interface(one), Part::Interface(other)) => values(one.as_ref(), other.as_ref()),
+        (Part::Interface(one), Part::Interface(other)) => {
+            let of = |one: &String, other: &String| {
+                if one == other { Relation::Same } else { Relation::Apart }
+            };
+            either(one.as_ref(), other.as_ref(), of)
+        }
         // Another table.
         _ => Relation::Apart,
     }
 }
 
-fn values<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Relation {
+/// Relation of two values; none is around every one.
+fn either<T>(one: Option<&T>, other: Option<&T>, of: impl Fn(&T, &T) -> Relation) -> Relation {
     match (one, other) {
+        (None, None) => Relation::Same,
         (None, Some(_)) => Relation::Around,
         (Some(_), None) => Relation::Inside,
-        (one, other) if one == other => Relation::Same,
-        _ => Relation::Apart,
+        (Some(one), Some(other)) => of(one, other),
+    }
+}
+
+fn of_values(one: &Values, other: &Values) -> Relation {
+    if one == other {
+        Relation::Same
+    } else if one.has_all(*other) {
+        Relation::Around
+    } else if other.has_all(*one) {
+        Relation::Inside
+    } else if one.meets(*other) {
+        Relation::Partial
+    } else {
+        Relation::Apart
     }
 }

@@ -152,7 +152,7 @@ impl HashLimit {
         let number = if family == Family::V4 { 4 } else { 6 };
         let memory =
             self.name.as_ref().map(|name| format!("the hashlimit {name:?} of IPv{number}"));
-        Some(Limit { meter, over: *over, key, memory, shared: None, differences })
+        Some(Limit { meter, over: *over, key, memory, shared: None, pair: None, differences })
     }
 
     fn key(&self, family: Family, packets: &mut Packets) -> Option<Vec<Key>> {

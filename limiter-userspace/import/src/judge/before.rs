@@ -17,7 +17,7 @@ impl Judge<'_> {
         for barrier in step.barriers {
             let other = &barrier.packets;
             self.spend(packets.weight().saturating_mul(other.weight()))?;
-            if other.is_apart(packets) {
+            if other.is_apart(packets) || self.is_untranslated(other, packets) {
                 continue;
             }
             let place = self.place(barrier.rule);
@@ -96,7 +96,7 @@ pub(super) struct Before {
 }
 
 /// True if only packets of loopback are meant.
-pub(super) fn is_loopback(packets: &Packets) -> bool {
+pub(crate) fn is_loopback(packets: &Packets) -> bool {
     packets.interfaces.as_ref().is_some_and(|names| names.iter().all(|name| name == "lo"))
 }
 
@@ -122,7 +122,7 @@ fn only_related(taken: &Packets, from: &Packets) -> bool {
 }
 
 /// The sources that are taken away from `from`, if nothing but the source decides on it.
-fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>> {
+pub(crate) fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>> {
     let sources = taken.sources.as_ref()?;
     let rest = Packets {
         sources: None,

@@ -11,9 +11,9 @@ use crate::packets::Packets;
 
 /// A limit that was translated.
 pub(super) struct Placed {
-    rule: usize,
+    pub(super) rule: usize,
     hook: Hook,
-    packets: Packets,
+    pub(super) packets: Packets,
     /// Name of the limit, where several rules charge it.
     shared: Option<String>,
 }
@@ -24,7 +24,7 @@ impl Placed {
     }
 
     /// True if a packet can come to both.
-    fn meets(&self, other: &Self) -> bool {
+    pub(super) fn meets(&self, other: &Self) -> bool {
         let ways = [self.hook, other.hook];
         let apart = ways.contains(&Hook::Input) && ways.contains(&Hook::Forward);
         !apart && !self.packets.is_apart(&other.packets)

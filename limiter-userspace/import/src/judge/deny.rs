@@ -35,7 +35,10 @@ impl Judge<'_> {
         let mut differences = of_hook(step.hook);
         for barrier in step.barriers {
             self.spend(packets.weight().saturating_mul(barrier.packets.weight()))?;
-            if barrier.gone == Gone::Dropped || barrier.packets.is_apart(packets) {
+            if barrier.gone == Gone::Dropped
+                || barrier.packets.is_apart(packets)
+                || self.is_untranslated(&barrier.packets, packets)
+            {
                 continue;
             }
             if is_loopback(&barrier.packets) {

@@ -1,6 +1,7 @@
 //! Conditions of nft: `{"match": {"op": ..., "left": ..., "right": ...}}`.
 
 use limiter_common::header::TCP;
+use limiter_rules::model::Fact;
 use serde_json::Value;
 
 use super::objects::Objects;
@@ -22,6 +23,23 @@ pub(super) enum Field {
     Interface,
     State,
     Icmp(Family),
+    /// A number of the headers, of packets of a family or a protocol if one is named.
+    Fact(Fact, Of),
+    /// The destination of the first packet of the connection.
+    OriginalDestination(Family),
+    OriginalPort,
+    /// The direction of the connection.
+    Direction,
+    /// Marks of the connection, as that its destination was translated.
+    Status,
+}
+
+/// Packets that have a number in their headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    All,
+    Family(Family),
+    Protocol(u8),
 }
 
 /// The field that an expression reads.
@@ -40,6 +58,15 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "dport") => {
                 Field::Port(protocol_number(protocol))
             }
+            ("th", "sport") => Field::Fact(Fact::SourcePort, Of::All),
+            ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "sport") => {
+                Field::Fact(Fact::SourcePort, Of::Protocol(protocol_number(protocol)?))
+            }
+            ("ip", "length") => Field::Fact(Fact::PacketLength, Of::Family(Family::V4)),
+            ("ip", "ttl") => Field::Fact(Fact::Ttl, Of::Family(Family::V4)),
+            ("ip6", "hoplimit") => Field::Fact(Fact::Ttl, Of::Family(Family::V6)),
+            ("ip", "dscp") => Field::Fact(Fact::Dscp, Of::Family(Family::V4)),
+            ("ip6", "dscp") => Field::Fact(Fact::Dscp, Of::Family(Family::V6)),
             ("icmp", "type") => Field::Icmp(Family::V4),
             ("icmpv6", "type") => Field::Icmp(Family::V6),
             _ => return None,
@@ -50,20 +77,34 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             "l4proto" => Field::Protocol(None),
             "nfproto" | "protocol" => Field::Family,
             "iifname" | "iif" => Field::Interface,
+            "length" => Field::Fact(Fact::PacketLength, Of::All),
             _ => return None,
         });
     }
     let ct = expression.get("ct")?;
-    (ct.get("key")?.as_str()? == "state").then_some(Field::State)
+    let of_first = ct.get("dir").and_then(Value::as_str) == Some("original");
+    Some(match (ct.get("key")?.as_str()?, of_first) {
+        ("state", _) => Field::State,
+        ("status", _) => Field::Status,
+        ("direction", _) => Field::Direction,
+        ("proto-dst", true) => Field::OriginalPort,
+        ("ip daddr", true) => Field::OriginalDestination(Family::V4),
+        ("ip6 daddr", true) => Field::OriginalDestination(Family::V6),
+        _ => return None,
+    })
 }
 
 /// Condition that a field brings with it, whatever its value.
 pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
     let protocol = match field {
-        Field::Source(family) | Field::Destination(family) | Field::Protocol(Some(family)) => {
+        Field::Source(family)
+        | Field::Destination(family)
+        | Field::OriginalDestination(family)
+        | Field::Protocol(Some(family))
+        | Field::Fact(_, Of::Family(family)) => {
             return of_family(packets, family);
         }
-        Field::Port(Some(protocol)) => protocol,
+        Field::Port(Some(protocol)) | Field::Fact(_, Of::Protocol(protocol)) => protocol,
         Field::Icmp(family) if !of_family(packets, family) => return false,
         Field::Icmp(Family::V4) => 1,
         Field::Icmp(Family::V6) => 58,
@@ -71,6 +112,10 @@ pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
         | Field::Protocol(None)
         | Field::Family
         | Field::Interface
+        | Field::Fact(_, Of::All)
+        | Field::OriginalPort
+        | Field::Direction
+        | Field::Status
         | Field::State => return true,
     };
     of_protocols(packets, vec![protocol])
@@ -116,6 +161,14 @@ pub(super) fn condition(
         packets.lacks(format!("limiter has no condition as {left}"));
         return Vec::new();
     };
+    if let (Field::Fact(fact, _), Some(value)) = (field, right.as_u64())
+        && let Some(range) = compared(op, value, fact.most().unwrap_or(u16::MAX))
+    {
+        if !implied(field, packets) || !more(packets, fact, vec![range]) {
+            packets.lacks("it has two conditions on one field");
+        }
+        return Vec::new();
+    }
     let not = match op {
         "==" | "in" | "" => false,
         "!=" => true,
@@ -211,8 +264,52 @@ pub(super) fn apply(
                 (_, false) => packets.destinations = Some(found),
             }
         }
+        Field::Fact(fact, _) => {
+            let found: Option<Vec<_>> = values.iter().map(|value| numbers(fact, value)).collect();
+            let mut found = found.ok_or_else(unread)?;
+            if not {
+                let [(low, high)] = found.as_slice() else { return Err(all_but("these values")) };
+                let (low, high, most) = (*low, *high, fact.most().unwrap_or(u16::MAX));
+                let below = low.checked_sub(1).map(|end| (0, end));
+                let above = (high < most).then(|| (high + 1, most));
+                found = below.into_iter().chain(above).collect();
+            }
+            if !more(packets, fact, found) {
+                return twice();
+            }
+        }
+        Field::Status | Field::Direction => {
+            let known = match (field, values) {
+                (Field::Status, [Value::String(name)]) => name == "dnat",
+                (_, [Value::String(name)]) => name == "original",
+                _ => false,
+            };
+            if not || !known {
+                return Err(unread());
+            }
+            match field {
+                Field::Status => packets.translated = true,
+                _ => packets.original.way = true,
+            }
+        }
         _ if not && field != Field::State && field != Field::Interface => {
             return Err(all_but("these values"));
+        }
+        Field::OriginalPort => {
+            let found: Option<Vec<_>> = values.iter().map(|value| ports(value)).collect();
+            if packets.original.ports.replace(found.ok_or_else(unread)?).is_some() {
+                return twice();
+            }
+        }
+        Field::OriginalDestination(family) => {
+            let found: Option<Vec<Vec<_>>> = values.iter().map(|value| nets(value)).collect();
+            let found = found.ok_or_else(unread)?.concat();
+            if found.iter().any(|net| Family::of(net) != family) {
+                return Err(unread());
+            }
+            if packets.original.destinations.replace(found).is_some() {
+                return twice();
+            }
         }
         Field::Port(_) => {
             let found: Option<Vec<_>> = values.iter().map(|value| ports(value)).collect();
@@ -273,6 +370,32 @@ pub(super) fn apply(
         }
     }
     Ok(())
+}
+
+/// Values of a key that rule files have; false if there are some already, or none.
+fn more(packets: &mut Packets, fact: Fact, ranges: Vec<(u16, u16)>) -> bool {
+    !ranges.is_empty() && packets.facts.insert(fact, ranges).is_none()
+}
+
+/// The range of an order: `< 5` is 0 to 4.
+fn compared(op: &str, value: u64, most: u16) -> Option<(u16, u16)> {
+    let value = u16::try_from(value).ok().filter(|value| *value <= most)?;
+    match op {
+        "<" => Some((0, value.checked_sub(1)?)),
+        "<=" => Some((0, value)),
+        ">" => Some((value.checked_add(1).filter(|low| *low <= most)?, most)),
+        ">=" => Some((value, most)),
+        _ => None,
+    }
+}
+
+/// A number, a name or a range.
+fn numbers(fact: Fact, value: &Value) -> Option<(u16, u16)> {
+    let range = match value.as_str() {
+        Some(name) => fact.read(name).ok().map(|number| (number, number)),
+        None => ports(value),
+    };
+    range.filter(|(_, high)| fact.most().is_none_or(|most| *high <= most))
 }
 
 fn all_but(what: &str) -> String {

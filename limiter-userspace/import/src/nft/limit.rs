@@ -54,7 +54,7 @@ pub(super) fn limit(body: &Value) -> Result<Limit, &'static str> {
             rate::bucket(Count::Bytes, amount, Period::one(unit), burst)
         }
     };
-    Ok(Limit { meter, over, key: vec![], memory: None, shared: None, differences })
+    Ok(Limit { meter, over, key: vec![], memory: None, shared: None, pair: None, differences })
 }
 
 fn bytes(amount: u64, unit: &str) -> Result<u64, &'static str> {
@@ -137,7 +137,7 @@ pub(super) fn of_elements(
             (Field::Port(_), None) => Key::Port,
             (Field::Protocol(_), None) => Key::Protocol,
             (Field::Interface, None) => Key::Interface,
-            (Field::Family | Field::State | Field::Icmp(_), None) => {
+            (_, None) => {
                 return Err(format!("limiter has no buckets by {expression}"));
             }
         };

@@ -26,7 +26,7 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
     for (rule, reason) in [
         (
             format!("-p tcp -j DROP -m conntrack --ctorigdstport 22 {HASH} 5/s --hashlimit-name a"),
-            "`--ctorigdstport` is not known",
+            "and so for its replies",
         ),
         (
             format!("-p tcp -j DROP --tcp-option 2 {HASH} 5/s --hashlimit-name a"),
