@@ -10,8 +10,9 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::header::TCP;
 use limiter_common::wire::Count;
-use limiter_rules::model::{Meter, Over, RateLimit, RuleLimit};
+use limiter_rules::model::{Fact, Meter, Over, RateLimit, RuleLimit};
 use limiter_rules::rate_text::MIN_FULL_FRAME;
 use limiter_text::plain::clean;
 use serde::Serialize;
@@ -20,6 +21,7 @@ use super::barrier::{Barrier, Gone};
 use super::count::counted;
 use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Pair, Verdict};
+use super::imported::Effect;
 use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
@@ -103,6 +105,9 @@ pub(super) struct Judge<'a> {
     pub(super) denied: Vec<Denied>,
     /// Rules that translate addresses.
     pub(super) translations: Vec<Translation>,
+    /// Effects of the differences, and rules that are for what is forwarded.
+    pub(super) effects: BTreeMap<usize, Vec<Effect>>,
+    pub(super) forwarded: BTreeSet<usize>,
     /// Limits that were translated.
     placed: Vec<Placed>,
     /// Rules that drop what is over the limit of another.
@@ -130,6 +135,8 @@ impl<'a> Judge<'a> {
             denied: Vec::new(),
             translations: Vec::new(),
             lists: Vec::new(),
+            effects: BTreeMap::new(),
+            forwarded: BTreeSet::new(),
             placed: Vec::new(),
             consumed: BTreeSet::new(),
             memories,
@@ -359,6 +366,10 @@ impl<'a> Judge<'a> {
         }
         let meter = counted(&mut packets, limit.meter, before.established, &mut differences)?;
         let meter = with_room(meter, &mut differences);
+        let merged = packets.protocols.as_ref().is_none_or(|protocols| protocols.contains(&TCP));
+        if merged && packets.facts.contains_key(&Fact::PacketLength) {
+            differences.push(Difference::Length);
+        }
         if packets.interfaces.is_some() || limit.key.contains(&Key::Interface) {
             differences.push(Difference::Interface);
         }
@@ -388,6 +399,11 @@ impl<'a> Judge<'a> {
         let place = |rule: usize| place(firewall, rule);
         self.tables.add(piece, place)?;
         self.placed.push(placed);
+        let effects = differences.iter().filter_map(Difference::effect).collect();
+        self.effects.insert(step.rule, effects);
+        if step.hook == Hook::Forward {
+            self.forwarded.insert(step.rule);
+        }
         self.differences.entry(step.rule).or_default().extend(differences);
         Ok(())
     }

@@ -31,7 +31,7 @@ mod write;
 
 pub use detect::Format;
 pub use error::{ImportError, MAX_BYTES};
-pub use imported::{Entry, Imported, Outcome};
+pub use imported::{Effect, Entry, Imported, Outcome};
 
 use firewall::Firewall;
 use packets::Family;

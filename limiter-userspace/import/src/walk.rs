@@ -104,6 +104,21 @@ impl<'a> Walk<'a> {
         if walk.steps > MOST_STEPS || walk.effort > MOST_EFFORT {
             judge.cut_short();
         }
+        walk.unseen(judge);
+    }
+
+    /// Chains that nothing leads to, where they decide on nothing whoever comes.
+    fn unseen(&self, judge: &mut Judge<'a>) {
+        let firewall = self.firewall;
+        for ((table, name), chain) in &firewall.chains {
+            let end = self.ends(table, &Verdict::Jump(name.clone()));
+            if chain.hook.is_none() && end == Verdict::Continue {
+                for (_, index, ..) in cases(firewall, chain) {
+                    let why = "is in a chain that only logs and returns";
+                    judge.fate(index, Fate::Left(why.to_owned()));
+                }
+            }
+        }
     }
 
     fn chain(&mut self, here: Here<'a>, context: &Packets, judge: &mut Judge<'a>) {

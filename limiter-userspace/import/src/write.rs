@@ -34,7 +34,14 @@ pub(super) fn write(
     let mut judge = Judge::new(firewall);
     Walk::all(firewall, &mut judge);
     let (set, origins) = held(&mut judge, shadow)?;
-    let mut entries = entries(firewall, &judge);
+    let hooked = firewall.chains.values().any(|chain| chain.hook.is_some());
+    let whole = match format {
+        _ if hooked || !firewall.remarks.is_empty() => None,
+        Format::Nft => Some("`nft -j list ruleset`"),
+        Format::Ip6tables => Some("ip6tables-save"),
+        _ => Some("iptables-save"),
+    };
+    let mut entries = entries(firewall, &judge, whole);
     place(&mut entries, &set, &origins);
     let count = |outcome| entries.iter().filter(|entry| entry.1.outcome == outcome).count();
     let translated = count(Outcome::Translated);
@@ -81,7 +88,8 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
                 Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
             };
-            for rule in rules {
+            // Those before the last one may do without it.
+            if let Some(rule) = rules.into_iter().max() {
                 judge.tables.remove(rule);
                 judge.fate(rule, Fate::Not(error.to_string()));
                 found = true;
@@ -112,8 +120,8 @@ fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Rules with their fates, each with its index.
-fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
+/// Rules with their fates, each with its index; `whole` prints what a part of a rule set lacks.
+fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(usize, Entry)> {
     let beside = judge.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
@@ -131,7 +139,12 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
                         case.limit.is_some() || case.packets.unknown.iter().any(|one| one.limits);
                     limit && case.verdict != Verdict::Continue
                 });
-                let why = "no chain with a hook leads to it, as far as this text says".to_owned();
+                let why = match whole {
+                    Some(command) => format!(
+                        "no chain with a hook leads to it: this text has none, and {command} has"
+                    ),
+                    None => "no chain with a hook leads to it".to_owned(),
+                };
                 (if limits { Outcome::NotTranslated } else { Outcome::Left }, Some(why))
             }
         };
@@ -153,6 +166,8 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
                 differences: differences.iter().map(|one| clean(&one.to_string())).collect(),
                 reason: reason.map(|reason| clean(&reason)),
                 paths: Vec::new(),
+                effects: judge.effects.get(&index).cloned().unwrap_or_default(),
+                forwarded: judge.forwarded.contains(&index),
             },
         ));
     }

@@ -252,16 +252,10 @@ fn limit(
     }
     let mut differences = Vec::new();
     if first || used.does == Does::Update {
-        differences.push(Difference::Recent(
-            "there what is refused counts as well, so who goes on trying stays out; here only what \
-             passes counts",
-        ));
+        differences.push(Difference::Refused);
     }
     if !alone {
-        differences.push(Difference::Recent(
-            "there its list is shared with other rules, and tries at those count here, too; \
-             here not",
-        ));
+        differences.push(Difference::Shared);
     }
     differences.push(Difference::Full("the oldest sources are forgotten"));
     let family = if chain.0.starts_with('6') { Family::V6 } else { Family::V4 };
