@@ -21,7 +21,6 @@ use super::barrier::{Barrier, Gone};
 use super::count::counted;
 use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Pair, Verdict};
-use super::imported::Effect;
 use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
@@ -105,8 +104,7 @@ pub(super) struct Judge<'a> {
     pub(super) denied: Vec<Denied>,
     /// Rules that translate addresses.
     pub(super) translations: Vec<Translation>,
-    /// Effects of the differences, and rules that are for what is forwarded.
-    pub(super) effects: BTreeMap<usize, Vec<Effect>>,
+    /// Rules that are for what is forwarded.
     pub(super) forwarded: BTreeSet<usize>,
     /// Limits that were translated.
     placed: Vec<Placed>,
@@ -135,7 +133,6 @@ impl<'a> Judge<'a> {
             denied: Vec::new(),
             translations: Vec::new(),
             lists: Vec::new(),
-            effects: BTreeMap::new(),
             forwarded: BTreeSet::new(),
             placed: Vec::new(),
             consumed: BTreeSet::new(),
@@ -399,8 +396,6 @@ impl<'a> Judge<'a> {
         let place = |rule: usize| place(firewall, rule);
         self.tables.add(piece, place)?;
         self.placed.push(placed);
-        let effects = differences.iter().filter_map(Difference::effect).collect();
-        self.effects.insert(step.rule, effects);
         if step.hook == Hook::Forward {
             self.forwarded.insert(step.rule);
         }

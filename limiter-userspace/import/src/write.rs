@@ -12,6 +12,7 @@ use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
 use limiter_text::plain::clean;
 
 use super::detect::Format;
+use super::difference::Difference;
 use super::error::ImportError;
 use super::firewall::{Firewall, Verdict};
 use super::imported::{Entry, Imported, Outcome};
@@ -153,7 +154,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(
         if outcome != Outcome::Translated {
             differences.clear();
         } else if beside.contains(&index) {
-            differences.insert(super::difference::Difference::Several);
+            differences.insert(Difference::Several);
         }
         let shown: String = rule.text.chars().take(LONGEST).collect();
         let more = if shown.len() < rule.text.len() { " ..." } else { "" };
@@ -166,7 +167,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(
                 differences: differences.iter().map(|one| clean(&one.to_string())).collect(),
                 reason: reason.map(|reason| clean(&reason)),
                 paths: Vec::new(),
-                effects: judge.effects.get(&index).cloned().unwrap_or_default(),
+                effects: differences.iter().filter_map(Difference::effect).collect(),
                 forwarded: judge.forwarded.contains(&index),
             },
         ));

@@ -16,7 +16,7 @@ use limiter_rules::{Environment, Installed, Path, RuleSet};
 
 use crate::interrupt::Interrupt;
 use crate::packet::MAX_FRAME;
-use crate::packet::{Frame, Transport};
+use crate::packet::{Frame, Transport, checksum};
 use crate::packet_socket::PacketSocket;
 use crate::veth::RECEIVER;
 
@@ -36,6 +36,9 @@ const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 const SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 0x77);
 const BEYOND_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
+
+/// Longest time for which a packet is on its way.
+const DELAY: Duration = Duration::from_millis(300);
 
 const SYN: u8 = 2;
 const TCP: u16 = 6;
@@ -84,6 +87,9 @@ pub(super) struct Traffic {
     interface: Option<String>,
     protocol: u16,
     port: u16,
+    source_port: Option<u16>,
+    ttl: Option<u16>,
+    dscp: Option<u16>,
     icmp: Option<u8>,
     payload: usize,
     /// Packets at once, and in a second.
@@ -95,12 +101,17 @@ pub(super) struct Traffic {
 pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
 impl Traffic {
-    /// Traffic that falls under a rule.
+    /// Traffic that falls under a rule, of a source that is not spared.
     ///
     /// # Errors
     ///
     /// Why there is none.
-    pub(super) fn new(path: &Path, limits: &Limits, forwarded: bool) -> Result<Self, String> {
+    pub(super) fn new(
+        path: &Path,
+        limits: &Limits,
+        forwarded: bool,
+        spared: &[IpNet],
+    ) -> Result<Self, String> {
         let fact = |wanted: Fact| {
             path.0.iter().find_map(|part| match part {
                 Part::Fact(fact, value) if *fact == wanted => Some(value.map(Values::low)),
@@ -110,9 +121,16 @@ impl Traffic {
         for part in path.0.iter() {
             let is_made = match part {
                 Part::Source(..) | Part::Destination(_) | Part::Interface(_) => true,
-                Part::Fact(fact, _) => {
-                    matches!(fact, Fact::DestinationPort | Fact::Protocol | Fact::IcmpType)
-                }
+                Part::Fact(fact, _) => matches!(
+                    fact,
+                    Fact::DestinationPort
+                        | Fact::SourcePort
+                        | Fact::Protocol
+                        | Fact::IcmpType
+                        | Fact::PacketLength
+                        | Fact::Ttl
+                        | Fact::Dscp
+                ),
                 Part::Inner(_) => false,
             };
             if !is_made {
@@ -139,15 +157,19 @@ impl Traffic {
             is_v6 |= masks.v4.is_none();
         }
         let source = path.source().and_then(|(_, net)| net).filter(|net| net.prefix_len() > 0);
-        let source = source.map(first);
+        let source = match source {
+            Some(net) => outside(net, first(net), spared)?,
+            None if is_v6 => outside(ipnet::Ipv6Net::default().into(), SOURCE_V6.into(), spared)?,
+            None => outside(ipnet::Ipv4Net::default().into(), SOURCE_V4.into(), spared)?,
+        };
         let destination = path.0.iter().find_map(|part| match part {
             Part::Destination(net) => net.filter(|net| net.prefix_len() > 0).map(first),
             _ => None,
         });
-        let [from, to, beyond]: [IpAddr; 3] = if is_v6 {
-            [SOURCE_V6.into(), RECEIVER.ipv6.into(), BEYOND_V6.into()]
+        let [to, beyond]: [IpAddr; 2] = if is_v6 {
+            [RECEIVER.ipv6.into(), BEYOND_V6.into()]
         } else {
-            [SOURCE_V4.into(), RECEIVER.ipv4.into(), BEYOND_V4.into()]
+            [RECEIVER.ipv4.into(), BEYOND_V4.into()]
         };
         let icmp = match icmp {
             None => None,
@@ -155,23 +177,43 @@ impl Traffic {
                 Some(u8::try_from(kind).map_err(|error| format!("ICMP {kind}: {error}"))?)
             }
         };
+        let source_port = fact(Fact::SourcePort).flatten();
+        if source_port.is_some() && counts.iter().any(|count| *count != Count::Packets) {
+            return Err("packets of one source port are of one connection".to_owned());
+        }
         let payload = if counts.contains(&Count::Bytes) { LARGE } else { SMALL };
         let interface = path.0.iter().find_map(|part| match part {
             Part::Interface(name) => name.clone(),
             _ => None,
         });
         let mut traffic = Self {
-            source: source.unwrap_or(from),
+            source,
             destination: destination.unwrap_or(if forwarded { beyond } else { to }),
             forwarded,
             interface,
             protocol,
             port: fact(Fact::DestinationPort).flatten().unwrap_or(9),
+            source_port,
+            ttl: fact(Fact::Ttl).flatten().map(|ttl| ttl.max(1 + u16::from(forwarded))),
+            dscp: fact(Fact::Dscp).flatten(),
             icmp,
             payload,
             burst: f64::MAX,
             rate: f64::MAX,
         };
+        if let Some(ttl) = traffic.ttl
+            && path
+                .0
+                .iter()
+                .any(|part| matches!(part, Part::Fact(Fact::Ttl, Some(values)) if !values.has(ttl)))
+        {
+            return Err("no packet with its time to live comes as far".to_owned());
+        }
+        if let Some(Some(length)) = fact(Fact::PacketLength) {
+            let headers = traffic.frame(0).len() - traffic.payload - 14;
+            let room = usize::from(length).checked_sub(headers);
+            traffic.payload = room.ok_or("packets as short as that are not made here")?;
+        }
         #[expect(clippy::cast_precision_loss, reason = "limits of rules are far under 2^52")]
         for limit in limits.limits.iter() {
             let quota = limit.meter.quota();
@@ -192,6 +234,12 @@ impl Traffic {
         Ok(traffic)
     }
 
+    /// True if the limits bring no packet back while packets are sent at these times.
+    pub(super) fn brings_nothing(&self, times: &[Duration]) -> bool {
+        let lasted = times.last().copied().unwrap_or_default() + DELAY;
+        self.rate * lasted.as_secs_f64() < 1.0
+    }
+
     /// Name of the interface that the packets come in by.
     pub(super) fn interface(&self) -> String {
         self.interface.clone().unwrap_or_else(|| "eth0".to_owned())
@@ -201,6 +249,7 @@ impl Traffic {
     /// connection.
     fn frame(&self, number: usize) -> Vec<u8> {
         let own = 1024 + u16::try_from(number % 60_000).unwrap_or(0);
+        let own = self.source_port.unwrap_or(own);
         let (ethernet, port) = (14, self.port);
         let is_v6 = self.source.is_ipv6();
         let transport = match (self.protocol, self.icmp) {
@@ -217,9 +266,33 @@ impl Traffic {
             _ if is_v6 => Frame::ipv6(SOURCE_V6.octets(), BEYOND_V6.octets()),
             _ => Frame::ipv4(SOURCE_V4.octets(), BEYOND_V4.octets()),
         };
-        let built = frame.transport(transport).payload(&vec![0; self.payload]).build();
+        let mut built = frame.transport(transport).payload(&vec![0; self.payload]).build();
         debug_assert!(built.len() > ethernet);
+        self.write_header(built.get_mut(ethernet..).unwrap_or_default());
         built
+    }
+
+    /// Writes what the rule asks of the IP header.
+    fn write_header(&self, packet: &mut [u8]) {
+        let ttl = self.ttl.and_then(|ttl| u8::try_from(ttl).ok());
+        let dscp = self.dscp.and_then(|dscp| u8::try_from(dscp).ok());
+        let is_v6 = self.source.is_ipv6();
+        if let Some(ttl) = ttl {
+            packet[if is_v6 { 7 } else { 8 }] = ttl;
+        }
+        if let Some(dscp) = dscp {
+            if is_v6 {
+                packet[0] = (packet[0] & 0xf0) | (dscp >> 2);
+                packet[1] = (packet[1] & 0x3f) | (dscp << 6);
+            } else {
+                packet[1] = (packet[1] & 3) | (dscp << 2);
+            }
+        }
+        if !is_v6 && (ttl.is_some() || dscp.is_some()) {
+            packet[10..12].fill(0);
+            let sum = checksum::internet([&packet[..20], &[]]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
     }
 
     /// The frames of a load, with their times.
@@ -245,6 +318,25 @@ impl Traffic {
         let at = |index: u32| Duration::from_secs_f64(lasts * f64::from(index) / f64::from(count));
         Ok((0..count).map(|index| (at(index), self.frame(index as usize))).collect())
     }
+}
+
+/// An address of a prefix that is in none of others, from a first one on.
+fn outside(net: IpNet, from: IpAddr, others: &[IpNet]) -> Result<IpAddr, String> {
+    let mut address = from;
+    for _ in 0..=others.len() {
+        let Some(other) = others.iter().find(|other| other.contains(&address)) else {
+            return if net.contains(&address) {
+                Ok(address)
+            } else {
+                Err("each of its sources is exempt".to_owned())
+            };
+        };
+        address = match other.broadcast() {
+            IpAddr::V4(last) => u32::from(last).wrapping_add(7).to_be_bytes().into(),
+            IpAddr::V6(last) => u128::from(last).wrapping_add(7).to_be_bytes().into(),
+        };
+    }
+    Err("its sources outside of those that are exempt were not found".to_owned())
 }
 
 /// The first address of a prefix that is a host's.
