@@ -1,0 +1,149 @@
+//! Random rule sets of iptables and nft in a namespace, and their translation, before the same
+//! packets: limiter lets pass what they let pass.
+//!
+//! A rule that is not translated stays in the firewall, so what limiter drops must never be what
+//! passes there. Where every limit was translated, both decide alike on each packet.
+//! `LIMITER_RULE_SETS_SEED` begins with another set, `LIMITER_RULE_SETS` says how many.
+
+mod bed;
+mod random;
+
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use limiter_import::{Format, Imported, Options, Outcome, import};
+use limiter_rules::RuleFile;
+use limiter_tests::packet::MAX_FRAME;
+use limiter_tests::root::require_root;
+
+use bed::{Bed, Kind};
+use random::{Language, rule_set};
+
+/// Loads that each set gets.
+const LOADS: usize = 6;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}: give a number")))
+}
+
+/// What a run has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    sets: u64,
+    translated: usize,
+    refused: usize,
+    packets: usize,
+    /// Packets that both sides drop by a limit.
+    limited: usize,
+}
+
+/// True if some limit of the text is left out of the translation.
+fn lacks(imported: &Imported) -> bool {
+    // Rules that drop whatever the rate are no limits.
+    imported.rules.iter().any(|rule| {
+        let reason = rule.reason.as_deref().unwrap_or_default();
+        rule.outcome == Outcome::NotTranslated && !reason.contains("whatever the rate")
+    })
+}
+
+/// True if packets of one kind may change what becomes of another kind there, and not here, as
+/// the letters say: what another rule drops is charged here (H), what one limit drops is charged to
+/// those before (O), and lists are shared (N).
+fn mixes(imported: &Imported) -> bool {
+    let told = imported.rules.iter().flat_map(|rule| &rule.differences);
+    let mut told = told.filter(|one| {
+        one.starts_with("H: ") || one.starts_with("O: ") || one.contains("its list is shared")
+    });
+    told.next().is_none()
+}
+
+/// True if a limit is for packets on another way than these, and here for both: letter G.
+fn is_elsewhere(imported: &Imported, through: bool) -> bool {
+    let translated = imported.rules.iter().filter(|rule| !rule.paths.is_empty());
+    let mut other = translated.filter(|rule| rule.forwarded != through);
+    other.next().is_some()
+}
+
+/// Tries one set.
+fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
+    let mut random = Rng::with_seed(seed);
+    let language = if seed % 3 == 2 { Language::Nft } else { Language::Iptables };
+    let text = rule_set(&mut random, language);
+    let mut bed = Bed::create("sets")?;
+    bed.load(language, &text)?;
+    let saved = bed.saved(language)?;
+    let format = match language {
+        Language::Iptables => Format::Iptables,
+        Language::Nft => Format::Nft,
+    };
+    let options = Options { format: Some(format), ..Options::default() };
+    let imported = import(saved.as_bytes(), &options)?;
+    let file = RuleFile::parse("imported.yaml", imported.text.as_bytes(), MAX_FRAME)?;
+    let (lacks, mixes) = (lacks(&imported), mixes(&imported));
+    seen.sets += 1;
+    seen.translated += imported.translated;
+    seen.refused += imported.count(Outcome::NotTranslated);
+    for _ in 0..LOADS {
+        let source = Kind::source(&mut random);
+        let kinds = if mixes && !lacks { random.usize(1..4) } else { 1 };
+        let kinds: Vec<Kind> = (0..kinds).map(|_| Kind::random(&mut random, source)).collect();
+        bed.load(language, &text)?;
+        let judged = bed.judge(&file.rules, &kinds)?;
+        seen.packets += judged.len();
+        for (index, kind) in kinds.iter().enumerate() {
+            let own: Vec<_> = judged.iter().filter(|one| one.kind == index).collect();
+            // Other rules there drop all of it at any rate, and stay.
+            if own.iter().all(|one| !one.there) {
+                continue;
+            }
+            if is_elsewhere(&imported, own.iter().any(|one| one.through)) {
+                continue;
+            }
+            seen.limited += own.iter().filter(|one| !one.there && !one.here).count();
+            let wrong = |one: &&&bed::Judged| {
+                if lacks { one.there && !one.here } else { one.there != one.here }
+            };
+            let wrong = own.iter().filter(wrong).count();
+            let passed = |here: bool| {
+                own.iter().filter(|one| if here { one.here } else { one.there }).count()
+            };
+            ensure!(
+                wrong == 0,
+                "LIMITER_RULE_SETS_SEED={seed}: of {} packets there {} pass, here {}: \
+                 {kind:?} among {} kinds\n{saved}\n{}",
+                own.len(),
+                passed(false),
+                passed(true),
+                kinds.len(),
+                imported.text
+            );
+        }
+    }
+    Ok(())
+}
+
+fn try_all(first: u64, sets: u64) -> Result<()> {
+    require_root();
+    let first = number("LIMITER_RULE_SETS_SEED").unwrap_or(first);
+    let sets = number("LIMITER_RULE_SETS").unwrap_or(sets);
+    let mut seen = Seen::default();
+    for seed in first..first + sets {
+        try_one(seed, &mut seen)?;
+    }
+    println!("{seen:?}");
+    // A translation that refuses everything is right as well.
+    let enough = sets < 20 || (seen.translated as u64 > sets / 4 && seen.limited as u64 > sets);
+    ensure!(enough, "{seen:?}");
+    Ok(())
+}
+
+#[test]
+fn some_rule_sets_pass_what_they_pass_there() -> Result<()> {
+    try_all(1, 24)
+}
+
+#[test]
+#[ignore = "long: `cargo xtask test --long`"]
+fn many_rule_sets_pass_what_they_pass_there() -> Result<()> {
+    try_all(1000, 600)
+}

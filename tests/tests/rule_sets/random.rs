@@ -1,0 +1,396 @@
+//! Random rule sets of iptables and nft: chains that jump, limits, pairs of `recent` with other
+//! rules between them, and translations of addresses. All rates are so slow that nothing comes back
+//! while a test runs, so the same packets pass each time.
+
+use std::fmt::Write as _;
+
+use fastrand::Rng;
+
+/// Languages of rule sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    Iptables,
+    Nft,
+}
+
+/// Sources that rules name.
+const NETS: [&str; 3] = ["10.1.0.0/16", "10.1.2.3", "203.0.113.0/24"];
+/// Destination ports that rules and packets have.
+pub const PORTS: [u16; 5] = [22, 80, 81, 443, 8080];
+/// Addresses of the machine, and of one behind it.
+pub const HERE: &str = "192.0.2.254";
+pub const BEHIND: &str = "10.9.9.9";
+
+/// Conditions of a rule.
+#[derive(Clone, Debug, Default)]
+struct Conditions {
+    protocol: Option<&'static str>,
+    ports: Vec<(u16, u16)>,
+    source: Option<(bool, &'static str)>,
+    destination: Option<&'static str>,
+    state: Option<&'static str>,
+    interface: Option<&'static str>,
+    ttl: bool,
+    length: bool,
+}
+
+fn one_of<T: Copy>(random: &mut Rng, values: &[T]) -> T {
+    values[random.usize(..values.len())]
+}
+
+/// True in so many of a hundred.
+fn percent(random: &mut Rng, percent: u8) -> bool {
+    random.u8(..100) < percent
+}
+
+impl Conditions {
+    fn random(random: &mut Rng) -> Self {
+        let protocol = match random.u8(..20) {
+            0..=11 => Some("tcp"),
+            12..=16 => Some("udp"),
+            17 => Some("icmp"),
+            _ => None,
+        };
+        let mut ports = Vec::new();
+        if matches!(protocol, Some("tcp" | "udp")) {
+            match random.u8(..10) {
+                0..=5 => {
+                    let port = one_of(random, &PORTS);
+                    ports.push((port, port));
+                }
+                6 => ports.push((80, 81)),
+                7 => ports.extend([(22, 22), (80, 80)]),
+                _ => {}
+            }
+        }
+        Self {
+            protocol,
+            ports,
+            source: percent(random, 22)
+                .then(|| (percent(random, 15), one_of(random, &NETS))),
+            destination: percent(random, 6).then(|| one_of(random, &[HERE, BEHIND])),
+            state: match random.u8(..20) {
+                0..=4 => Some("NEW"),
+                5 => Some("RELATED,ESTABLISHED"),
+                _ => None,
+            },
+            interface: percent(random, 4).then(|| one_of(random, &["recv0", "other0", "lo"])),
+            ttl: percent(random, 4),
+            length: percent(random, 4),
+        }
+    }
+
+    fn text(&self, language: Language) -> String {
+        let mut text = String::new();
+        let mut put = |part: String| text.push_str(&part);
+        match language {
+            Language::Iptables => {
+                if let Some((not, net)) = self.source {
+                    put(format!("{} -s {net}", if not { " !" } else { "" }));
+                }
+                self.destination.into_iter().for_each(|net| put(format!(" -d {net}")));
+                self.interface.into_iter().for_each(|name| put(format!(" -i {name}")));
+                self.protocol.into_iter().for_each(|name| put(format!(" -p {name}")));
+                let ports: Vec<String> = self
+                    .ports
+                    .iter()
+                    .map(|(low, high)| {
+                        if low == high { low.to_string() } else { format!("{low}:{high}") }
+                    })
+                    .collect();
+                match ports.as_slice() {
+                    [] => {}
+                    [one] => put(format!(" --dport {one}")),
+                    many => put(format!(" -m multiport --dports {}", many.join(","))),
+                }
+                self.state
+                    .into_iter()
+                    .for_each(|state| put(format!(" -m conntrack --ctstate {state}")));
+                if self.ttl {
+                    put(" -m ttl --ttl-lt 70".to_owned());
+                }
+                if self.length {
+                    put(" -m length --length 0:100".to_owned());
+                }
+            }
+            Language::Nft => {
+                if let Some((not, net)) = self.source {
+                    put(format!(" ip saddr {}{net}", if not { "!= " } else { "" }));
+                }
+                self.destination.into_iter().for_each(|net| put(format!(" ip daddr {net}")));
+                self.interface.into_iter().for_each(|name| put(format!(" iifname \"{name}\"")));
+                let ports: Vec<String> = self
+                    .ports
+                    .iter()
+                    .map(|(low, high)| {
+                        if low == high { low.to_string() } else { format!("{low}-{high}") }
+                    })
+                    .collect();
+                match (self.protocol, ports.as_slice()) {
+                    (None, _) => {}
+                    (Some(name), []) => put(format!(" meta l4proto {name}")),
+                    (Some(name), [one]) => put(format!(" {name} dport {one}")),
+                    (Some(name), many) => put(format!(" {name} dport {{ {} }}", many.join(", "))),
+                }
+                self.state
+                    .into_iter()
+                    .for_each(|state| put(format!(" ct state {}", state.to_lowercase())));
+                if self.ttl {
+                    put(" ip ttl < 70".to_owned());
+                }
+                if self.length {
+                    put(" meta length 0-100".to_owned());
+                }
+            }
+        }
+        text
+    }
+}
+
+/// A rule set in the making.
+struct Making<'r> {
+    random: &'r mut Rng,
+    language: Language,
+    /// Number of the next limit.
+    next: usize,
+    sets: String,
+    text: String,
+}
+
+impl Making<'_> {
+    /// A rule of a chain.
+    fn rule(&mut self, chain: &str, conditions: &Conditions, rest: &str) {
+        let conditions = conditions.text(self.language);
+        let line = match self.language {
+            Language::Iptables => format!("-A {chain}{conditions} {rest}\n"),
+            Language::Nft => format!("{conditions} {rest}\n"),
+        };
+        self.text.push_str(&line);
+    }
+
+    fn verdict(&self, name: &str) -> String {
+        match self.language {
+            Language::Iptables => format!("-j {name}"),
+            Language::Nft => match name {
+                "LOG" => "counter".to_owned(),
+                "ACCEPT" | "DROP" | "RETURN" => name.to_lowercase(),
+                chain => format!("jump {chain}"),
+            },
+        }
+    }
+
+    fn goes(&self, chain: &str) -> String {
+        match self.language {
+            Language::Iptables => format!("-g {chain}"),
+            Language::Nft => format!("goto {chain}"),
+        }
+    }
+
+    /// A rule without a limit.
+    fn plain(&mut self, chain: &str, below: &[&str]) {
+        let conditions = Conditions::random(self.random);
+        let verdict = match self.random.u8(..10) {
+            0..=2 => self.verdict("ACCEPT"),
+            3 => self.verdict("DROP"),
+            4 => self.verdict("RETURN"),
+            5 => self.verdict("LOG"),
+            _ if below.is_empty() => self.verdict("ACCEPT"),
+            goes => {
+                let to = one_of(self.random, below);
+                if goes == 6 { self.goes(to) } else { self.verdict(to) }
+            }
+        };
+        self.rule(chain, &conditions, &verdict);
+    }
+
+    /// A limit, with what drops the rest.
+    fn limit(&mut self, chain: &str) {
+        let mut conditions = Conditions::random(self.random);
+        self.next += 1;
+        let (number, burst) = (self.next, self.random.u8(2..7));
+        let kind = self.random.u8(..3);
+        let by_port = percent(self.random, 20) && matches!(conditions.protocol, Some("tcp" | "udp"));
+        let above = match (self.language, kind) {
+            (Language::Iptables, 0 | 1) => {
+                let what = if kind == 0 { "above" } else { "upto" };
+                let mode = if by_port { "srcip,dstport" } else { "srcip" };
+                format!(
+                    "-m hashlimit --hashlimit-{what} 2/hour --hashlimit-burst {burst} \
+                     --hashlimit-mode {mode} --hashlimit-name h{number}"
+                )
+            }
+            (Language::Iptables, _) => format!("-m limit --limit 2/hour --limit-burst {burst}"),
+            (Language::Nft, 0 | 1) => {
+                let what = if kind == 0 { " over" } else { "" };
+                put(
+                    &mut self.sets,
+                    &format!("set s{number} {{ type ipv4_addr; size 65535; flags dynamic; }}\n"),
+                );
+                format!(
+                    "add @s{number} {{ ip saddr limit rate{what} 2/hour burst {burst} packets }}"
+                )
+            }
+            (Language::Nft, _) => format!("limit rate 2/hour burst {burst} packets"),
+        };
+        let within = if percent(self.random, 25) { "RETURN" } else { "ACCEPT" };
+        let verdict = self.verdict(if kind == 0 { "DROP" } else { within });
+        self.rule(chain, &conditions, &format!("{above} {verdict}"));
+        if kind != 0 {
+            if percent(self.random, 20) {
+                self.plain(chain, &[]);
+            }
+            if percent(self.random, 20) {
+                conditions = Conditions::default();
+            }
+            let drop = self.verdict("DROP");
+            self.rule(chain, &conditions, &drop);
+        }
+    }
+
+    /// Two rules that note and count, and whatever stands between them.
+    fn pair(&mut self, chain: &str, below: &[&str]) {
+        let conditions = Conditions::random(self.random);
+        self.next += 1;
+        let list = if percent(self.random, 25) { "SHARED".to_owned() } else {
+            format!("r{}", self.next)
+        };
+        let hits = self.random.u8(2..6);
+        let does = one_of(self.random, &["--rcheck", "--update"]);
+        let counts = format!(
+            "-m recent {does} --seconds 3600 --hitcount {hits} --name {list} -j DROP"
+        );
+        let after = one_of(self.random, &["", "", "", " -j ACCEPT", " -j DROP", " -j RETURN"]);
+        let notes = format!("-m recent --set --name {list}{after}");
+        let first = self.random.bool();
+        let odd = percent(self.random, 6);
+        let (one, other) = if first { (&notes, &counts) } else { (&counts, &notes) };
+        self.rule(chain, &conditions, one);
+        for _ in 0..one_of(self.random, &[0, 0, 1, 1, 2]) {
+            match self.random.u8(..10) {
+                0 => self.limit(chain),
+                _ => self.plain(chain, below),
+            }
+        }
+        let conditions = if odd { Conditions::random(self.random) } else { conditions };
+        self.rule(chain, &conditions, other);
+        if percent(self.random, 5) {
+            let removes = format!("-m recent --remove --name {list}");
+            self.rule(chain, &conditions, &removes);
+        }
+    }
+
+    /// Rules of a chain, which jump only to those below.
+    fn chain(&mut self, chain: &str, most: u8, below: &[&str]) {
+        for _ in 0..self.random.u8(1..=most) {
+            match (self.random.u8(..10), self.language) {
+                (0..=3, _) => self.plain(chain, below),
+                (4..=6, Language::Iptables) => self.pair(chain, below),
+                (4..=5, Language::Nft) if percent(self.random, 30) => {
+                    let to = below.first().map_or("drop".to_owned(), |to| format!("jump {to}"));
+                    let map = format!("tcp dport vmap {{ 22 : accept, 80 : {to}, 81 : return }}");
+                    self.rule(chain, &Conditions::default(), &map);
+                }
+                _ => self.limit(chain),
+            }
+        }
+    }
+
+    /// Rules that translate destinations.
+    fn translation(&mut self) {
+        for _ in 0..self.random.u8(1..3) {
+            let protocol = one_of(self.random, &["tcp", "tcp", "udp"]);
+            let [from, to] = [one_of(self.random, &PORTS), one_of(self.random, &PORTS)];
+            let kind = self.random.u8(..4);
+            let line = match (self.language, kind) {
+                (Language::Iptables, 0 | 1) => format!(
+                    "-A PREROUTING -p {protocol} --dport {from} -j REDIRECT --to-ports {to}\n"
+                ),
+                (Language::Iptables, 2) => format!(
+                    "-A PREROUTING -p {protocol} --dport {from} -j DNAT --to-destination \
+                     {BEHIND}:{to}\n"
+                ),
+                (Language::Iptables, _) => format!(
+                    "-A PREROUTING -p {protocol} --dport {from} -j DNAT --to-destination {BEHIND}\n"
+                ),
+                (Language::Nft, 0 | 1) => format!("{protocol} dport {from} redirect to :{to}\n"),
+                (Language::Nft, 2) => format!("{protocol} dport {from} dnat to {BEHIND}:{to}\n"),
+                (Language::Nft, _) => format!("{protocol} dport {from} dnat to {BEHIND}\n"),
+            };
+            self.text.push_str(&line);
+        }
+    }
+}
+
+fn put(text: &mut String, part: &str) {
+    text.push_str(part);
+}
+
+/// A rule set in a language.
+pub fn rule_set(random: &mut Rng, language: Language) -> String {
+    let translates = percent(random, 40);
+    let forwards = percent(random, 40);
+    let policy = if percent(random, 25) { "drop" } else { "accept" };
+    let mut making =
+        Making { random, language, next: 0, sets: String::new(), text: String::new() };
+    let mut text = String::new();
+    // A string takes everything.
+    let mut line = |part: &str| {
+        let _: std::fmt::Result = writeln!(text, "{part}");
+    };
+    match language {
+        Language::Iptables => {
+            if translates {
+                making.translation();
+                line("*nat\n:PREROUTING ACCEPT [0:0]");
+                line(making.text.trim_end());
+                line("COMMIT");
+                making.text.clear();
+            }
+            line("*filter");
+            line(&format!(":INPUT {} [0:0]", policy.to_uppercase()));
+            line(":FORWARD ACCEPT [0:0]\n:ONE - [0:0]\n:TWO - [0:0]");
+            making.chain("INPUT", 7, &["ONE", "TWO"]);
+            if forwards {
+                making.chain("FORWARD", 4, &["ONE", "TWO"]);
+            }
+            making.chain("ONE", 4, &["TWO"]);
+            making.chain("TWO", 3, &[]);
+            line(making.text.trim_end());
+            line("COMMIT");
+        }
+        Language::Nft => {
+            if translates {
+                making.translation();
+                line("table ip n {\nchain p {\ntype nat hook prerouting priority dstnat;");
+                line(making.text.trim_end());
+                line("}\n}");
+                making.text.clear();
+            }
+            let mut chains = Vec::new();
+            for (name, most, below) in [
+                ("two", 3, &[][..]),
+                ("one", 4, &["two"][..]),
+                ("forward", 4, &["one", "two"][..]),
+                ("input", 7, &["one", "two"][..]),
+            ] {
+                if name != "forward" || forwards {
+                    making.chain(name, most, below);
+                }
+                let hook = match name {
+                    "input" => {
+                        format!("type filter hook input priority filter; policy {policy};\n")
+                    }
+                    "forward" => "type filter hook forward priority filter;\n".to_owned(),
+                    _ => String::new(),
+                };
+                chains.push(format!("chain {name} {{\n{hook}{}}}", making.text));
+                making.text.clear();
+            }
+            line("table inet f {");
+            line(making.sets.trim_end());
+            chains.iter().for_each(|chain| line(chain));
+            line("}");
+        }
+    }
+    text
+}
