@@ -117,7 +117,6 @@ impl Translation {
             Hook::Forward => self.change.here,
             _ => false,
         };
-        (concerns && (takes || self.makes_some_of(packets)))
-            || ((by_address || by_port) && address && other_way && takes)
+        (concerns && (takes || self.makes_some_of(packets))) || (address && other_way && takes)
     }
 }

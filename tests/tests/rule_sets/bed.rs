@@ -35,8 +35,8 @@ const INTERFACE: u32 = 7;
 
 /// A kind of packets of one source.
 #[derive(Clone, Debug)]
-pub struct Kind {
-    pub source: &'static str,
+pub(super) struct Kind {
+    pub(super) source: &'static str,
     destination: &'static str,
     protocol: &'static str,
     port: u16,
@@ -44,19 +44,21 @@ pub struct Kind {
 }
 
 impl Kind {
-    pub fn random(random: &mut Rng, source: &'static str) -> Self {
-        let at = |values: usize, random: &mut Rng| random.usize(..values);
+    /// A kind of packets of a source; those of a small set are such as its rules are for.
+    pub(super) fn random(random: &mut Rng, source: &'static str, small: bool) -> Self {
+        let ports = if small { &PORTS[..3] } else { &PORTS[..] };
+        let protocols: &[_] = if small { &["tcp", "tcp", "udp"] } else { &["tcp", "udp", "icmp"] };
         Self {
             source,
-            destination: if random.u8(..4) == 0 { BEHIND } else { HERE },
-            protocol: ["tcp", "tcp", "tcp", "udp", "udp", "icmp"][at(6, random)],
-            port: PORTS[at(PORTS.len(), random)],
-            payload: [18, 18, 200][at(3, random)],
+            destination: if random.u8(..100) < if small { 8 } else { 25 } { BEHIND } else { HERE },
+            protocol: protocols[random.usize(..protocols.len())],
+            port: ports[random.usize(..ports.len())],
+            payload: [18, 18, 200][random.usize(..3)],
         }
     }
 
     /// Any source.
-    pub fn source(random: &mut Rng) -> &'static str {
+    pub(super) fn source(random: &mut Rng) -> &'static str {
         SOURCES[random.usize(..SOURCES.len())]
     }
 
@@ -68,7 +70,9 @@ impl Kind {
             "udp" => Transport::Udp { source: own, destination: self.port },
             _ => Transport::Echo { id: own, sequence: 1 },
         };
-        let frame = Frame::ipv4(from.octets(), to.octets()).transport(transport).payload(&vec![0; self.payload]);
+        let frame = Frame::ipv4(from.octets(), to.octets())
+            .transport(transport)
+            .payload(&vec![0; self.payload]);
         let mut frame = frame.build();
         let header = frame.get_mut(14..34).context("a frame without a header")?;
         header[4..6].copy_from_slice(&own.to_be_bytes());
@@ -85,16 +89,16 @@ impl Kind {
 }
 
 /// Packets, each with its kind and what became of it.
-pub struct Judged {
-    pub kind: usize,
-    pub there: bool,
+pub(super) struct Judged {
+    pub(super) kind: usize,
+    pub(super) there: bool,
     /// True if it passed on its way through the machine, and not to it.
-    pub through: bool,
-    pub here: bool,
+    pub(super) through: bool,
+    pub(super) here: bool,
 }
 
 /// Two namespaces and a cable.
-pub struct Bed {
+pub(super) struct Bed {
     receiver: Arc<Netns>,
     wire: PacketSocket,
     dir: WorkDir,
@@ -103,7 +107,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub fn create(tag: &str) -> Result<Self> {
+    pub(super) fn create(tag: &str) -> Result<Self> {
         let dir = WorkDir::create(tag)?;
         let sender = Netns::create(&format!("{tag}-send"))?;
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
@@ -123,7 +127,7 @@ impl Bed {
     }
 
     /// Loads rules anew, with nothing that they remember.
-    pub fn load(&self, language: Language, text: &str) -> Result<()> {
+    pub(super) fn load(&self, language: Language, text: &str) -> Result<()> {
         self.receiver.run("nft", ["flush", "ruleset"])?;
         match language {
             Language::Iptables => {
@@ -135,7 +139,7 @@ impl Bed {
     }
 
     /// The rules as the program prints them.
-    pub fn saved(&self, language: Language) -> Result<String> {
+    pub(super) fn saved(&self, language: Language) -> Result<String> {
         match language {
             Language::Iptables => self.receiver.run("iptables-save", [""; 0]),
             Language::Nft => self.receiver.run("nft", ["-j", "list", "ruleset"]),
@@ -143,7 +147,7 @@ impl Bed {
     }
 
     /// Sends packets of some kinds by turns, which come to rules that were loaded just before.
-    pub fn judge(&mut self, set: &RuleSet, kinds: &[Kind]) -> Result<Vec<Judged>> {
+    pub(super) fn judge(&mut self, set: &RuleSet, kinds: &[Kind]) -> Result<Vec<Judged>> {
         let chain = |hook: &str| {
             format!(
                 "set {hook}s {{ typeof ip id; size 65535; flags dynamic; }}\nchain {hook}c {{\ntype \
@@ -169,8 +173,7 @@ impl Bed {
             self.wire.send(&frame)?;
             let nanos = 3_600_000_000_000 + u64::try_from(number)? * 1000;
             let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
-            let outcome =
-                model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
+            let outcome = model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
             sent.push((own, kind, outcome.reason.verdict() == Verdict::Pass));
         }
         let [input, forward] = [self.seen("inputs")?, self.seen("forwards")?];

@@ -19,7 +19,7 @@ use bed::{Bed, Kind};
 use random::{Language, rule_set};
 
 /// Loads that each set gets.
-const LOADS: usize = 6;
+const LOADS: usize = 8;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -57,18 +57,22 @@ fn mixes(imported: &Imported) -> bool {
     told.next().is_none()
 }
 
-/// True if a limit is for packets on another way than these, and here for both: letter G.
-fn is_elsewhere(imported: &Imported, through: bool) -> bool {
-    let translated = imported.rules.iter().filter(|rule| !rule.paths.is_empty());
-    let mut other = translated.filter(|rule| rule.forwarded != through);
-    other.next().is_some()
+/// True if packets take the way through the machine, or to it, for which the limits are: letter G.
+/// Of several kinds each has to show its way.
+fn goes_the_way(imported: &Imported, judged: &[bed::Judged], kinds: usize) -> bool {
+    (0..kinds).all(|kind| {
+        let mut passed = judged.iter().filter(|one| one.kind == kind && one.there);
+        let Some(one) = passed.next() else { return kinds == 1 };
+        let mut limits = imported.rules.iter().filter(|rule| !rule.paths.is_empty());
+        limits.all(|rule| rule.forwarded == one.through)
+    })
 }
 
 /// Tries one set.
 fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
     let mut random = Rng::with_seed(seed);
     let language = if seed % 3 == 2 { Language::Nft } else { Language::Iptables };
-    let text = rule_set(&mut random, language);
+    let (text, small) = rule_set(&mut random, language);
     let mut bed = Bed::create("sets")?;
     bed.load(language, &text)?;
     let saved = bed.saved(language)?;
@@ -86,17 +90,18 @@ fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
     for _ in 0..LOADS {
         let source = Kind::source(&mut random);
         let kinds = if mixes && !lacks { random.usize(1..4) } else { 1 };
-        let kinds: Vec<Kind> = (0..kinds).map(|_| Kind::random(&mut random, source)).collect();
+        let kinds: Vec<Kind> =
+            (0..kinds).map(|_| Kind::random(&mut random, source, small)).collect();
         bed.load(language, &text)?;
         let judged = bed.judge(&file.rules, &kinds)?;
         seen.packets += judged.len();
+        if !goes_the_way(&imported, &judged, kinds.len()) {
+            continue;
+        }
         for (index, kind) in kinds.iter().enumerate() {
             let own: Vec<_> = judged.iter().filter(|one| one.kind == index).collect();
             // Other rules there drop all of it at any rate, and stay.
             if own.iter().all(|one| !one.there) {
-                continue;
-            }
-            if is_elsewhere(&imported, own.iter().any(|one| one.through)) {
                 continue;
             }
             seen.limited += own.iter().filter(|one| !one.there && !one.here).count();
@@ -131,15 +136,15 @@ fn try_all(first: u64, sets: u64) -> Result<()> {
         try_one(seed, &mut seen)?;
     }
     println!("{seen:?}");
-    // A translation that refuses everything is right as well.
-    let enough = sets < 20 || (seen.translated as u64 > sets / 4 && seen.limited as u64 > sets);
-    ensure!(enough, "{seen:?}");
+    // A translation that refuses everything is right as well, and says nothing.
+    let enough = seen.translated as u64 > sets / 2 && seen.limited as u64 > sets;
+    ensure!(enough || sets < 10, "{seen:?}");
     Ok(())
 }
 
 #[test]
 fn some_rule_sets_pass_what_they_pass_there() -> Result<()> {
-    try_all(1, 24)
+    try_all(1, 12)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 /// Languages of rule sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub(super) enum Language {
     Iptables,
     Nft,
 }
@@ -16,10 +16,10 @@ pub enum Language {
 /// Sources that rules name.
 const NETS: [&str; 3] = ["10.1.0.0/16", "10.1.2.3", "203.0.113.0/24"];
 /// Destination ports that rules and packets have.
-pub const PORTS: [u16; 5] = [22, 80, 81, 443, 8080];
+pub(super) const PORTS: [u16; 5] = [22, 80, 81, 443, 8080];
 /// Addresses of the machine, and of one behind it.
-pub const HERE: &str = "192.0.2.254";
-pub const BEHIND: &str = "10.9.9.9";
+pub(super) const HERE: &str = "192.0.2.254";
+pub(super) const BEHIND: &str = "10.9.9.9";
 
 /// Conditions of a rule.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,18 @@ fn percent(random: &mut Rng, percent: u8) -> bool {
 }
 
 impl Conditions {
-    fn random(random: &mut Rng) -> Self {
+    /// Conditions of a small set are few, so that most of its limits are translated.
+    fn random(random: &mut Rng, small: bool) -> Self {
+        if small {
+            let port = one_of(random, &PORTS[..3]);
+            return Self {
+                protocol: Some(one_of(random, &["tcp", "tcp", "udp"])),
+                ports: if random.bool() { vec![(port, port)] } else { Vec::new() },
+                source: percent(random, 25).then(|| (false, one_of(random, &NETS))),
+                state: percent(random, 25).then_some("NEW"),
+                ..Self::default()
+            };
+        }
         let protocol = match random.u8(..20) {
             0..=11 => Some("tcp"),
             12..=16 => Some("udp"),
@@ -66,8 +77,7 @@ impl Conditions {
         Self {
             protocol,
             ports,
-            source: percent(random, 22)
-                .then(|| (percent(random, 15), one_of(random, &NETS))),
+            source: percent(random, 22).then(|| (percent(random, 15), one_of(random, &NETS))),
             destination: percent(random, 6).then(|| one_of(random, &[HERE, BEHIND])),
             state: match random.u8(..20) {
                 0..=4 => Some("NEW"),
@@ -94,9 +104,11 @@ impl Conditions {
                 let ports: Vec<String> = self
                     .ports
                     .iter()
-                    .map(|(low, high)| {
-                        if low == high { low.to_string() } else { format!("{low}:{high}") }
-                    })
+                    .map(
+                        |(low, high)| {
+                            if low == high { low.to_string() } else { format!("{low}:{high}") }
+                        },
+                    )
                     .collect();
                 match ports.as_slice() {
                     [] => {}
@@ -122,9 +134,11 @@ impl Conditions {
                 let ports: Vec<String> = self
                     .ports
                     .iter()
-                    .map(|(low, high)| {
-                        if low == high { low.to_string() } else { format!("{low}-{high}") }
-                    })
+                    .map(
+                        |(low, high)| {
+                            if low == high { low.to_string() } else { format!("{low}-{high}") }
+                        },
+                    )
                     .collect();
                 match (self.protocol, ports.as_slice()) {
                     (None, _) => {}
@@ -151,6 +165,7 @@ impl Conditions {
 struct Making<'r> {
     random: &'r mut Rng,
     language: Language,
+    small: bool,
     /// Number of the next limit.
     next: usize,
     sets: String,
@@ -188,7 +203,7 @@ impl Making<'_> {
 
     /// A rule without a limit.
     fn plain(&mut self, chain: &str, below: &[&str]) {
-        let conditions = Conditions::random(self.random);
+        let conditions = Conditions::random(self.random, self.small);
         let verdict = match self.random.u8(..10) {
             0..=2 => self.verdict("ACCEPT"),
             3 => self.verdict("DROP"),
@@ -205,11 +220,12 @@ impl Making<'_> {
 
     /// A limit, with what drops the rest.
     fn limit(&mut self, chain: &str) {
-        let mut conditions = Conditions::random(self.random);
+        let mut conditions = Conditions::random(self.random, self.small);
         self.next += 1;
         let (number, burst) = (self.next, self.random.u8(2..7));
         let kind = self.random.u8(..3);
-        let by_port = percent(self.random, 20) && matches!(conditions.protocol, Some("tcp" | "udp"));
+        let by_port =
+            percent(self.random, 20) && matches!(conditions.protocol, Some("tcp" | "udp"));
         let above = match (self.language, kind) {
             (Language::Iptables, 0 | 1) => {
                 let what = if kind == 0 { "above" } else { "upto" };
@@ -249,29 +265,28 @@ impl Making<'_> {
 
     /// Two rules that note and count, and whatever stands between them.
     fn pair(&mut self, chain: &str, below: &[&str]) {
-        let conditions = Conditions::random(self.random);
+        let conditions = Conditions::random(self.random, self.small);
         self.next += 1;
-        let list = if percent(self.random, 25) { "SHARED".to_owned() } else {
-            format!("r{}", self.next)
-        };
+        let list =
+            if percent(self.random, 25) { "SHARED".to_owned() } else { format!("r{}", self.next) };
         let hits = self.random.u8(2..6);
         let does = one_of(self.random, &["--rcheck", "--update"]);
-        let counts = format!(
-            "-m recent {does} --seconds 3600 --hitcount {hits} --name {list} -j DROP"
-        );
+        let counts =
+            format!("-m recent {does} --seconds 3600 --hitcount {hits} --name {list} -j DROP");
         let after = one_of(self.random, &["", "", "", " -j ACCEPT", " -j DROP", " -j RETURN"]);
         let notes = format!("-m recent --set --name {list}{after}");
         let first = self.random.bool();
         let odd = percent(self.random, 6);
         let (one, other) = if first { (&notes, &counts) } else { (&counts, &notes) };
         self.rule(chain, &conditions, one);
-        for _ in 0..one_of(self.random, &[0, 0, 1, 1, 2]) {
-            match self.random.u8(..10) {
+        let between = if self.small { [0, 1, 1, 1, 2] } else { [0, 0, 1, 1, 2] };
+        for _ in 0..one_of(self.random, &between) {
+            match self.random.u8(..8) {
                 0 => self.limit(chain),
                 _ => self.plain(chain, below),
             }
         }
-        let conditions = if odd { Conditions::random(self.random) } else { conditions };
+        let conditions = if odd { Conditions::random(self.random, self.small) } else { conditions };
         self.rule(chain, &conditions, other);
         if percent(self.random, 5) {
             let removes = format!("-m recent --remove --name {list}");
@@ -281,6 +296,7 @@ impl Making<'_> {
 
     /// Rules of a chain, which jump only to those below.
     fn chain(&mut self, chain: &str, most: u8, below: &[&str]) {
+        let most = if self.small { most.div_ceil(2) } else { most };
         for _ in 0..self.random.u8(1..=most) {
             match (self.random.u8(..10), self.language) {
                 (0..=3, _) => self.plain(chain, below),
@@ -325,13 +341,14 @@ fn put(text: &mut String, part: &str) {
     text.push_str(part);
 }
 
-/// A rule set in a language.
-pub fn rule_set(random: &mut Rng, language: Language) -> String {
+/// A rule set in a language, and whether it is a small one.
+pub(super) fn rule_set(random: &mut Rng, language: Language) -> (String, bool) {
     let translates = percent(random, 40);
     let forwards = percent(random, 40);
     let policy = if percent(random, 25) { "drop" } else { "accept" };
-    let mut making =
-        Making { random, language, next: 0, sets: String::new(), text: String::new() };
+    let small = random.bool();
+    let (sets, text) = (String::new(), String::new());
+    let mut making = Making { random, language, small, next: 0, sets, text };
     let mut text = String::new();
     // A string takes everything.
     let mut line = |part: &str| {
@@ -392,5 +409,5 @@ pub fn rule_set(random: &mut Rng, language: Language) -> String {
             line("}");
         }
     }
-    text
+    (text, small)
 }

@@ -46,6 +46,9 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
         // They go through the machine, and never to it.
         (docker, "INPUT", "-p udp --dport 27016 HASH srcip", false),
         (dnat, "INPUT", "-p tcp --dport 80 HASH srcip", false),
+        (dnat, "INPUT", "-p tcp HASH srcip", false),
+        (dnat, "INPUT", "-p udp HASH srcip", true),
+        (redirect, "FORWARD", "-p tcp HASH srcip", false),
         (dnat, "FORWARD", "-p tcp --dport 80 HASH srcip", true),
         (dnat, "FORWARD", "-p tcp -d 10.0.0.5 HASH srcip", false),
         (redirect, "FORWARD", "-p tcp --dport 80 HASH srcip", false),
