@@ -1,6 +1,7 @@
 //! Texts of other programs, and what is made of them.
 
 mod chains;
+mod firewalls;
 mod hostile;
 mod meters;
 mod pairs;

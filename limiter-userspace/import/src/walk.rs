@@ -260,18 +260,30 @@ fn cases<'a>(
     })
 }
 
-/// True for a case that leads for good where the next one leads all that it is for: firewalld has
-/// an interface and then everything go to one zone.
+/// True for a case that leads for good where a later one leads all that it is for, with nothing
+/// between that is for any of it: firewalld has interfaces and then everything go to one zone.
 fn is_said_again(firewall: &Firewall, chain: &Chain, at: (usize, usize)) -> bool {
-    let rule = |position: usize| chain.rules.get(position).and_then(|at| firewall.rules.get(*at));
-    let Some(own) = rule(at.0) else { return false };
-    let Some(case) = own.cases.get(at.1) else { return false };
-    let next = own.cases.get(at.1 + 1).or_else(|| rule(at.0 + 1)?.cases.first());
-    matches!(case.verdict, Verdict::Goto(_))
-        && next.is_some_and(|next| {
-            next.verdict == case.verdict
-                && case.limit.is_none()
-                && next.limit.is_none()
-                && next.packets.has_all_of(&case.packets)
-        })
+    let case = |at: (usize, usize)| {
+        let rule = chain.rules.get(at.0).and_then(|index| firewall.rules.get(*index));
+        rule.and_then(|rule| rule.cases.get(at.1))
+    };
+    let Some(own) = case(at).filter(|own| matches!(own.verdict, Verdict::Goto(_))) else {
+        return false;
+    };
+    let later = cases(firewall, chain).filter(|(of, ..)| *of > at).take(MOST_ZONES);
+    for (.., later) in later {
+        if later.packets.is_apart(&own.packets) {
+            continue;
+        }
+        if later.verdict != own.verdict || later.limit.is_some() || own.limit.is_some() {
+            return false;
+        }
+        if later.packets.has_all_of(&own.packets) {
+            return true;
+        }
+    }
+    false
 }
+
+/// Cases that are looked at for one that leads to the same chain.
+const MOST_ZONES: usize = 64;
