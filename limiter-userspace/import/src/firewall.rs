@@ -139,8 +139,15 @@ pub(super) struct Chain {
 pub(super) struct Rewrite {
     pub(super) place: String,
     pub(super) packets: Packets,
-    /// The part that it writes; none for addresses, ports and whatever else.
-    pub(super) fact: Option<Fact>,
+    pub(super) what: Written,
+}
+
+/// The part of headers that a rule writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Fact(Fact),
+    /// Addresses, ports, or whatever else.
+    Any,
 }
 
 /// Chains by the name of their table, and their own.

@@ -6,31 +6,31 @@ mod beside;
 mod deny;
 mod lists;
 mod names;
+mod step;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::header::TCP;
-use limiter_common::wire::Count;
-use limiter_rules::model::{Fact, Meter, Over, RateLimit, RuleLimit};
-use limiter_rules::rate_text::MIN_FULL_FRAME;
+use limiter_rules::model::{Fact, Over, RuleLimit};
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use super::barrier::{Barrier, Gone};
+use super::barrier::Gone;
 use super::count::counted;
 use super::difference::Difference;
-use super::firewall::{Case, Firewall, Hook, Key, Limit, Pair, Verdict};
+use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
 use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
 use super::translation::Translation;
-use super::walk::Between;
 use beside::Placed;
 use names::{is_interface, place};
+use step::{of_hook, with_room};
 
 pub(super) use before::{is_loopback, only_sources};
+pub(super) use step::{Kind, Step};
 
 /// Most comparisons of what rules are for.
 const MOST_EFFORT: usize = 10_000_000;
@@ -62,37 +62,6 @@ impl Fate {
             Self::Not(_) => 3,
         }
     }
-}
-
-/// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
-pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
-
-/// Looks for what stands between the two rules of a pair.
-pub(super) type Paired<'a> = &'a dyn Fn(&Pair) -> Result<Between, String>;
-
-/// A rule when its turn comes, with all that is known of it.
-pub(super) struct Step<'a> {
-    pub(super) rule: usize,
-    pub(super) case: &'a Case,
-    /// Conditions of the rule and of the jumps to it.
-    pub(super) packets: &'a Packets,
-    /// The verdict, chains followed.
-    pub(super) verdict: &'a Verdict,
-    pub(super) hook: Hook,
-    pub(super) priority: i64,
-    /// True if packets come to it by several jumps.
-    pub(super) shared: bool,
-    /// True in a chain with a hook.
-    pub(super) base: bool,
-    /// True if the policy of its chain drops.
-    pub(super) drops: bool,
-    /// True if its chain decides on nothing.
-    pub(super) quiet: bool,
-    pub(super) barriers: &'a [Barrier],
-    /// Looks for the rule that drops what is over.
-    pub(super) over: Dropping<'a>,
-    /// Looks for what stands between it and the rule that notes for it.
-    pub(super) between: Paired<'a>,
 }
 
 /// Fates of all rules, and what was made of them.
@@ -213,8 +182,11 @@ impl<'a> Judge<'a> {
         self.fate(step.rule, fate);
         // A return from a chain with a hook is the end.
         Some(match gone? {
-            Gone::Returned if step.base && step.drops => Gone::Dropped,
-            Gone::Returned if step.base => Gone::Accepted,
+            Gone::Returned => match step.kind {
+                Kind::Base { drops: true } => Gone::Dropped,
+                Kind::Base { drops: false } => Gone::Accepted,
+                Kind::Inner | Kind::Quiet => Gone::Returned,
+            },
             gone => gone,
         })
     }
@@ -247,7 +219,7 @@ impl<'a> Judge<'a> {
         let shares = self.has_list_alone(step, limit);
         let (gone, outcome) = match (step.verdict, limit.over) {
             _ if shares.is_err() => (None, shares),
-            (Verdict::Return, _) | (Verdict::Continue, _) if step.quiet => {
+            (Verdict::Return | Verdict::Continue, _) if step.kind == Kind::Quiet => {
                 let why = "limits only what is logged or counted, and no traffic";
                 self.fate(step.rule, Fate::Left(why.to_owned()));
                 return None;
@@ -268,7 +240,8 @@ impl<'a> Judge<'a> {
             (Verdict::Drop | Verdict::Reject, true) => (None, self.translate(step, limit)),
             (Verdict::Accept | Verdict::Return, false) => {
                 let returns = *step.verdict == Verdict::Return;
-                let gone = if returns && !step.base { Gone::Returned } else { Gone::Accepted };
+                let gone =
+                    if returns && !step.kind.is_base() { Gone::Returned } else { Gone::Accepted };
                 (Some(gone), self.translate_within(step, limit))
             }
             (Verdict::Drop | Verdict::Reject, false) => {
@@ -299,7 +272,7 @@ impl<'a> Judge<'a> {
 
     /// A limit whose rule accepts what is within it.
     fn translate_within(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
-        if *step.verdict == Verdict::Return && step.base {
+        if *step.verdict == Verdict::Return && step.kind.is_base() {
             return Err("returns from a chain that no rule jumps to".to_owned());
         }
         let dropping = (step.over)(step.packets)?;
@@ -419,31 +392,5 @@ impl<'a> Judge<'a> {
             return Err("there are too many rules before it to compare it with".to_owned());
         }
         Ok(())
-    }
-}
-
-fn of_hook(hook: Hook) -> Vec<Difference> {
-    match hook {
-        Hook::Input => vec![Difference::Hook(
-            "there only packets to this host are meant; here also those that it forwards",
-        )],
-        Hook::Forward => vec![Difference::Hook(
-            "there only packets that are forwarded are meant, after the translation of addresses; \
-             here all that come in, before it",
-        )],
-        _ => Vec::new(),
-    }
-}
-
-/// The meter with a burst of a whole frame at least.
-fn with_room(meter: Meter, differences: &mut Vec<Difference>) -> Meter {
-    match meter {
-        Meter::TokenBucket(rate @ RateLimit { count: Count::Bytes, burst, .. })
-            if burst < MIN_FULL_FRAME =>
-        {
-            differences.push(Difference::Frame);
-            Meter::TokenBucket(RateLimit { burst: MIN_FULL_FRAME, ..rate })
-        }
-        meter => meter,
     }
 }

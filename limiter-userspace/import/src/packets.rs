@@ -103,7 +103,7 @@ impl Original {
 
     fn has_all_of(&self, other: &Self) -> bool {
         every(self.destinations.as_ref(), other.destinations.as_ref(), |a, b| a.contains(b))
-            && every(self.ports.as_ref(), other.ports.as_ref(), has_range)
+            && every(self.ports.as_ref(), other.ports.as_ref(), |a, b| has_range(*a, *b))
             && (!self.way || other.way)
     }
 }
@@ -235,11 +235,10 @@ impl Packets {
             && every(self.interfaces.as_ref(), other.interfaces.as_ref(), |a, b| a == b)
             && every(self.protocols.as_ref(), other.protocols.as_ref(), |a, b| a == b)
             && every(self.icmp.as_ref(), other.icmp.as_ref(), |a, b| a == b)
-            && every(self.ports.as_ref(), other.ports.as_ref(), has_range)
-            && self
-                .facts
-                .iter()
-                .all(|(fact, values)| every(Some(values), other.facts.get(fact), has_range))
+            && every(self.ports.as_ref(), other.ports.as_ref(), |a, b| has_range(*a, *b))
+            && self.facts.iter().all(|(fact, values)| {
+                every(Some(values), other.facts.get(fact), |a, b| has_range(*a, *b))
+            })
             && self.original.has_all_of(&other.original)
             && (!self.translated || other.translated)
             && nets(self.sources.as_ref(), other.sources.as_ref())
@@ -267,7 +266,7 @@ pub(super) fn inner(one: &IpNet, other: &IpNet) -> Option<IpNet> {
     if one.contains(other) { Some(*other) } else { other.contains(one).then_some(*one) }
 }
 
-fn has_range(all: &(u16, u16), some: &(u16, u16)) -> bool {
+const fn has_range(all: (u16, u16), some: (u16, u16)) -> bool {
     all.0 <= some.0 && some.1 <= all.1
 }
 

@@ -314,7 +314,7 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
         }
         (Part::Destination(one), Part::Destination(other)) => nets(one, other),
         (Part::Fact(fact, one), Part::Fact(others, other)) if fact == others => {
-            either(one.as_ref(), other.as_ref(), of_values)
+            either(one.as_ref(), other.as_ref(), |one, other| of_values(*one, *other))
         }
         (Part::Interface(one), Part::Interface(other)) => {
             let of = |one: &String, other: &String| {
@@ -337,14 +337,14 @@ fn either<T>(one: Option<&T>, other: Option<&T>, of: impl Fn(&T, &T) -> Relation
     }
 }
 
-fn of_values(one: &Values, other: &Values) -> Relation {
-    if one == other {
+const fn of_values(one: Values, other: Values) -> Relation {
+    if one.has_all(other) && other.has_all(one) {
         Relation::Same
-    } else if one.has_all(*other) {
+    } else if one.has_all(other) {
         Relation::Around
-    } else if other.has_all(*one) {
+    } else if other.has_all(one) {
         Relation::Inside
-    } else if one.meets(*other) {
+    } else if one.meets(other) {
         Relation::Partial
     } else {
         Relation::Apart

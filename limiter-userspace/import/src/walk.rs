@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::barrier::{Barrier, Gone};
 use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Pair, Rule, Verdict};
-use super::judge::{Fate, Judge, Step};
+use super::judge::{Fate, Judge, Kind, Step};
 use super::packets::Packets;
 
 pub(super) use between::Between;
@@ -32,8 +32,7 @@ struct Here<'a> {
     hook: Hook,
     priority: i64,
     depth: usize,
-    /// True if it only logs and returns, whatever comes.
-    quiet: bool,
+    kind: Kind,
 }
 
 /// A rule that jumped, and where.
@@ -95,7 +94,8 @@ impl<'a> Walk<'a> {
             walk.way = vec![name.clone()];
             let (table, _) = name;
             let priority = chain.priority;
-            let here = Here { chain, table, hook, priority, depth: 0, quiet: false };
+            let kind = Kind::Base { drops: chain.drops };
+            let here = Here { chain, table, hook, priority, depth: 0, kind };
             walk.chain(here, &chain.packets, judge);
             let own = walk.barriers.drain(..).skip(carried);
             let own = own.filter(|barrier| barrier.gone == Gone::Dropped && !barrier.partly);
@@ -160,9 +160,7 @@ impl<'a> Walk<'a> {
                 hook: here.hook,
                 priority: here.priority,
                 shared: self.reached.get(&(index, at.1)).is_some_and(|jumps| *jumps > 1),
-                base: here.depth == 0,
-                drops: here.chain.drops,
-                quiet: here.quiet,
+                kind: here.kind,
                 barriers: &self.barriers,
                 over: &over,
                 between: &between,
@@ -211,7 +209,8 @@ impl<'a> Walk<'a> {
             self.ends(here.table, &Verdict::Jump(to.to_owned())),
             Verdict::Continue | Verdict::Marks(_)
         );
-        let there = Here { chain, depth: here.depth + 1, quiet, ..here };
+        let kind = if quiet { Kind::Quiet } else { Kind::Inner };
+        let there = Here { chain, depth: here.depth + 1, kind, ..here };
         let case = firewall.rules.get(rule).and_then(|rule| rule.cases.get(at.1));
         let goes = case.is_some_and(|case| matches!(case.verdict, Verdict::Goto(_)));
         self.callers.push(Caller { here, at, context: context.clone(), goes });

@@ -29,12 +29,14 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
             reading.negated();
             reading.packets.lacks("`-f`: write a rule with the key `fragment` by hand");
         }
-        "--dport" | "--destination-port" | "--dports" | "--destination-ports" => {
-            ports(reading, word);
-        }
-        "--sport" | "--source-port" | "--sports" | "--source-ports" => {
-            ports(reading, word);
-        }
+        "--dport"
+        | "--destination-port"
+        | "--dports"
+        | "--destination-ports"
+        | "--sport"
+        | "--source-port"
+        | "--sports"
+        | "--source-ports" => ports(reading, word),
         "--ports" => {
             reading.load("multiport");
             reading.negated();
@@ -44,7 +46,7 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
         "--length" => numbers(reading, word, Fact::PacketLength, range),
         "--ttl-eq" | "--ttl" | "--hl-eq" => numbers(reading, word, Fact::Ttl, one),
         "--ttl-lt" | "--hl-lt" => {
-            numbers(reading, word, Fact::Ttl, |text| Some((0, one(text)?.0.checked_sub(1)?)))
+            numbers(reading, word, Fact::Ttl, |text| Some((0, one(text)?.0.checked_sub(1)?)));
         }
         "--ttl-gt" | "--hl-gt" => numbers(reading, word, Fact::Ttl, |text| {
             Some((one(text)?.0.checked_add(1)?, 255)).filter(|(low, _)| *low <= 255)

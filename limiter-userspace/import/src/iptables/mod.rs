@@ -12,7 +12,7 @@ pub(super) use matches::{icmp_message, is_opening, net, protocol_number, state_b
 use std::collections::BTreeSet;
 
 use super::error::ImportError;
-use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Rewrite, Rule, Verdict};
+use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Rewrite, Rule, Verdict, Written};
 use super::packets::{Family, Packets, state};
 use super::rate;
 use super::words::words;
@@ -234,13 +234,13 @@ impl Reading {
     ) {
         let name = self.chain(chain);
         let family = if name.0.starts_with('6') { Family::V6 } else { Family::V4 };
-        let later = hook(&self.table, chain).is_some_and(|hook| hook == Hook::NatLater);
-        let rule::Read { cases, comment, recent, writes } = rule::read(words, family, later);
+        let hook = hook(&self.table, chain);
+        let rule::Read { cases, comment, recent, writes } = rule::read(words, family, hook);
         let place = format!("line {number}");
         if let Some(fact) = writes.filter(|_| !matches!(chain, "OUTPUT" | "POSTROUTING")) {
             let rewrites = cases.iter().map(|case| {
                 let (place, packets) = (place.clone(), case.packets.clone());
-                Rewrite { place, packets, fact: Some(fact) }
+                Rewrite { place, packets, what: Written::Fact(fact) }
             });
             self.firewall.rewrites.extend(rewrites);
         }
@@ -251,8 +251,8 @@ impl Reading {
             self.firewall.untracked.extend(packets);
         }
         let rule = self.firewall.rules.len();
-        for used in recent {
-            self.recent.push(recent::Used { chain: name.clone(), rule, used });
+        for how in recent {
+            self.recent.push(recent::Used { chain: name.clone(), rule, how });
         }
         let text = line.to_owned();
         self.firewall.insert(name, at, Rule { place, text, name: comment, cases });

@@ -18,7 +18,7 @@ const MOST: u64 = 31;
 pub(super) struct Used {
     pub(super) chain: ChainName,
     pub(super) rule: usize,
-    pub(super) used: Use,
+    pub(super) how: Use,
 }
 
 /// Options of one rule.
@@ -129,9 +129,9 @@ pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
         // Whoever only tells of it changes nothing.
         let case = firewall.rules.get(used.rule).and_then(|rule| rule.cases.first());
         let tells = case.is_some_and(|case| case.verdict == Verdict::Continue);
-        if used.used.does != Does::Check || !tells {
+        if used.how.does != Does::Check || !tells {
             let family = if used.chain.0.starts_with('6') { 6 } else { 4 };
-            let list = format!("{} of IPv{family}", used.used.list);
+            let list = format!("{} of IPv{family}", used.how.list);
             lists.entry(list).or_default().push(used);
         }
     }
@@ -216,7 +216,7 @@ fn limit(
 ) -> Result<(usize, Limit), &'static str> {
     let mut counting = None;
     let mut noting = None;
-    for Used { chain, rule, used } in group.iter().copied() {
+    for Used { chain, rule, how: used } in group.iter().copied() {
         let twice = match used.does {
             Does::Set => noting.replace(*rule).is_some(),
             Does::Check | Does::Update => counting.replace((chain, *rule, used)).is_some(),

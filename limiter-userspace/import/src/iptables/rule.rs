@@ -7,7 +7,7 @@ use super::matches;
 use super::recent::{Recent, Use};
 use super::target;
 use crate::difference::Difference;
-use crate::firewall::{Case, Limit, Verdict};
+use crate::firewall::{Case, Hook, Limit, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
@@ -74,11 +74,12 @@ pub(super) struct Reading<'a> {
     recent: Option<Recent>,
     /// True if a module was named whose options are unknown.
     foreign: bool,
-    loopback: bool,
+    /// Differences of a limit by its conditions.
+    differences: Vec<Difference>,
     /// True if packets whose destination was translated are meant besides.
     pub(super) or_translated: bool,
-    /// True in a chain behind routing.
-    later: bool,
+    /// Hook of its chain.
+    hook: Option<Hook>,
     /// The part of the headers that its target writes.
     writes: Option<Fact>,
 }
@@ -90,8 +91,8 @@ struct PlainLimit {
     burst: Option<String>,
 }
 
-/// Reads the words behind the name of the chain; `later` tells that it is behind routing.
-pub(super) fn read(words: &[String], family: Family, later: bool) -> Read {
+/// Reads the words behind the name of the chain, of which the hook is told if it has one.
+pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read {
     let mut reading = Reading {
         words,
         at: 0,
@@ -105,9 +106,9 @@ pub(super) fn read(words: &[String], family: Family, later: bool) -> Read {
         hash: None,
         recent: None,
         foreign: false,
-        loopback: false,
+        differences: Vec::new(),
         or_translated: false,
-        later,
+        hook,
         writes: None,
     };
     while let Some(word) = reading.next() {
@@ -161,7 +162,8 @@ impl Reading<'_> {
             "-j" | "--jump" => {
                 if let Some(name) = self.value(word) {
                     self.writes = self.writes.or_else(|| target::writes(&name));
-                    let change = target::change(&name, self.later).map(Verdict::Translates);
+                    let change = target::change(&name, self.hook == Some(Hook::NatLater))
+                        .map(Verdict::Translates);
                     self.decide(change.unwrap_or_else(|| target::verdict(&name)));
                 }
             }
@@ -308,8 +310,8 @@ impl Reading<'_> {
     }
 
     /// Notes a condition on loopback that is always met.
-    pub(super) const fn not_loopback(&mut self) {
-        self.loopback = true;
+    pub(super) fn not_loopback(&mut self) {
+        self.differences.push(Difference::Loopback);
     }
 
     fn finish(mut self) -> Read {
@@ -337,10 +339,8 @@ impl Reading<'_> {
             (None, Some(hash)) => hash.limit(self.family, &mut self.packets),
             _ => None,
         };
-        if let Some(limit) = &mut limit
-            && self.loopback
-        {
-            limit.differences.push(Difference::Loopback);
+        if let Some(limit) = &mut limit {
+            limit.differences.append(&mut self.differences);
         }
         let verdict = self.verdict.unwrap_or(Verdict::Continue);
         let recent = self.recent.and_then(|recent| recent.used(&mut self.packets));

@@ -4,8 +4,9 @@
 use limiter_rules::model::Fact;
 
 use super::{Judge, Step};
-use crate::firewall::{Hook, Key, Limit};
+use crate::firewall::{Hook, Key, Limit, Rewrite, Written};
 use crate::packets::{Packets, state};
+use crate::translation::Translation;
 
 impl Judge<'_> {
     /// The packets of a limit as they are on the wire.
@@ -23,8 +24,7 @@ impl Judge<'_> {
                 .to_owned());
         }
         let place = (step.hook, step.priority);
-        let changes =
-            |of: &&crate::translation::Translation| of.changes(place, &packets, limit, opens);
+        let changes = |of: &&Translation| of.changes(place, &packets, limit, opens);
         if let Some(by) = self.translations.iter().find(changes) {
             return Err(format!(
                 "{} translates addresses or ports of some of its packets, and limiter sees them \
@@ -83,10 +83,10 @@ impl Judge<'_> {
             || packets.ports.is_some()
             || !packets.facts.is_empty()
             || !limit.key.is_empty();
-        let writes = |rewrite: &&crate::firewall::Rewrite| {
-            let concerns = match rewrite.fact {
-                Some(fact) => packets.facts.contains_key(&fact),
-                None => addressed,
+        let writes = |rewrite: &&Rewrite| {
+            let concerns = match rewrite.what {
+                Written::Fact(fact) => packets.facts.contains_key(&fact),
+                Written::Any => addressed,
             };
             let bare = |of: &Packets| Packets {
                 family: of.family,

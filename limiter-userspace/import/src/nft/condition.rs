@@ -4,9 +4,12 @@ use limiter_common::header::TCP;
 use limiter_rules::model::Fact;
 use serde_json::Value;
 
+use super::connection::connection;
+use super::flags::opens;
+use super::number::{compared, more, numbers};
 use super::objects::Objects;
 use super::set::{Set, nets, ports};
-use crate::iptables::{icmp_message, is_opening, protocol_number, state_bits};
+use crate::iptables::{icmp_message, protocol_number, state_bits};
 use crate::packets::{Family, Packets, state};
 
 /// Part of a packet that a condition is about.
@@ -264,52 +267,12 @@ pub(super) fn apply(
                 (_, false) => packets.destinations = Some(found),
             }
         }
-        Field::Fact(fact, _) => {
-            let found: Option<Vec<_>> = values.iter().map(|value| numbers(fact, value)).collect();
-            let mut found = found.ok_or_else(unread)?;
-            if not {
-                let [(low, high)] = found.as_slice() else { return Err(all_but("these values")) };
-                let (low, high, most) = (*low, *high, fact.most().unwrap_or(u16::MAX));
-                let below = low.checked_sub(1).map(|end| (0, end));
-                let above = (high < most).then(|| (high + 1, most));
-                found = below.into_iter().chain(above).collect();
-            }
-            if !more(packets, fact, found) {
-                return twice();
-            }
-        }
-        Field::Status | Field::Direction => {
-            let known = match (field, values) {
-                (Field::Status, [Value::String(name)]) => name == "dnat",
-                (_, [Value::String(name)]) => name == "original",
-                _ => false,
-            };
-            if not || !known {
-                return Err(unread());
-            }
-            match field {
-                Field::Status => packets.translated = true,
-                _ => packets.original.way = true,
-            }
+        Field::Fact(fact, _) => numbers(fact, not, values, packets)?,
+        Field::Status | Field::Direction | Field::OriginalPort | Field::OriginalDestination(_) => {
+            connection(field, not, values, packets)?;
         }
         _ if not && field != Field::State && field != Field::Interface => {
             return Err(all_but("these values"));
-        }
-        Field::OriginalPort => {
-            let found: Option<Vec<_>> = values.iter().map(|value| ports(value)).collect();
-            if packets.original.ports.replace(found.ok_or_else(unread)?).is_some() {
-                return twice();
-            }
-        }
-        Field::OriginalDestination(family) => {
-            let found: Option<Vec<Vec<_>>> = values.iter().map(|value| nets(value)).collect();
-            let found = found.ok_or_else(unread)?.concat();
-            if found.iter().any(|net| Family::of(net) != family) {
-                return Err(unread());
-            }
-            if packets.original.destinations.replace(found).is_some() {
-                return twice();
-            }
         }
         Field::Port(_) => {
             let found: Option<Vec<_>> = values.iter().map(|value| ports(value)).collect();
@@ -372,37 +335,11 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Values of a key that rule files have; false if there are some already, or none.
-fn more(packets: &mut Packets, fact: Fact, ranges: Vec<(u16, u16)>) -> bool {
-    !ranges.is_empty() && packets.facts.insert(fact, ranges).is_none()
-}
-
-/// The range of an order: `< 5` is 0 to 4.
-fn compared(op: &str, value: u64, most: u16) -> Option<(u16, u16)> {
-    let value = u16::try_from(value).ok().filter(|value| *value <= most)?;
-    match op {
-        "<" => Some((0, value.checked_sub(1)?)),
-        "<=" => Some((0, value)),
-        ">" => Some((value.checked_add(1).filter(|low| *low <= most)?, most)),
-        ">=" => Some((value, most)),
-        _ => None,
-    }
-}
-
-/// A number, a name or a range.
-fn numbers(fact: Fact, value: &Value) -> Option<(u16, u16)> {
-    let range = match value.as_str() {
-        Some(name) => fact.read(name).ok().map(|number| (number, number)),
-        None => ports(value),
-    };
-    range.filter(|(_, high)| fact.most().is_none_or(|most| *high <= most))
-}
-
-fn all_but(what: &str) -> String {
+pub(super) fn all_but(what: &str) -> String {
     format!("it is for all but {what}: limiter has no such rules")
 }
 
-fn shown(values: &[&Value]) -> String {
+pub(super) fn shown(values: &[&Value]) -> String {
     let shown: Vec<String> = values.iter().take(3).map(ToString::to_string).collect();
     shown.join(", ").chars().take(100).collect()
 }
@@ -440,36 +377,4 @@ fn icmp_name(name: &str, family: Family) -> Option<u8> {
         other => other,
     };
     icmp_message(name, family)
-}
-
-/// True for `tcp flags & (fin|syn|rst|ack) == syn`, in each of its spellings.
-fn opens(left: &Value, op: &str, right: &Value) -> bool {
-    let Some([payload, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) else {
-        return false;
-    };
-    let of_flags = payload.get("payload").is_some_and(|payload| {
-        payload.get("protocol").and_then(Value::as_str) == Some("tcp")
-            && payload.get("field").and_then(Value::as_str) == Some("flags")
-    });
-    let mut flags = Vec::new();
-    let read = all_flags(mask, &mut flags);
-    flags.sort_unstable();
-    of_flags
-        && read
-        && op == "=="
-        && right.as_str() == Some("syn")
-        && is_opening(&flags.join(",").to_ascii_uppercase(), "SYN")
-}
-
-/// Flags of a list, or of `a | b | c`.
-fn all_flags<'a>(mask: &'a Value, flags: &mut Vec<&'a str>) -> bool {
-    let parts = match mask {
-        Value::String(flag) => {
-            flags.push(flag);
-            return true;
-        }
-        Value::Array(parts) => Some(parts),
-        other => other.get("|").and_then(Value::as_array),
-    };
-    parts.is_some_and(|parts| parts.iter().all(|part| all_flags(part, flags)))
 }

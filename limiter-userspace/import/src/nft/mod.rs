@@ -2,7 +2,10 @@
 //! not known is a reason not to translate its rule, and no reason to refuse the others.
 
 mod condition;
+mod connection;
+mod flags;
 mod limit;
+mod number;
 mod objects;
 mod rule;
 mod set;
@@ -185,11 +188,11 @@ fn add_rule(
     let rule::Read { cases, writes } =
         rule::read(objects, &name.0, expressions, nat.contains(&name.0));
     let hook = firewall.chains.get(&name).and_then(|chain| chain.hook);
-    if let Some(fact) = writes.filter(|_| !matches!(hook, Some(Hook::Outgoing | Hook::Other))) {
+    if let Some(what) = writes.filter(|_| !matches!(hook, Some(Hook::Outgoing | Hook::Other))) {
         let rewrites = cases.iter().map(|case| Rewrite {
             place: place.clone(),
             packets: case.packets.clone(),
-            fact,
+            what,
         });
         firewall.rewrites.extend(rewrites);
     }

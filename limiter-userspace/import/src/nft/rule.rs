@@ -7,7 +7,7 @@ use super::condition::{apply, condition, field};
 use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
 use super::objects::Objects;
 use super::set::{Set, nets, ports};
-use crate::firewall::{Case, Limit, Verdict};
+use crate::firewall::{Case, Limit, Verdict, Written};
 use crate::packets::Packets;
 use crate::translation::{Change, To};
 
@@ -49,14 +49,14 @@ struct Reading<'a> {
     mapped: Vec<Case>,
     /// True in a chain of the address translation.
     translating: bool,
-    /// The part of the headers that it writes; none inside for all of them.
-    writes: Option<Option<Fact>>,
+    /// The part of the headers that it writes.
+    writes: Option<Written>,
 }
 
 /// A rule that was read: its cases, and the part of the headers that it writes.
 pub(super) struct Read {
     pub(super) cases: Vec<Case>,
-    pub(super) writes: Option<Option<Fact>>,
+    pub(super) writes: Option<Written>,
 }
 
 /// Reads a rule; `translating` tells of a chain of the address translation.
@@ -112,15 +112,13 @@ pub(super) fn read(
     Read { cases: mapped, writes }
 }
 
-/// The part of the headers that a statement writes; none for marks and the like, and none inside
-/// for addresses, ports and whatever else.
-fn writes(body: &Value) -> Option<Option<Fact>> {
+/// The part of the headers that a statement writes; none for marks and the like.
+fn writes(body: &Value) -> Option<Written> {
     let payload = body.get("key").and_then(|key| key.get("payload"))?;
-    let name = payload.get("field").and_then(Value::as_str);
-    Some(match name {
-        Some("dscp") => Some(Fact::Dscp),
-        Some("ttl" | "hoplimit") => Some(Fact::Ttl),
-        _ => None,
+    Some(match payload.get("field").and_then(Value::as_str) {
+        Some("dscp") => Written::Fact(Fact::Dscp),
+        Some("ttl" | "hoplimit") => Written::Fact(Fact::Ttl),
+        _ => Written::Any,
     })
 }
 
