@@ -1,23 +1,15 @@
 //! Packets around the limit of a rule: which, how many, and when.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Result;
 use ipnet::IpNet;
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
 
-use limiter_model::{Framing, Model};
+use limiter_rules::Path;
 use limiter_rules::model::{Fact, Limits, Meter, Part, Values};
-use limiter_rules::{Environment, Installed, Path, RuleSet};
 
-use crate::interrupt::Interrupt;
-use crate::packet::MAX_FRAME;
 use crate::packet::{Frame, Transport, checksum};
-use crate::packet_socket::PacketSocket;
 use crate::veth::RECEIVER;
 
 /// Frames of one load at most.
@@ -39,6 +31,9 @@ const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 
 /// Longest time for which a packet is on its way.
 const DELAY: Duration = Duration::from_millis(300);
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 
 const SYN: u8 = 2;
 const TCP: u16 = 6;
@@ -100,6 +95,48 @@ pub(super) struct Traffic {
 /// A frame, and when it is sent.
 pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
+/// Values of a key of a path.
+fn values(path: &Path, wanted: Fact) -> Option<Values> {
+    path.0.iter().find_map(|part| match part {
+        Part::Fact(fact, value) if *fact == wanted => *value,
+        _ => None,
+    })
+}
+
+/// Refuses keys for which no packets are made.
+fn check(path: &Path) -> Result<(), String> {
+    let is_made = |part: &Part| match part {
+        Part::Source(..) | Part::Destination(_) | Part::Interface(_) => true,
+        Part::Fact(fact, _) => matches!(
+            fact,
+            Fact::DestinationPort
+                | Fact::SourcePort
+                | Fact::Protocol
+                | Fact::IcmpType
+                | Fact::PacketLength
+                | Fact::Ttl
+                | Fact::Dscp
+        ),
+        Part::Inner(_) => false,
+    };
+    match path.0.iter().find(|part| !is_made(part)) {
+        Some(part) => Err(format!("packets with {} are not made here", part.key())),
+        None => Ok(()),
+    }
+}
+
+/// True if a path is for IPv6.
+fn is_v6(path: &Path) -> bool {
+    let masked = path.source().is_some_and(|(masks, net)| net.is_none() && masks.v4.is_none());
+    masked
+        || path.0.iter().any(|part| {
+            matches!(
+                part,
+                Part::Source(_, Some(IpNet::V6(_))) | Part::Destination(Some(IpNet::V6(_)))
+            )
+        })
+}
+
 impl Traffic {
     /// Traffic that falls under a rule, of a source that is not spared.
     ///
@@ -112,50 +149,17 @@ impl Traffic {
         forwarded: bool,
         spared: &[IpNet],
     ) -> Result<Self, String> {
-        let fact = |wanted: Fact| {
-            path.0.iter().find_map(|part| match part {
-                Part::Fact(fact, value) if *fact == wanted => Some(value.map(Values::low)),
-                _ => None,
-            })
-        };
-        for part in path.0.iter() {
-            let is_made = match part {
-                Part::Source(..) | Part::Destination(_) | Part::Interface(_) => true,
-                Part::Fact(fact, _) => matches!(
-                    fact,
-                    Fact::DestinationPort
-                        | Fact::SourcePort
-                        | Fact::Protocol
-                        | Fact::IcmpType
-                        | Fact::PacketLength
-                        | Fact::Ttl
-                        | Fact::Dscp
-                ),
-                Part::Inner(_) => false,
-            };
-            if !is_made {
-                return Err(format!("packets with {} are not made here", part.key()));
-            }
-        }
+        check(path)?;
+        let fact = |wanted: Fact| values(path, wanted).map(Values::low);
         let counts: Vec<Count> = limits.limits.iter().map(|l| l.meter.quota().count).collect();
-        let icmp = fact(Fact::IcmpType).map(|kind| kind.unwrap_or(8));
-        let protocol = match fact(Fact::Protocol).flatten() {
+        let icmp = fact(Fact::IcmpType);
+        let protocol = match fact(Fact::Protocol) {
             Some(protocol) => protocol,
             None if icmp.is_some() => 1,
             None if counts.contains(&Count::Syns) => TCP,
             None => UDP,
         };
-        let prefixes = path.0.iter().filter_map(|part| match part {
-            Part::Source(_, net) | Part::Destination(net) => *net,
-            _ => None,
-        });
-        let mut is_v6 = protocol == 58;
-        for net in prefixes {
-            is_v6 |= matches!(net, IpNet::V6(_));
-        }
-        if let Some((masks, None)) = path.source() {
-            is_v6 |= masks.v4.is_none();
-        }
+        let is_v6 = protocol == 58 || is_v6(path);
         let source = path.source().and_then(|(_, net)| net).filter(|net| net.prefix_len() > 0);
         let source = match source {
             Some(net) => outside(net, first(net), spared)?,
@@ -177,7 +181,7 @@ impl Traffic {
                 Some(u8::try_from(kind).map_err(|error| format!("ICMP {kind}: {error}"))?)
             }
         };
-        let source_port = fact(Fact::SourcePort).flatten();
+        let source_port = fact(Fact::SourcePort);
         if source_port.is_some() && counts.iter().any(|count| *count != Count::Packets) {
             return Err("packets of one source port are of one connection".to_owned());
         }
@@ -192,33 +196,45 @@ impl Traffic {
             forwarded,
             interface,
             protocol,
-            port: fact(Fact::DestinationPort).flatten().unwrap_or(9),
+            port: fact(Fact::DestinationPort).unwrap_or(9),
             source_port,
-            ttl: fact(Fact::Ttl).flatten().map(|ttl| ttl.max(1 + u16::from(forwarded))),
-            dscp: fact(Fact::Dscp).flatten(),
+            ttl: fact(Fact::Ttl).map(|ttl| ttl.max(1 + u16::from(forwarded))),
+            dscp: fact(Fact::Dscp),
             icmp,
             payload,
             burst: f64::MAX,
             rate: f64::MAX,
         };
-        if let Some(ttl) = traffic.ttl
-            && path
-                .0
-                .iter()
-                .any(|part| matches!(part, Part::Fact(Fact::Ttl, Some(values)) if !values.has(ttl)))
+        traffic.fit(path)?;
+        traffic.keep_to(limits);
+        Ok(traffic)
+    }
+
+    /// Gives the packets the length and the time to live that the rule asks for.
+    fn fit(&mut self, path: &Path) -> Result<(), String> {
+        if let (Some(values), Some(ttl)) = (values(path, Fact::Ttl), self.ttl)
+            && !values.has(ttl)
         {
             return Err("no packet with its time to live comes as far".to_owned());
         }
-        if let Some(Some(length)) = fact(Fact::PacketLength) {
-            let headers = traffic.frame(0).len() - traffic.payload - 14;
-            let room = usize::from(length).checked_sub(headers);
-            traffic.payload = room.ok_or("packets as short as that are not made here")?;
+        if let Some(values) = values(path, Fact::PacketLength) {
+            let headers = self.frame(0).len() - self.payload - ETHERNET;
+            let own = u16::try_from(headers + self.payload).unwrap_or(u16::MAX);
+            let length = usize::from(own.clamp(values.low(), values.high()));
+            self.payload =
+                length.checked_sub(headers).ok_or("packets so short are not made here")?;
         }
+        Ok(())
+    }
+
+    /// Notes what the limits let pass.
+    fn keep_to(&mut self, limits: &Limits) {
+        let length = self.frame(0).len();
         #[expect(clippy::cast_precision_loss, reason = "limits of rules are far under 2^52")]
         for limit in limits.limits.iter() {
             let quota = limit.meter.quota();
             let unit = match quota.count {
-                Count::Bytes => traffic.frame(0).len() as f64,
+                Count::Bytes => length as f64,
                 Count::Packets | Count::Syns | Count::Flows => 1.0,
             };
             let requests = quota.requests_per_unit as f64 / unit;
@@ -228,10 +244,9 @@ impl Traffic {
                 Meter::LeakyBucket { backlog, .. } => rate.mul_add(backlog.as_secs_f64(), 1.0),
                 _ => requests,
             };
-            traffic.burst = traffic.burst.min(burst);
-            traffic.rate = traffic.rate.min(rate);
+            self.burst = self.burst.min(burst);
+            self.rate = self.rate.min(rate);
         }
-        Ok(traffic)
     }
 
     /// True if the limits bring no packet back while packets are sent at these times.
@@ -250,7 +265,7 @@ impl Traffic {
     fn frame(&self, number: usize) -> Vec<u8> {
         let own = 1024 + u16::try_from(number % 60_000).unwrap_or(0);
         let own = self.source_port.unwrap_or(own);
-        let (ethernet, port) = (14, self.port);
+        let port = self.port;
         let is_v6 = self.source.is_ipv6();
         let transport = match (self.protocol, self.icmp) {
             (_, Some(8 | 128)) | (1 | 58, None) => Transport::Echo { id: own, sequence: 1 },
@@ -267,8 +282,8 @@ impl Traffic {
             _ => Frame::ipv4(SOURCE_V4.octets(), BEYOND_V4.octets()),
         };
         let mut built = frame.transport(transport).payload(&vec![0; self.payload]).build();
-        debug_assert!(built.len() > ethernet);
-        self.write_header(built.get_mut(ethernet..).unwrap_or_default());
+        debug_assert!(built.len() > ETHERNET);
+        self.write_header(built.get_mut(ETHERNET..).unwrap_or_default());
         built
     }
 
@@ -342,50 +357,4 @@ fn outside(net: IpNet, from: IpAddr, others: &[IpNet]) -> Result<IpAddr, String>
 /// The first address of a prefix that is a host's.
 fn first(net: IpNet) -> IpAddr {
     net.hosts().next().unwrap_or_else(|| net.addr())
-}
-
-/// Sends each frame into both cables; gives the time of each since the first one, as far as nobody
-/// interrupts.
-pub(super) fn send(
-    frames: &Schedule,
-    cables: [&PacketSocket; 2],
-    interrupt: &Interrupt,
-) -> Result<Vec<Duration>> {
-    let begin = Instant::now();
-    let mut times = Vec::with_capacity(frames.len());
-    for (at, frame) in frames {
-        if interrupt.is_set() {
-            break;
-        }
-        let wait = at.saturating_sub(begin.elapsed());
-        if !wait.is_zero() {
-            thread::sleep(wait);
-        }
-        times.push(begin.elapsed());
-        for cable in cables {
-            cable.send(frame)?;
-        }
-    }
-    Ok(times)
-}
-
-/// Packets that a rule set lets pass, if they come at these times.
-pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -> Result<u64> {
-    const INTERFACE: u32 = 7;
-    let environment = Environment {
-        max_frame: MAX_FRAME,
-        interface_index: &|_| Some(INTERFACE),
-        cpus: 1,
-        cluster: None,
-    };
-    let mut model = Model::new();
-    model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
-    let mut passed = 0;
-    for ((_, frame), time) in frames.iter().zip(times) {
-        let nanos = u64::try_from(time.as_nanos())? + 3_600_000_000_000;
-        let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
-        let outcome = model.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now);
-        passed += u64::from(outcome.reason.verdict() == Verdict::Pass);
-    }
-    Ok(passed)
 }

@@ -7,6 +7,7 @@
 mod effect;
 mod load;
 mod report;
+mod sent;
 mod side;
 
 use std::collections::BTreeSet;
@@ -69,13 +70,11 @@ impl Pair<'_> {
     }
 
     fn range(&self, offered: Offered<'_>) -> Range {
-        match &self.limits {
-            Some(limits) => effect::range(limits, &self.effects, offered),
-            None => {
-                let all = offered.times.len() as u64;
-                Range { least: all, most: all, fewer: BTreeSet::new(), more: BTreeSet::new() }
-            }
+        if let Some(limits) = &self.limits {
+            return effect::range(limits, &self.effects, offered);
         }
+        let all = offered.times.len() as u64;
+        Range { least: all, most: all, fewer: BTreeSet::new(), more: BTreeSet::new() }
     }
 }
 
@@ -209,7 +208,7 @@ fn compare(options: &Options, prepared: &Prepared) -> Result<Outcome> {
             };
             old.begin(ruleset)?;
             let running = new.begin()?;
-            let times = load::send(&frames, [&old.wire, &new.wire], interrupt)?;
+            let times = sent::send(&frames, [&old.wire, &new.wire], interrupt)?;
             if times.len() < frames.len() {
                 return Ok(Outcome::Interrupted);
             }
@@ -221,7 +220,7 @@ fn compare(options: &Options, prepared: &Prepared) -> Result<Outcome> {
                 offered: frames.len() as u64,
                 old: old.passed()?,
                 new: new.passed()?,
-                arithmetic: load::arithmetic(set, &frames, &times)?,
+                arithmetic: sent::arithmetic(set, &frames, &times)?,
                 range: pair.range(offered),
                 exact: pair.traffic.brings_nothing(&times),
                 dropped: false,
