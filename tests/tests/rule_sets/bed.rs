@@ -22,7 +22,7 @@ use limiter_tests::veth::{self, RECEIVER, SENDER};
 use limiter_tests::work_dir::WorkDir;
 use serde_json::Value;
 
-use super::random::{BEHIND, HERE, Language, PORTS};
+use super::conditions::{BEHIND, HERE, Language, PORTS};
 
 /// Sources of packets.
 const SOURCES: [&str; 5] = ["10.1.2.3", "10.1.2.4", "10.1.77.1", "203.0.113.9", "198.51.100.20"];
@@ -164,7 +164,7 @@ impl Bed {
         };
         let mut model = Model::new();
         model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
-        let mut sent = Vec::new();
+        let mut judged = Vec::new();
         for number in 0..OF_KIND * kinds.len() {
             let kind = number % kinds.len();
             let own = self.next;
@@ -174,14 +174,14 @@ impl Bed {
             let nanos = 3_600_000_000_000 + u64::try_from(number)? * 1000;
             let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
             let outcome = model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
-            sent.push((own, kind, outcome.reason.verdict() == Verdict::Pass));
+            judged.push((own, kind, outcome.reason.verdict() == Verdict::Pass));
         }
         let [input, forward] = [self.seen("inputs")?, self.seen("forwards")?];
-        let judged = |(own, kind, here)| {
+        let with_end = |(own, kind, here)| {
             let through = forward.contains(&own);
             Judged { kind, there: through || input.contains(&own), through, here }
         };
-        Ok(sent.into_iter().map(judged).collect())
+        Ok(judged.into_iter().map(with_end).collect())
     }
 
     /// Identifications of the packets that passed, once no more come.

@@ -6,9 +6,10 @@
 //! `LIMITER_RULE_SETS_SEED` begins with another set, `LIMITER_RULE_SETS` says how many.
 
 mod bed;
+mod conditions;
 mod random;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use limiter_import::{Format, Imported, Options, Outcome, import};
 use limiter_rules::RuleFile;
@@ -16,19 +17,22 @@ use limiter_tests::packet::MAX_FRAME;
 use limiter_tests::root::require_root;
 
 use bed::{Bed, Kind};
-use random::{Language, rule_set};
+use conditions::Language;
+use random::rule_set;
 
 /// Loads that each set gets.
 const LOADS: usize = 8;
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}: give a number")))
+fn number(name: &str, default: u64) -> Result<u64> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().with_context(|| format!("{name}={text}: give a number")),
+        Err(_) => Ok(default),
+    }
 }
 
-/// What a run has seen.
+/// What a run has sum.
 #[derive(Debug, Default)]
-struct Seen {
+struct Sum {
     sets: u64,
     translated: usize,
     refused: usize,
@@ -69,7 +73,7 @@ fn goes_the_way(imported: &Imported, judged: &[bed::Judged], kinds: usize) -> bo
 }
 
 /// Tries one set.
-fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
+fn try_one(seed: u64, sum: &mut Sum) -> Result<()> {
     let mut random = Rng::with_seed(seed);
     let language = if seed % 3 == 2 { Language::Nft } else { Language::Iptables };
     let (text, small) = rule_set(&mut random, language);
@@ -84,9 +88,9 @@ fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
     let imported = import(saved.as_bytes(), &options)?;
     let file = RuleFile::parse("imported.yaml", imported.text.as_bytes(), MAX_FRAME)?;
     let (lacks, mixes) = (lacks(&imported), mixes(&imported));
-    seen.sets += 1;
-    seen.translated += imported.translated;
-    seen.refused += imported.count(Outcome::NotTranslated);
+    sum.sets += 1;
+    sum.translated += imported.translated;
+    sum.refused += imported.count(Outcome::NotTranslated);
     for _ in 0..LOADS {
         let source = Kind::source(&mut random);
         let kinds = if mixes && !lacks { random.usize(1..4) } else { 1 };
@@ -94,7 +98,7 @@ fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
             (0..kinds).map(|_| Kind::random(&mut random, source, small)).collect();
         bed.load(language, &text)?;
         let judged = bed.judge(&file.rules, &kinds)?;
-        seen.packets += judged.len();
+        sum.packets += judged.len();
         if !goes_the_way(&imported, &judged, kinds.len()) {
             continue;
         }
@@ -104,7 +108,7 @@ fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
             if own.iter().all(|one| !one.there) {
                 continue;
             }
-            seen.limited += own.iter().filter(|one| !one.there && !one.here).count();
+            sum.limited += own.iter().filter(|one| !one.there && !one.here).count();
             let wrong = |one: &&&bed::Judged| {
                 if lacks { one.there && !one.here } else { one.there != one.here }
             };
@@ -129,16 +133,16 @@ fn try_one(seed: u64, seen: &mut Seen) -> Result<()> {
 
 fn try_all(first: u64, sets: u64) -> Result<()> {
     require_root();
-    let first = number("LIMITER_RULE_SETS_SEED").unwrap_or(first);
-    let sets = number("LIMITER_RULE_SETS").unwrap_or(sets);
-    let mut seen = Seen::default();
+    let first = number("LIMITER_RULE_SETS_SEED", first)?;
+    let sets = number("LIMITER_RULE_SETS", sets)?;
+    let mut sum = Sum::default();
     for seed in first..first + sets {
-        try_one(seed, &mut seen)?;
+        try_one(seed, &mut sum)?;
     }
-    println!("{seen:?}");
+    println!("{sum:?}");
     // A translation that refuses everything is right as well, and says nothing.
-    let enough = seen.translated as u64 > sets / 2 && seen.limited as u64 > sets;
-    ensure!(enough || sets < 10, "{seen:?}");
+    let enough = sum.translated as u64 > sets / 2 && sum.limited as u64 > sets;
+    ensure!(enough || sets < 10, "{sum:?}");
     Ok(())
 }
 
