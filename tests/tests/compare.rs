@@ -84,7 +84,7 @@ fn differences_are_named_and_what_others_drop_is_none() -> Result<()> {
     let accepted = findings("ACCEPT", 0)?;
     ensure!(accepted.first().is_some_and(|said| said == "\"named\"\"C\""), "{accepted:?}");
     ensure!(accepted.get(1).is_some_and(|said| said == "\"same\"\"\""), "{accepted:?}");
-    // Where nothing is compared there is nothing to be sure of.
+    // A run that compares nothing is sure of nothing.
     let dropped = findings("DROP", 1)?;
     ensure!(dropped.iter().all(|said| said.starts_with("\"dropped_by_others\"")), "{dropped:?}");
     Ok(())

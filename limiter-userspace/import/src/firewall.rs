@@ -22,7 +22,7 @@ pub(super) enum Hook {
     Outgoing,
     /// Packets of the address translation before routing: only the first of each connection.
     Nat,
-    /// The same behind routing, and of what this host sends.
+    /// Packets of the address translation behind routing, and of those that this host sends.
     NatLater,
     /// Frames of a bridge, ARP, and whatever else is not meant by rules on IP.
     Other,
@@ -84,7 +84,7 @@ pub(super) struct Limit {
 pub(super) struct Pair {
     /// Name of the list, of an address family.
     pub(super) list: String,
-    /// Index of the rule that notes. Its chain and its conditions are those of the rule that counts.
+    /// Index of the rule that notes, in the chain and with the conditions of the one that counts.
     pub(super) notes: usize,
     /// True if it comes before the rule that counts.
     pub(super) first: bool,

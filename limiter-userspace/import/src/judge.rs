@@ -29,7 +29,6 @@ use beside::Placed;
 use names::{is_interface, place};
 use step::{of_hook, with_room};
 
-pub(super) use before::{is_loopback, only_sources};
 pub(super) use step::{Kind, Step};
 
 /// Most comparisons of what rules are for.

@@ -23,6 +23,7 @@ mod packets;
 mod paths;
 mod rate;
 mod tables;
+mod taken;
 mod tc;
 mod translation;
 mod walk;

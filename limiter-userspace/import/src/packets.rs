@@ -70,9 +70,9 @@ pub(super) struct Packets {
     pub(super) sources: Option<Vec<IpNet>>,
     /// Sources that it is not for.
     pub(super) not_sources: Vec<IpNet>,
-    /// What else headers say, from and to.
+    /// Other numbers of the headers, from and to.
     pub(super) facts: BTreeMap<Fact, Vec<(u16, u16)>>,
-    /// What the first packet of the connection had on the wire, before addresses were translated.
+    /// The destination of the connection's first packet, before addresses were translated.
     pub(super) original: Original,
     /// True if only packets are meant whose destination was translated.
     pub(super) translated: bool,

@@ -100,7 +100,7 @@ impl Translation {
         let by_address = packets.destinations.is_some() || limit.key.contains(&Key::Destination);
         let by_port = packets.ports.is_some() || limit.key.contains(&Key::Port);
         if self.change.source {
-            // What comes back has on the wire the source that was written.
+            // Replies have on the wire the source that was written.
             let to_these = Packets {
                 destinations: self.packets.sources.clone(),
                 family: self.packets.family,

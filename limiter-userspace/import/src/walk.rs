@@ -13,8 +13,6 @@ use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Pair, Rule, Verdic
 use super::judge::{Fate, Judge, Kind, Step};
 use super::packets::Packets;
 
-pub(super) use between::Between;
-
 /// How deep chains may jump: as many as nftables allows.
 const DEEPEST: usize = 16;
 

@@ -89,7 +89,7 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
                 Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
             };
-            // Those before the last one may do without it.
+            // Rules before the last one may do without it.
             if let Some(rule) = rules.into_iter().max() {
                 judge.tables.remove(rule);
                 judge.fate(rule, Fate::Not(error.to_string()));

@@ -150,8 +150,8 @@ impl Bed {
     pub(super) fn judge(&mut self, set: &RuleSet, kinds: &[Kind]) -> Result<Vec<Judged>> {
         let chain = |hook: &str| {
             format!(
-                "set {hook}s {{ typeof ip id; size 65535; flags dynamic; }}\nchain {hook}c {{\ntype \
-                 filter hook {hook} priority 5000;\nadd @{hook}s {{ ip id }}\n}}\n"
+                "set {hook}s {{ typeof ip id; size 65535; flags dynamic; }}\nchain {hook}c \
+                 {{\ntype filter hook {hook} priority 5000;\nadd @{hook}s {{ ip id }}\n}}\n"
             )
         };
         let seen = format!("table inet last {{\n{}{}}}\n", chain("input"), chain("forward"));

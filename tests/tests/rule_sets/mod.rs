@@ -30,7 +30,7 @@ fn number(name: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// What a run has sum.
+/// Numbers of a run.
 #[derive(Debug, Default)]
 struct Sum {
     sets: u64,

@@ -126,7 +126,7 @@ pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
     // Lists are one for all tables; their entries are of an address family.
     let mut lists: BTreeMap<String, Vec<Used>> = BTreeMap::new();
     for used in uses {
-        // Whoever only tells of it changes nothing.
+        // A rule that only tells of it changes nothing.
         let case = firewall.rules.get(used.rule).and_then(|rule| rule.cases.first());
         let tells = case.is_some_and(|case| case.verdict == Verdict::Continue);
         if used.how.does != Does::Check || !tells {
@@ -175,7 +175,7 @@ fn groups<'a>(firewall: &Firewall, uses: &'a [Used]) -> Vec<Vec<&'a Used>> {
                     && packets(firewall, first.rule) == packets(firewall, used.rule)
             })
         };
-        // What is too much to look at is of no group that is a pair.
+        // Uses beyond the most are of no group that is a pair.
         let same = if groups.len() < MOST_GROUPS { groups.iter().position(is_same) } else { None };
         match same.and_then(|at| groups.get_mut(at)) {
             Some(group) => group.push(used),

@@ -2,13 +2,13 @@
 
 use ipnet::IpNet;
 
-use super::before::{is_loopback, only_established};
 use super::{Judge, Step, of_hook};
 use crate::barrier::Gone;
 use crate::difference::Difference;
 use crate::firewall::Verdict;
 use crate::lists::Denied;
 use crate::packets::Packets;
+use crate::taken::{is_loopback, only_established};
 
 impl Judge<'_> {
     /// Makes entries of a rule.

@@ -16,7 +16,7 @@ impl Judge<'_> {
             if *list != pair.list || earlier.rule == own.rule || !earlier.meets(&own) {
                 continue;
             }
-            // Those that the earlier one is for are gone before they come here.
+            // Packets of the earlier one may be gone before they come here.
             let Ok(both) = earlier.packets.and(&own.packets) else { continue };
             let gone = step.barriers.iter().any(|barrier| {
                 matches!(barrier.gone, Gone::Accepted | Gone::Dropped)

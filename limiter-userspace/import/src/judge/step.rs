@@ -4,11 +4,10 @@ use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, RateLimit};
 use limiter_rules::rate_text::MIN_FULL_FRAME;
 
-use crate::barrier::Barrier;
+use crate::barrier::{Barrier, Between};
 use crate::difference::Difference;
 use crate::firewall::{Case, Hook, Pair, Verdict};
 use crate::packets::Packets;
-use crate::walk::Between;
 
 /// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
 pub(crate) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;

@@ -1,5 +1,5 @@
-//! Rule sets as ufw, firewalld, docker and OpenWrt make them, and the reasons that are given for
-//! rules of public guides.
+//! Rule sets as ufw, firewalld and others make them, and the reasons that are given for rules of
+//! public guides.
 
 use super::*;
 
@@ -57,13 +57,6 @@ fn a_rule_that_is_inserted_comes_first() {
 
 /// Chains of firewalld's zone `public`, with rules that allow.
 fn firewalld(allow: &str) -> String {
-    let rules = |chain: &str, lines: &str| -> String {
-        lines
-            .lines()
-            .filter(|line| !line.is_empty())
-            .map(|line| format!("-A {chain} {line}\n"))
-            .collect()
-    };
     let input = "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n-i lo -j ACCEPT\n-j \
                  ZONES\n-m conntrack --ctstate INVALID -j DROP\n-j REJECT";
     let zones = "-i eth0 -g IN_public\n-i eth1 -g IN_home\n-i eth2 -g IN_public\n-g IN_public";
@@ -80,7 +73,9 @@ fn firewalld(allow: &str) -> String {
         ("public_allow", allow),
         ("IN_home", "-p tcp --dport 80 -j ACCEPT"),
     ] {
-        text.push_str(&rules(chain, lines));
+        for line in lines.lines() {
+            text.extend(["-A ", chain, " ", line, "\n"]);
+        }
     }
     text + "COMMIT\n"
 }
@@ -102,7 +97,7 @@ fn a_limit_of_firewalld_is_dropped_by_the_chain_that_jumped() {
         "{}",
         made.text
     );
-    // What is over this one is accepted by the zone.
+    // The zone accepts all that is over this one.
     let ping = "-p icmp --icmp-type 8 -m limit --limit 1/min -j ACCEPT";
     let icmp = one.replace(ssh, ping).replace("-A POLICIES_pre -p icmp -j ACCEPT\n", "");
     let made = imported(Format::Iptables, &icmp);

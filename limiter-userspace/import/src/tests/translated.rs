@@ -63,7 +63,7 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
         (masquerade, "FORWARD", "-d 10.0.0.7 -p tcp -m conntrack --ctstate NEW HASH srcip", true),
         (masquerade, "INPUT", "-d 192.0.2.7 -p udp HASH srcip", true),
         (masquerade, "FORWARD", "-d 192.0.2.7 -p udp HASH srcip", true),
-        // What this host sends does not come in.
+        // Packets that this host sends do not come in.
         (
             "-A OUTPUT -p tcp --dport 80 -j REDIRECT --to-ports 8080",
             "INPUT",
@@ -112,7 +112,7 @@ fn nft_translates_as_well() {
             r#"[{condition}, {{"limit": {{"rate": 5, "burst": 9, "per": "second", "inv": true}}}},
             {{"drop": null}}]"#
         );
-        let nat = format!(r#"[{}, {nat}]"#, port(80));
+        let nat = format!("[{}, {nat}]", port(80));
         imported(
             Format::Nft,
             &format!(

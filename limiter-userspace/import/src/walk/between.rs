@@ -1,24 +1,14 @@
 //! The rules that stand between the two of a pair, one that notes sources and one that counts how
 //! often they were noted. A pair is a limit if the same packets come to both.
 
-use ipnet::IpNet;
-
 use super::{DEEPEST, Here, Walk};
+use crate::barrier::Between;
 use crate::firewall::{Pair, Verdict};
-use crate::judge::{is_loopback, only_sources};
 use crate::packets::Packets;
+use crate::taken::{is_loopback, only_sources};
 
 /// Rules that are looked at between two.
 const MOST_LOOKED_AT: usize = 1024;
-
-/// Packets of a pair that come only to the first of its rules.
-#[derive(Debug, Default)]
-pub(crate) struct Between {
-    /// Sources that are accepted: they are noted and not counted, or counted and never noted.
-    pub(crate) exempt: Vec<IpNet>,
-    /// True if those of loopback are.
-    pub(crate) loopback: bool,
-}
 
 /// Findings on the way.
 struct Looking<'p> {

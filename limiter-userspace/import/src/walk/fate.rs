@@ -14,7 +14,7 @@ const MOST_OF_CHAIN: usize = 16;
 enum Way {
     /// A rule drops all of them; true if it drops nothing else.
     Dropped(usize, bool),
-    /// Those that are not dropped come to its end, or go back.
+    /// All that are not dropped come to its end, or go back.
     Ends,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Walk<'a> {
             return known.clone();
         }
         let Some(chain) = self.firewall.chains.get(&key) else { return unknown() };
-        // Whoever comes here again has come in a circle.
+        // A walk that comes here again goes in a circle.
         self.ends.borrow_mut().insert(key.clone(), unknown());
         let end = self.of_rules(table, chain).unwrap_or_else(unknown);
         self.ends.borrow_mut().insert(key, end.clone());

@@ -169,7 +169,7 @@ fn passes(limits: &Limits, effects: &[Effect], offered: Offered<'_>, generous: b
         let mut conforms = true;
         for (there, cost) in &mut all {
             there.come_to(now, forgotten);
-            // Those behind one that drops do not see the packet there.
+            // Limits behind one that drops do not see the packet there.
             if !has(Effect::Several) || conforms {
                 let fits = there.has(*cost);
                 if has(Effect::Several) && fits {
