@@ -240,6 +240,9 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
     for (path, limited) in own.chain(piece.exempt.iter().map(|path| (path, false))) {
         let others = other.limited.iter().map(|path| (path, true));
         for (of_other, limits) in others.chain(other.exempt.iter().map(|path| (path, false))) {
+            if let Some(why) = ranges_meet(path, of_other) {
+                return Err(why);
+            }
             match relation(path, of_other) {
                 Relation::Apart => {}
                 Relation::Partial => {
@@ -274,6 +277,34 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
         return Err("both are for some of the same packets, and one drops where the other rejects");
     }
     Ok(overlap)
+}
+
+/// Reason why two ranges cannot stand in one table, whatever else their rules are for.
+fn ranges_meet(one: &Path, other: &Path) -> Option<&'static str> {
+    let parts = || one.0.iter().zip(other.0.iter());
+    let is_table = one.0.len() == other.0.len()
+        && parts().all(|(one, other)| match (one, other) {
+            (Part::Source(one, _), Part::Source(other, _)) => one == other,
+            (one, other) => one.key() == other.key(),
+        });
+    let values = parts().filter(|_| is_table).filter_map(|pair| match pair {
+        (Part::Fact(_, Some(one)), Part::Fact(_, Some(other))) => Some((one, other)),
+        _ => None,
+    });
+    for (one, other) in values {
+        let relation = of_values(*one, *other);
+        if relation == Relation::Partial {
+            return Some("the ranges of both overlap in part, which no table has");
+        }
+        // A range has one bucket, and values that are cut out of it have others.
+        if matches!(relation, Relation::Inside | Relation::Around) {
+            return Some(
+                "a range of one is inside of a range of the other, and would have a bucket of its \
+                 own for both limits",
+            );
+        }
+    }
+    None
 }
 
 fn inside(inner: &Path, outer: &Path) -> bool {

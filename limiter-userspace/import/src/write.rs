@@ -1,7 +1,7 @@
 //! The rule file: rules, each with where it is from and how it differs, and as comments all that is
 //! not in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use limiter_rules::compile::CompileErrors;
@@ -76,28 +76,34 @@ pub(super) fn write(
     })
 }
 
+/// Rules that are taken away one by one at most, with another look at the rest after each.
+const MOST_ROUNDS: usize = 16;
+
 /// The rule set without those rules that the program cannot hold; these get the reason.
 fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>), ImportError> {
     // Each round takes at least one rule away.
     for _ in 0..=judge.fates.len() {
         let (set, origins) = judge.tables.set(shadow);
         let Some(errors) = unheld(&set) else { return Ok((set, origins)) };
-        let mut found = false;
+        // Rules before the last ones may do without them.
+        let mut last: BTreeMap<usize, String> = BTreeMap::new();
         for error in errors.into_all() {
             let rules = match &error.subject {
                 Subject::Rule(path) => judge.tables.rules_of(Some(path), None),
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
                 Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
             };
-            // Rules before the last one may do without it.
             if let Some(rule) = rules.into_iter().max() {
-                judge.tables.remove(rule);
-                judge.fate(rule, Fate::Not(error.to_string()));
-                found = true;
+                last.entry(rule).or_insert_with(|| error.to_string());
             }
         }
-        if !found {
+        if last.is_empty() {
             break;
+        }
+        let some = if last.len() > MOST_ROUNDS { last.len() } else { 1 };
+        for (rule, error) in last.into_iter().rev().take(some) {
+            judge.tables.remove(rule);
+            judge.fate(rule, Fate::Not(error));
         }
     }
     Err(ImportError::Own("its rules cannot be held".to_owned()))

@@ -454,3 +454,33 @@ fn rules_that_drop_sources_are_lists() {
     let after = iptables("-A INPUT -p tcp --dport 80 -j ACCEPT\n-A INPUT -s 192.0.2.7 -j DROP");
     assert!(refusal(&after).contains("line 3 lets some of its packets pass"));
 }
+
+#[test]
+fn ranges_that_no_table_holds_leave_the_rules_before() {
+    let rule = |ports: &str, more: &str| {
+        format!(
+            "-A INPUT -p udp --dport {ports} {more} -m hashlimit --hashlimit-above 5/s \
+             --hashlimit-burst 9 --hashlimit-mode srcip --hashlimit-name h{ports} -j DROP\n"
+        )
+    };
+    let table = "protocol=udp destination_port";
+    let limit = "remote_address=0.0.0.0/0: 5/s burst 9";
+    let range = format!("{table}=80-90 {limit}");
+    for (second, more, expected) in [
+        ("85:95", "", "overlap in part"),
+        ("80", "", "inside of a range"),
+        ("84", "", "inside of a range"),
+        ("82:84", "-s 10.0.0.0/8", "inside of a range"),
+        ("70:95", "", "inside of a range"),
+    ] {
+        let made = iptables(&(rule("80:90", "") + &rule(second, more)));
+        assert_eq!(rules(&made), [range.as_str()], "{second}: {}", made.text);
+        assert!(refusal(&made).contains(expected), "{second}: {}", made.text);
+    }
+    assert_eq!(rules(&iptables(&(rule("80:90", "") + &rule("91:95", "")))).len(), 2);
+    let many: String =
+        (1..25).map(|at| rule(&format!("{}:{}", at * 100, at * 100 + 5), "")).collect();
+    let made = iptables(&many);
+    assert_eq!(rules(&made).len(), 16, "{}", made.text);
+    assert!(refusal(&made).contains("more than 16 ranges"), "{}", made.text);
+}
