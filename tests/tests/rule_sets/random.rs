@@ -76,7 +76,11 @@ impl Making<'_> {
         let above = match (self.language, kind) {
             (Language::Iptables, 0 | 1) => {
                 let what = if kind == 0 { "above" } else { "upto" };
-                let mode = if by_port { "srcip,dstport" } else { "srcip" };
+                let mode = match (by_port, percent(self.random, 15)) {
+                    (true, _) => "srcip,dstport",
+                    (false, true) => "srcip --hashlimit-srcmask 24",
+                    (false, false) => "srcip",
+                };
                 format!(
                     "-m hashlimit --hashlimit-{what} 2/hour --hashlimit-burst {burst} \
                      --hashlimit-mode {mode} --hashlimit-name h{number}"
@@ -85,12 +89,15 @@ impl Making<'_> {
             (Language::Iptables, _) => format!("-m limit --limit 2/hour --limit-burst {burst}"),
             (Language::Nft, 0 | 1) => {
                 let what = if kind == 0 { " over" } else { "" };
-                put(
-                    &mut self.sets,
-                    &format!("set s{number} {{ type ipv4_addr; size 65535; flags dynamic; }}\n"),
-                );
+                let (kind, key) = match conditions.protocol.filter(|_| by_port) {
+                    Some(name) => ("ipv4_addr . inet_service", format!("ip saddr . {name} dport")),
+                    None => ("ipv4_addr", "ip saddr".to_owned()),
+                };
+                let set = format!("set s{number} {{ type {kind}; size 65535; flags dynamic; }}\n");
+                self.sets.push_str(&set);
+                let does = one_of(self.random, &["add", "update"]);
                 format!(
-                    "add @s{number} {{ ip saddr limit rate{what} 2/hour burst {burst} packets }}"
+                    "{does} @s{number} {{ {key} limit rate{what} 2/hour burst {burst} packets }}"
                 )
             }
             (Language::Nft, _) => format!("limit rate 2/hour burst {burst} packets"),
@@ -182,10 +189,6 @@ impl Making<'_> {
             self.text.push_str(&line);
         }
     }
-}
-
-fn put(text: &mut String, part: &str) {
-    text.push_str(part);
 }
 
 /// A rule set in a language, and whether it is a small one.

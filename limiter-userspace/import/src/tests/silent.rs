@@ -109,6 +109,23 @@ fn packets_that_are_not_tracked_are_neither_new_nor_established() {
 }
 
 #[test]
+fn there_are_no_states_before_connection_tracking() {
+    let text = |table: &str, state: &str| {
+        format!(
+            "*{table}\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp --dport 53 {state} {HASH} 20/s \
+             --hashlimit-name a -j DROP\nCOMMIT\n"
+        )
+    };
+    let new = "-m conntrack --ctstate NEW";
+    let raw = imported(Format::Iptables, &text("raw", new));
+    assert!(refusal(&raw).contains("before connection tracking"), "{}", raw.text);
+    for (table, state) in [("raw", ""), ("mangle", new)] {
+        let made = imported(Format::Iptables, &text(table, state));
+        assert_eq!(rules(&made).len(), 1, "{}", made.text);
+    }
+}
+
+#[test]
 fn a_return_to_a_policy_that_drops_lets_nobody_in() {
     let text = format!(
         "*filter\n:INPUT DROP [0:0]\n-A INPUT -s 192.0.2.0/24 -j RETURN\n-A INPUT -p tcp {HASH} \
