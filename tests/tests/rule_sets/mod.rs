@@ -154,5 +154,5 @@ fn some_rule_sets_pass_what_they_pass_there() -> Result<()> {
 #[test]
 #[ignore = "long: `cargo xtask test --long`"]
 fn many_rule_sets_pass_what_they_pass_there() -> Result<()> {
-    try_all(1000, 600)
+    try_all(1000, 300)
 }
