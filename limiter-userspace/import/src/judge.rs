@@ -80,8 +80,8 @@ pub(super) struct Judge<'a> {
     consumed: BTreeSet<usize>,
     /// Uses of each memory and of each limit in common.
     memories: BTreeMap<String, usize>,
-    /// Rules that count in lists which others fill: the list of each, and its packets.
-    lists: Vec<(String, Placed)>,
+    /// Rules that count in lists which others fill, by their lists.
+    lists: BTreeMap<String, Vec<Placed>>,
     effort: usize,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Judge<'a> {
             tables: Tables::default(),
             denied: Vec::new(),
             translations: Vec::new(),
-            lists: Vec::new(),
+            lists: BTreeMap::new(),
             forwarded: BTreeSet::new(),
             placed: Vec::new(),
             consumed: BTreeSet::new(),

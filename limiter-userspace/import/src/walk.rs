@@ -5,7 +5,7 @@ mod between;
 mod fate;
 mod reached;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::barrier::{Barrier, Gone};
@@ -51,6 +51,8 @@ pub(super) struct Walk<'a> {
     reached: BTreeMap<(usize, usize), usize>,
     /// Ends of chains that were looked for.
     ends: RefCell<BTreeMap<ChainName, Verdict>>,
+    /// Rules that were looked at from others, of all.
+    looked: Cell<usize>,
     barriers: Vec<Barrier>,
     /// Number of barriers that returned.
     returned: usize,
@@ -70,6 +72,7 @@ impl<'a> Walk<'a> {
             firewall,
             reached: found.reached,
             ends: RefCell::default(),
+            looked: Cell::new(0),
             barriers: Vec::new(),
             returned: 0,
             way: Vec::new(),
@@ -111,7 +114,7 @@ impl<'a> Walk<'a> {
         for ((table, name), chain) in &firewall.chains {
             let end = self.ends(table, &Verdict::Jump(name.clone()));
             if chain.hook.is_none() && end == Verdict::Continue {
-                for (_, index, ..) in cases(firewall, chain) {
+                for (_, index, ..) in cases(firewall, chain, None) {
                     let why = "is in a chain that only logs and returns";
                     judge.fate(index, Fate::Left(why.to_owned()));
                 }
@@ -120,7 +123,7 @@ impl<'a> Walk<'a> {
     }
 
     fn chain(&mut self, here: Here<'a>, context: &Packets, judge: &mut Judge<'a>) {
-        for (at, index, _, case) in cases(self.firewall, here.chain) {
+        for (at, index, _, case) in cases(self.firewall, here.chain, None) {
             self.steps += 1;
             if self.steps > MOST_STEPS || self.effort > MOST_EFFORT {
                 return;
@@ -225,6 +228,12 @@ impl<'a> Walk<'a> {
         self.returned = self.barriers.iter().filter(|b| b.gone == Gone::Returned).count();
     }
 
+    /// True as long as not too many rules were looked at from others.
+    fn looks(&self) -> bool {
+        self.looked.set(self.looked.get() + 1);
+        self.looked.get() < MOST_EFFORT
+    }
+
     /// Marks the rules of a chain to which only what is over a limit comes, or what is within.
     fn stands_for(&self, table: &str, chain: &str, depth: usize, judge: &mut Judge<'a>) {
         let name = (table.to_owned(), chain.to_owned());
@@ -243,18 +252,22 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Cases of a chain in their order: the place of each, and the index of its rule.
+/// Cases of a chain in their order, all or those behind one: the place of each, and the index of
+/// its rule.
 fn cases<'a>(
     firewall: &'a Firewall,
     chain: &'a Chain,
+    behind: Option<(usize, usize)>,
 ) -> impl Iterator<Item = ((usize, usize), usize, &'a Rule, &'a Case)> {
-    chain.rules.iter().enumerate().flat_map(|(position, index)| {
+    let first = behind.map_or(0, |(position, _)| position);
+    let cases = chain.rules.iter().enumerate().skip(first).flat_map(|(position, index)| {
         let rule = firewall.rules.get(*index);
         rule.into_iter().flat_map(move |rule| {
             let cases = rule.cases.iter().enumerate();
             cases.map(move |(number, case)| ((position, number), *index, rule, case))
         })
-    })
+    });
+    cases.filter(move |(at, ..)| behind.is_none_or(|of| *at > of))
 }
 
 /// True for a case that leads for good where a later one leads all that it is for, with nothing
@@ -267,8 +280,7 @@ fn is_said_again(firewall: &Firewall, chain: &Chain, at: (usize, usize)) -> bool
     let Some(own) = case(at).filter(|own| matches!(own.verdict, Verdict::Goto(_))) else {
         return false;
     };
-    let later = cases(firewall, chain).filter(|(of, ..)| *of > at).take(MOST_ZONES);
-    for (.., later) in later {
+    for (.., later) in cases(firewall, chain, Some(at)).take(MOST_ZONES) {
         if later.packets.is_apart(&own.packets) {
             continue;
         }

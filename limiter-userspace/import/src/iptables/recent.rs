@@ -124,6 +124,7 @@ impl Recent {
 /// anything else is known than such pairs is a list of something else, and none of them is a limit.
 pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
     // Lists are one for all tables; their entries are of an address family.
+    let places = places(firewall);
     let mut lists: BTreeMap<String, Vec<Used>> = BTreeMap::new();
     for used in uses {
         // A rule that only tells of it changes nothing.
@@ -139,7 +140,7 @@ pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
         let groups = groups(firewall, &uses);
         let alone = groups.len() == 1;
         let limits: Vec<_> =
-            groups.iter().map(|group| limit(firewall, group, &list, alone)).collect();
+            groups.iter().map(|group| limit(group, &places, &list, alone)).collect();
         let broken = limits.iter().zip(&groups).find(|(limit, _)| limit.is_err());
         let broken = broken.and_then(|(_, group)| group.first()).map(|used| used.rule);
         let place = broken.and_then(|rule| firewall.rules.get(rule)).map(|rule| rule.place.clone());
@@ -202,15 +203,16 @@ fn refuse(firewall: &mut Firewall, rule: usize, reason: &str) {
     }
 }
 
-/// Place of a rule in its chain.
-fn position(firewall: &Firewall, chain: &ChainName, rule: usize) -> Option<usize> {
-    firewall.chains.get(chain)?.rules.iter().position(|at| *at == rule)
+/// Places of rules in their chains.
+fn places(firewall: &Firewall) -> BTreeMap<usize, usize> {
+    let chains = firewall.chains.values();
+    chains.flat_map(|chain| chain.rules.iter().copied().zip(0..)).collect()
 }
 
 /// The limit that a pair is.
 fn limit(
-    firewall: &Firewall,
     group: &[&Used],
+    places: &BTreeMap<usize, usize>,
     list: &str,
     alone: bool,
 ) -> Result<(usize, Limit), &'static str> {
@@ -234,7 +236,7 @@ fn limit(
         return Err("recent without --seconds and --hitcount is a ban, as in `action: {ban: ...}`");
     };
     // Noted before it is counted, a packet counts itself.
-    let first = position(firewall, chain, noting) < position(firewall, chain, rule);
+    let first = places.get(&noting) < places.get(&rule);
     let most = if first { hits - 1 } else { hits };
     let multiplier = u32::try_from(seconds).unwrap_or(u32::MAX);
     if u64::from(multiplier) > Period::most(Unit::Second) {

@@ -18,6 +18,9 @@ impl Judge<'_> {
         for barrier in step.barriers {
             let other = &barrier.packets;
             self.spend(packets.weight().saturating_mul(other.weight()))?;
+            if other.translated {
+                self.spend(self.translations.len())?;
+            }
             if other.is_apart(packets) || self.is_untranslated(other, packets) {
                 continue;
             }

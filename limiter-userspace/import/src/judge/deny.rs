@@ -35,6 +35,9 @@ impl Judge<'_> {
         let mut differences = of_hook(step.hook);
         for barrier in step.barriers {
             self.spend(packets.weight().saturating_mul(barrier.packets.weight()))?;
+            if barrier.packets.translated {
+                self.spend(self.translations.len())?;
+            }
             if barrier.gone == Gone::Dropped
                 || barrier.packets.is_apart(packets)
                 || self.is_untranslated(&barrier.packets, packets)

@@ -10,10 +10,11 @@ impl Judge<'_> {
     /// them counts twice there.
     pub(super) fn has_list_alone(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         let Some(pair) = &limit.pair else { return Ok(()) };
+        self.spend(self.lists.get(&pair.list).map_or(0, Vec::len))?;
         let own = Placed::new(step, None);
         let mut other = None;
-        for (list, earlier) in &self.lists {
-            if *list != pair.list || earlier.rule == own.rule || !earlier.meets(&own) {
+        for earlier in self.lists.get(&pair.list).into_iter().flatten() {
+            if earlier.rule == own.rule || !earlier.meets(&own) {
                 continue;
             }
             // Packets of the earlier one may be gone before they come here.
@@ -28,7 +29,7 @@ impl Judge<'_> {
                 break;
             }
         }
-        self.lists.push((pair.list.clone(), own));
+        self.lists.entry(pair.list.clone()).or_default().push(own);
         let Some(other) = other else { return Ok(()) };
         let why = |place: String| {
             format!("recent: {place} counts in the same list, and some packets are noted for both")

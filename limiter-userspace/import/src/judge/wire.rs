@@ -11,11 +11,12 @@ use crate::translation::Translation;
 impl Judge<'_> {
     /// The packets of a limit as they are on the wire.
     pub(super) fn on_the_wire(
-        &self,
+        &mut self,
         step: &Step<'_>,
         limit: &Limit,
         established: bool,
     ) -> Result<Packets, String> {
+        self.spend(self.translations.len() + self.firewall.rewrites.len())?;
         let mut packets = step.packets.clone();
         let opens = established || packets.states.is_some_and(|states| states == state::NEW);
         if packets.translated {

@@ -32,8 +32,19 @@ impl<'a> Walk<'a> {
         let rules = &here.chain.rules;
         let noting = self.firewall.rules.get(pair.notes);
         let place = noting.map_or("a rule", |rule| &rule.place);
-        let Some(notes) = rules.iter().position(|at| *at == pair.notes) else {
-            return Err(format!("recent: {place} notes for it, and is in another chain"));
+        let inner = if pair.first {
+            let before = rules.get(..counts).unwrap_or_default().iter().rev().take(MOST_LOOKED_AT);
+            let at = before.clone().position(|at| *at == pair.notes);
+            at.and_then(|at| rules.get(counts - at..counts))
+        } else {
+            let behind = rules.get(counts + 1..).unwrap_or_default();
+            let at = behind.iter().take(MOST_LOOKED_AT).position(|at| *at == pair.notes);
+            at.and_then(|at| behind.get(..at))
+        };
+        let Some(inner) = inner else {
+            return Err(format!(
+                "recent: {place} notes for it, and is too far from it in its chain"
+            ));
         };
         let case = noting.and_then(|rule| rule.cases.first());
         match case.map(|case| self.ends(here.table, &case.verdict)) {
@@ -51,7 +62,6 @@ impl<'a> Walk<'a> {
                 ));
             }
         }
-        let inner = rules.get(counts.min(notes) + 1..counts.max(notes)).unwrap_or_default();
         let mut looking = Looking { packets, between: Between::default(), looked: 0 };
         self.look((here.table, inner), context, 0, &mut looking)?;
         Ok(looking.between)
@@ -75,7 +85,7 @@ impl<'a> Walk<'a> {
                     rule.place
                 ))
             };
-            if looking.looked > MOST_LOOKED_AT {
+            if looking.looked > MOST_LOOKED_AT || !self.looks() {
                 return takes();
             }
             let Ok(own) = context.and(&case.packets) else { continue };

@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
         let mut went_on = Verdict::Continue;
         // Some went back, as from chains that log.
         let mut some_back = false;
-        for (.., case) in cases(self.firewall, chain) {
+        for (.., case) in cases(self.firewall, chain, None) {
             let all = case.limit.is_none() && case.packets == Packets::default();
             match self.ends(table, &case.verdict) {
                 Verdict::Continue => {}
@@ -117,10 +117,9 @@ impl<'a> Walk<'a> {
         looked: &mut Looked,
     ) -> Result<Way, String> {
         let mut some_back = false;
-        let later = cases(self.firewall, chain).filter(|(at, ..)| behind.is_none_or(|of| *at > of));
-        for (_, index, rule, case) in later {
+        for (_, index, rule, case) in cases(self.firewall, chain, behind) {
             looked.rules += 1;
-            if looked.rules > MOST_LOOKED_AT || looked.depth > DEEPEST {
+            if looked.rules > MOST_LOOKED_AT || looked.depth > DEEPEST || !self.looks() {
                 return Err("there are too many rules behind it to follow what is over it".into());
             }
             let Ok(own) = context.and(&case.packets) else { continue };

@@ -40,7 +40,7 @@ pub(super) fn look(firewall: &Firewall) -> Found {
 impl Look<'_> {
     fn chain(&mut self, chain: &Chain, table: &str, hook: (Hook, i64), context: &Packets) {
         let firewall = self.firewall;
-        for (at, index, _, case) in cases(firewall, chain) {
+        for (at, index, _, case) in cases(firewall, chain, None) {
             self.steps += 1;
             if self.steps > MOST_STEPS {
                 return;
