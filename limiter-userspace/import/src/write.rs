@@ -13,7 +13,7 @@ use limiter_text::plain::clean;
 
 use super::detect::Format;
 use super::difference::Difference;
-use super::error::ImportError;
+use super::error::{ImportError, MAX_BYTES};
 use super::firewall::{Firewall, Verdict};
 use super::imported::{Entry, Imported, Outcome};
 use super::judge::{Fate, Judge};
@@ -65,6 +65,9 @@ pub(super) fn write(
     dropping(&mut text, &entries, &told);
     rest(&mut text, &entries, Outcome::NotTranslated, "Not translated");
     rest(&mut text, &entries, Outcome::Left, "Left to the firewall");
+    if text.len() > MAX_BYTES {
+        return Err(ImportError::TooMuch);
+    }
     reread(&text, &set)?;
     Ok(Imported {
         text,
