@@ -46,7 +46,7 @@ impl Conditions {
             let port = one_of(random, &PORTS[..3]);
             return Self {
                 protocol: Some(one_of(random, &["tcp", "tcp", "udp"])),
-                ports: if random.bool() { vec![(port, port)] } else { Vec::new() },
+                ports: if percent(random, 65) { vec![(port, port)] } else { Vec::new() },
                 source: percent(random, 25).then(|| (false, one_of(random, &NETS))),
                 state: percent(random, 25).then_some("NEW"),
                 ..Self::default()

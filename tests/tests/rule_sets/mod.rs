@@ -41,12 +41,16 @@ struct Sum {
     limited: usize,
 }
 
+/// Reasons that say that a rule limits nothing: it drops all, or no packet comes to it.
+const NO_LIMIT: [&str; 4] =
+    ["whatever the rate", "no chain with a hook", "no packet meets", "no packet comes as far"];
+
 /// True if some limit of the text is left out of the translation.
 fn lacks(imported: &Imported) -> bool {
-    // Rules that drop whatever the rate are no limits.
     imported.rules.iter().any(|rule| {
         let reason = rule.reason.as_deref().unwrap_or_default();
-        rule.outcome == Outcome::NotTranslated && !reason.contains("whatever the rate")
+        let is_limit = !NO_LIMIT.iter().any(|known| reason.contains(known));
+        rule.outcome == Outcome::NotTranslated && is_limit
     })
 }
 

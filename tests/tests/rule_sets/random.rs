@@ -52,6 +52,8 @@ impl Making<'_> {
     fn plain(&mut self, chain: &str, below: &[&str]) {
         let conditions = Conditions::random(self.random, self.small);
         let verdict = match self.random.u8(..10) {
+            // Whatever is accepted is limited no more.
+            0..=1 if self.small && percent(self.random, 60) => self.verdict("LOG"),
             0..=2 => self.verdict("ACCEPT"),
             3 => self.verdict("DROP"),
             4 => self.verdict("RETURN"),
@@ -150,11 +152,12 @@ impl Making<'_> {
 
     /// Rules of a chain, which jump only to those below.
     fn chain(&mut self, chain: &str, most: u8, below: &[&str]) {
-        let most = if self.small { most.div_ceil(2) } else { most };
+        let most = if self.small { most / 2 } else { most };
         for _ in 0..self.random.u8(1..=most) {
+            let plain = if self.small { 2 } else { 4 };
             match (self.random.u8(..10), self.language) {
-                (0..=3, _) => self.plain(chain, below),
-                (4..=6, Language::Iptables) => self.pair(chain, below),
+                (kind, _) if kind < plain => self.plain(chain, below),
+                (..=6, Language::Iptables) => self.pair(chain, below),
                 (4..=5, Language::Nft) if percent(self.random, 30) => {
                     let to = below.first().map_or("drop".to_owned(), |to| format!("jump {to}"));
                     let map = format!("tcp dport vmap {{ 22 : accept, 80 : {to}, 81 : return }}");
@@ -167,10 +170,14 @@ impl Making<'_> {
 
     /// Rules that translate destinations.
     fn translation(&mut self) {
-        for _ in 0..self.random.u8(1..3) {
+        let most = if self.small { 1 } else { 2 };
+        for _ in 0..self.random.u8(1..=most) {
             let protocol = one_of(self.random, &["tcp", "tcp", "udp"]);
-            let [from, to] = [one_of(self.random, &PORTS), one_of(self.random, &PORTS)];
-            let kind = self.random.u8(..4);
+            let ports = if self.small { &PORTS[..3] } else { &PORTS[..] };
+            let from = self.random.usize(..ports.len());
+            let to = (from + self.random.usize(1..ports.len())) % ports.len();
+            let [from, to] = [ports[from], ports[to]];
+            let kind = if self.small { self.random.u8(..3) } else { self.random.u8(..4) };
             let line = match (self.language, kind) {
                 (Language::Iptables, 0 | 1) => format!(
                     "-A PREROUTING -p {protocol} --dport {from} -j REDIRECT --to-ports {to}\n"
@@ -193,10 +200,10 @@ impl Making<'_> {
 
 /// A rule set in a language, and whether it is a small one.
 pub(super) fn rule_set(random: &mut Rng, language: Language) -> (String, bool) {
-    let translates = percent(random, 40);
-    let forwards = percent(random, 40);
-    let policy = if percent(random, 25) { "drop" } else { "accept" };
-    let small = random.bool();
+    let small = percent(random, 70);
+    let translates = percent(random, if small { 60 } else { 40 });
+    let forwards = percent(random, if small { 10 } else { 40 });
+    let policy = if percent(random, if small { 8 } else { 25 }) { "drop" } else { "accept" };
     let (sets, text) = (String::new(), String::new());
     let mut making = Making { random, language, small, next: 0, sets, text };
     let mut text = String::new();
