@@ -60,6 +60,7 @@ mod packet;
 mod page;
 mod privilege;
 mod proxy;
+mod rule_sets;
 mod sandbox;
 mod sources;
 mod stack;

@@ -1,5 +1,7 @@
 //! Packets that a rule has taken away from those after it.
 
+use ipnet::IpNet;
+
 use super::packets::Packets;
 
 /// Fate of packets before.
@@ -20,4 +22,13 @@ pub(super) struct Barrier {
     /// True if some of them went on all the same.
     pub(super) partly: bool,
     pub(super) rule: usize,
+}
+
+/// Packets of a pair of rules that come only to the first of them.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    /// Sources that are accepted: they are noted and not counted, or counted and never noted.
+    pub(super) exempt: Vec<IpNet>,
+    /// True if those of loopback are.
+    pub(super) loopback: bool,
 }

@@ -44,6 +44,13 @@ pub(super) fn counted(
     } else if icmp {
         differences.push(Difference::NewIcmp);
         return Ok(meter);
+    } else if protocols.is_none_or(|all| all.iter().any(|one| *one == TCP || ICMP.contains(one))) {
+        // A flow of ICMP is its two addresses, so a flood of pings would be one; of TCP it is
+        // whatever has its ports, and no connection.
+        return Err("counts new connections of more than one protocol in one bucket, and limiter \
+             counts those of TCP, of ICMP and of others each in its own way: write a rule for \
+             each protocol"
+            .to_owned());
     } else {
         differences.push(Difference::NewFlow);
         Count::Flows

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use super::imported::Effect;
+
 /// A difference, and what is said of it beside the rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
@@ -10,10 +12,12 @@ pub(super) enum Difference {
     DefaultBurst,
     /// Rates there are held in ticks of the kernel's clock.
     Ticks,
-    /// Bytes are counted otherwise.
-    Bytes(&'static str),
+    /// Bytes are counted otherwise, in pieces of so many, up to so many at first.
+    Bytes { what: &'static str, piece: u64, most: u64 },
     /// The burst of bytes, which is written otherwise.
     ByteBurst(&'static str),
+    /// Lengths are of packets that were merged.
+    Length,
     /// A burst below one frame was raised.
     Frame,
     /// IPv6 sources are /64s here.
@@ -40,16 +44,18 @@ pub(super) enum Difference {
     Loopback,
     /// Packets within the limit need a rule that accepts them.
     Accepted,
-    /// Elements are forgotten after a time.
-    Forgotten(String),
+    /// Elements are forgotten after milliseconds: however much was sent, or without packets.
+    Forgotten { milliseconds: u64, always: bool },
     /// A full table.
     Full(&'static str),
     /// The sender is told.
     Rejected,
     /// The sender is told there, and not by a list.
     Silent,
-    /// `recent`, and what counts there.
-    Recent(&'static str),
+    /// `recent`, where what is refused counts.
+    Refused,
+    /// `recent`, and a list that others use.
+    Shared,
     /// Several limits in one rule.
     Several,
     /// Open connections are dropped as well.
@@ -64,7 +70,7 @@ impl Difference {
         match self {
             Self::DefaultBurst => 'A',
             Self::Ticks => 'B',
-            Self::Bytes(_) | Self::ByteBurst(_) | Self::Frame => 'C',
+            Self::Bytes { .. } | Self::ByteBurst(_) | Self::Frame | Self::Length => 'C',
             Self::Prefix64 => 'D',
             Self::Established(_) | Self::Related(_) => 'E',
             Self::NewSyn | Self::NewFlow | Self::NewIcmp | Self::Syn => 'F',
@@ -72,14 +78,30 @@ impl Difference {
             Self::DroppedBefore(_) => 'H',
             Self::Interface | Self::Loopback => 'I',
             Self::Accepted => 'J',
-            Self::Forgotten(_) => 'K',
+            Self::Forgotten { .. } => 'K',
             Self::Full(_) => 'L',
             Self::Rejected | Self::Silent => 'M',
-            Self::Recent(_) => 'N',
+            Self::Refused | Self::Shared => 'N',
             Self::Several => 'O',
             Self::DeniesOpen => 'P',
             Self::Policed(_) => 'Q',
         }
+    }
+}
+
+impl Difference {
+    /// The effect on the number of packets of one source that pass.
+    pub(super) const fn effect(&self) -> Option<Effect> {
+        Some(match self {
+            Self::Ticks => Effect::Ticks,
+            Self::Bytes { piece, most, .. } => Effect::Bytes { piece: *piece, most: *most },
+            Self::Forgotten { milliseconds, always } => {
+                Effect::Forgotten { milliseconds: *milliseconds, always: *always }
+            }
+            Self::Refused => Effect::Refused,
+            Self::Several => Effect::Several,
+            _ => return None,
+        })
     }
 }
 
@@ -95,7 +117,10 @@ impl fmt::Display for Difference {
                 "there the rate is held in ticks of the kernel's clock, and less passes; here \
                  it is exact",
             ),
-            Self::Bytes(what) => {
+            Self::Length => f.write_str(
+                "lengths there are of packets that GRO has merged; here of those on the wire",
+            ),
+            Self::Bytes { what, .. } => {
                 write!(
                     f,
                     "bytes there are {what}; here those of each frame with its Ethernet \
@@ -121,14 +146,23 @@ impl fmt::Display for Difference {
                 "new connections are those whose SYN is seen here; there also those found open",
             ),
             Self::NewFlow => f.write_str(
-                "a new flow here is one not seen for a minute; there, of connection tracking",
+                "a new flow here is one not seen for a minute; there, of connection tracking, and \
+                 every packet that nobody answers is new",
             ),
             Self::NewIcmp => f.write_str(
                 "every message is counted here; there, not the later ones of a ping that is \
                  answered",
             ),
             Self::Syn => f.write_str("SYN with FIN or RST set is counted here, too"),
-            Self::Hook(what) | Self::Recent(what) | Self::Policed(what) => f.write_str(what),
+            Self::Hook(what) | Self::Policed(what) => f.write_str(what),
+            Self::Refused => f.write_str(
+                "there what is refused counts as well, so who goes on trying stays out; here only \
+                 what passes counts",
+            ),
+            Self::Shared => f.write_str(
+                "there its list is shared with other rules, and tries at those count here, too; \
+                 here not",
+            ),
             Self::DroppedBefore(places) => {
                 write!(f, "packets that {places} drops before are not counted there; here they are")
             }
@@ -141,8 +175,18 @@ impl fmt::Display for Difference {
             Self::Accepted => f.write_str(
                 "leave a rule in the firewall that accepts these packets without a limit",
             ),
-            Self::Forgotten(time) => {
-                write!(f, "there a bucket is full again {time}; here it fills at its rate alone")
+            Self::Forgotten { milliseconds, always } => {
+                let when = if *always { "every" } else { "after" };
+                let time = match milliseconds / 1000 {
+                    seconds if seconds * 1000 == *milliseconds => format!("{seconds} s"),
+                    _ => format!("{milliseconds} ms"),
+                };
+                let what = if *always { ", however much was sent" } else { " without packets" };
+                write!(
+                    f,
+                    "there a bucket is full again {when} {time}{what}; here it fills at \
+                     its rate alone"
+                )
             }
             Self::Full(what) => write!(f, "a full table: there {what}; here see `on_full`"),
             Self::Rejected => f.write_str(

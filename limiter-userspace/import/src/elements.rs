@@ -10,6 +10,12 @@ use limiter_text::plain::clean;
 use super::imported::{Entry, Imported, Outcome};
 use super::lists::listed;
 
+/// Remark on bans of fail2ban without their times, in two lines.
+const TIMELESS: [&str; 2] = [
+    "There are no times: each of these is denied until it is taken off, whatever the ban time is;",
+    "`fail2ban-client get JAIL banip --with-time` prints the times.",
+];
+
 /// A list of another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elements {
@@ -20,6 +26,8 @@ pub(super) struct Elements {
     pub(super) prefix64: bool,
     /// True if the times are those of the whole ban, and not what is left of it.
     pub(super) from_now: bool,
+    /// True if there are sources whose ban ends, and the text does not say when.
+    pub(super) timeless: bool,
     /// Entries that were not translated: place, text and reason.
     pub(super) not: Vec<(String, String, String)>,
 }
@@ -56,6 +64,11 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
     if lists.iter().any(|list| list.from_now) {
         text.push_str("# A time is that of the whole ban, as fail2ban says it: it begins anew.\n");
     }
+    let mut remarks = Vec::new();
+    if lists.iter().any(|list| list.timeless) {
+        let _: std::fmt::Result = write!(text, "# {}\n# {}\n", TIMELESS[0], TIMELESS[1]);
+        remarks.push(TIMELESS.join(" "));
+    }
     let mut rules = Vec::new();
     for list in lists {
         let name = clean(&list.name);
@@ -78,16 +91,11 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
                 differences: Vec::new(),
                 reason: Some(reason),
                 paths: Vec::new(),
+                effects: Vec::new(),
+                forwarded: false,
             });
         }
     }
     let translated = lists.iter().map(|list| list.sources.len()).sum();
-    Imported {
-        text,
-        format: from.to_owned(),
-        translated,
-        remarks: Vec::new(),
-        rules,
-        is_list: true,
-    }
+    Imported { text, format: from.to_owned(), translated, remarks, rules, is_list: true }
 }

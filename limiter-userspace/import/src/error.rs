@@ -9,6 +9,12 @@ pub enum ImportError {
     /// Longer than is read.
     #[error("is longer than {} MiB: give less at once", MAX_BYTES >> 20)]
     TooLong,
+    /// A rule file that is longer than a daemon reads.
+    #[error(
+        "becomes a rule file of more than {} MiB, with its comments: give less at once",
+        MAX_BYTES >> 20
+    )]
+    TooMuch,
     /// Not text.
     #[error("byte {0} is not UTF-8: give the text that the program printed")]
     NotUtf8(usize),
@@ -18,7 +24,8 @@ pub enum ImportError {
     /// No format fits.
     #[error(
         "is of no format that is known: name it, as in `limiter import nft FILE`: nft (JSON), \
-         iptables, ip6tables, ufw, tc, ipset or fail2ban"
+         iptables, ip6tables, ufw, tc, ipset or fail2ban; of a script of commands, run it and give \
+         the output of iptables-save"
     )]
     Unknown,
     /// The text of `nft list ruleset`.

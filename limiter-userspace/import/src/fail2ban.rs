@@ -9,7 +9,7 @@ use super::iptables::net;
 /// How the line with the addresses of a jail begins.
 const LIST: &str = "Banned IP list:";
 
-const COMMAND: &str = "`fail2ban-client banned`, `status JAIL` or `get JAIL banip --with-time`";
+const COMMAND: &str = "`fail2ban-client get JAIL banip --with-time`, `banned` or `status JAIL`";
 
 /// Reads the jails of a text; `wanted` names one of them.
 pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
@@ -27,17 +27,38 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, Im
     jail.map(|jail| vec![jail]).ok_or_else(|| ImportError::NoSet(wanted.to_owned(), names))
 }
 
-fn add(jail: &mut Elements, place: &str, text: &str, seconds: Option<u64>) {
+/// Seconds of a ban.
+#[derive(Clone, Copy)]
+enum For {
+    Seconds(u64),
+    Ever,
+    /// The text does not say.
+    Unsaid,
+}
+
+fn add(jail: &mut Elements, place: &str, text: &str, time: For) {
     match net(text).filter(|net| net.prefix_len() > 0) {
-        Some(net) => jail.add(net, seconds),
+        Some(net) => {
+            jail.timeless |= matches!(time, For::Unsaid);
+            jail.add(net, if let For::Seconds(seconds) = time { Some(seconds) } else { None });
+        }
         None => jail.refuse(place.to_owned(), text, "it is no address or prefix"),
     }
 }
 
 /// `[{'sshd': ['192.0.2.1']}, {'nginx': []}]`, as Python writes it.
 fn banned(text: &str) -> Result<Vec<Elements>, ImportError> {
-    let value: Value = serde_json::from_str(&text.replace('\'', "\""))
+    // Whatever is JSON as it stands is another program's.
+    let value: Value = serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&text.replace('\'', "\"")))
         .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;
+    let is_crowdsec = |alert: &Value| alert.get("decisions").is_some();
+    if value.as_array().is_some_and(|alerts| alerts.iter().any(is_crowdsec)) {
+        return Err(ImportError::Shape(
+            "of CrowdSec, which is not read here",
+            "`cscli decisions list -o raw`, cut to address and time, to `limiter deny --file -`",
+        ));
+    }
     let shape = || ImportError::Shape("is no list of jails", COMMAND);
     let mut jails = Vec::new();
     for jail in value.as_array().ok_or_else(shape)? {
@@ -45,7 +66,7 @@ fn banned(text: &str) -> Result<Vec<Elements>, ImportError> {
             let mut jail = Elements::named(&format!("jail {name}"));
             for address in addresses.as_array().ok_or_else(shape)? {
                 let address = address.as_str().ok_or_else(shape)?;
-                add(&mut jail, &format!("jail {name}"), address, None);
+                add(&mut jail, &format!("jail {name}"), address, For::Unsaid);
             }
             jails.push(jail);
         }
@@ -65,7 +86,7 @@ fn status(text: &str) -> Vec<Elements> {
         }
         for address in list.split_whitespace() {
             if let Some(jail) = jails.last_mut() {
-                add(jail, &format!("line {}", index + 1), address, None);
+                add(jail, &format!("line {}", index + 1), address, For::Unsaid);
             }
         }
     }
@@ -85,13 +106,14 @@ fn addresses(text: &str) -> Elements {
                 Ok(0) => jail.refuse(place, line, "its time is over"),
                 Ok(seconds) => {
                     jail.from_now |= seconds > 0;
-                    add(&mut jail, &place, address, u64::try_from(seconds).ok());
+                    let time = u64::try_from(seconds).map_or(For::Ever, For::Seconds);
+                    add(&mut jail, &place, address, time);
                 }
                 Err(_) => jail.refuse(place, line, "its time cannot be read"),
             },
             words => {
                 for address in words {
-                    add(&mut jail, &place, address, None);
+                    add(&mut jail, &place, address, For::Unsaid);
                 }
             }
         }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use limiter_rules::model::Meter;
+use limiter_rules::model::{Fact, Meter};
 
 use super::difference::Difference;
 use super::packets::Packets;
+use super::translation::Change;
 
 /// Place in the kernel where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,10 @@ pub(super) enum Hook {
     Forward,
     /// Packets that leave it.
     Outgoing,
-    /// Packets of the address translation: only the first of each connection.
+    /// Packets of the address translation before routing: only the first of each connection.
     Nat,
+    /// Packets of the address translation behind routing, and of those that this host sends.
+    NatLater,
     /// Frames of a bridge, ARP, and whatever else is not meant by rules on IP.
     Other,
 }
@@ -37,6 +40,8 @@ pub(super) enum Verdict {
     Continue,
     /// On to the next rule, after something that others can ask for: a mark, an entry of a set.
     Marks(String),
+    /// Ends the way through a chain of the address translation.
+    Translates(Change),
     Jump(String),
     /// As [`Verdict::Jump`], and never back here.
     Goto(String),
@@ -68,8 +73,21 @@ pub(super) struct Limit {
     pub(super) memory: Option<String>,
     /// Name of a limit that several rules charge.
     pub(super) shared: Option<String>,
+    /// The rule that notes what this one counts, if a limit is made of two.
+    pub(super) pair: Option<Pair>,
     /// Differences that are the limit's own.
     pub(super) differences: Vec<Difference>,
+}
+
+/// A list that one rule fills and another one counts in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// Name of the list, of an address family.
+    pub(super) list: String,
+    /// Index of the rule that notes, in the chain and with the conditions of the one that counts.
+    pub(super) notes: usize,
+    /// True if it comes before the rule that counts.
+    pub(super) first: bool,
 }
 
 /// One case of a rule: a verdict map has several, any other rule one or two.
@@ -116,6 +134,22 @@ pub(super) struct Chain {
     pub(super) rules: Vec<usize>,
 }
 
+/// A rule that writes into headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rewrite {
+    pub(super) place: String,
+    pub(super) packets: Packets,
+    pub(super) what: Written,
+}
+
+/// The part of headers that a rule writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Fact(Fact),
+    /// Addresses, ports, or whatever else.
+    Any,
+}
+
 /// Chains by the name of their table, and their own.
 pub(super) type ChainName = (String, String);
 
@@ -126,14 +160,22 @@ pub(super) struct Firewall {
     pub(super) chains: BTreeMap<ChainName, Chain>,
     /// Packets that rules take out of connection tracking, each with the place of its rule.
     pub(super) untracked: Vec<(String, Packets)>,
+    /// Headers that rules write anew before the others see them.
+    pub(super) rewrites: Vec<Rewrite>,
     /// Things to say of the whole.
     pub(super) remarks: Vec<String>,
 }
 
 impl Firewall {
-    /// Adds a rule to a chain.
+    /// Adds a rule to the end of a chain.
     pub(super) fn push(&mut self, chain: ChainName, rule: Rule) {
-        self.chains.entry(chain).or_default().rules.push(self.rules.len());
+        self.insert(chain, None, rule);
+    }
+
+    /// Adds a rule to a chain, at a place of it if one is named.
+    pub(super) fn insert(&mut self, chain: ChainName, at: Option<usize>, rule: Rule) {
+        let rules = &mut self.chains.entry(chain).or_default().rules;
+        rules.insert(at.unwrap_or(usize::MAX).min(rules.len()), self.rules.len());
         self.rules.push(rule);
     }
 

@@ -36,6 +36,38 @@ pub struct Entry {
     /// Paths of the rules of the file in which it is.
     #[serde(skip)]
     pub paths: Vec<Path>,
+    /// Differences by which another number of packets of one source may pass.
+    #[serde(skip)]
+    pub effects: Vec<Effect>,
+    /// True if it is for packets that the machine forwards.
+    #[serde(skip)]
+    pub forwarded: bool,
+}
+
+/// A difference by which another number of packets of one source may pass there, with all that its
+/// size depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Letter B: tokens come in ticks of the kernel's clock, and those beyond the burst are lost.
+    Ticks,
+    /// Letter C: bytes are those of IP packets, in pieces.
+    Bytes {
+        /// Bytes of a piece.
+        piece: u64,
+        /// Bytes that a bucket holds, or comes to hold while it is used up for the first time.
+        most: u64,
+    },
+    /// Letter K: a bucket is full again.
+    Forgotten {
+        /// Milliseconds after which it is.
+        milliseconds: u64,
+        /// True if that is however much was sent; else after that time without packets.
+        always: bool,
+    },
+    /// Letter N: what is refused counts as well.
+    Refused,
+    /// Letter O: a packet is charged to each limit before the one that drops it.
+    Several,
 }
 
 /// Fate of a rule.

@@ -4,17 +4,19 @@
 mod before;
 mod beside;
 mod deny;
+mod lists;
 mod names;
+mod step;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::wire::Count;
-use limiter_rules::model::{Meter, Over, RateLimit, RuleLimit};
-use limiter_rules::rate_text::MIN_FULL_FRAME;
+use limiter_common::header::TCP;
+use limiter_rules::model::{Fact, Over, RuleLimit};
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use super::barrier::{Barrier, Gone};
+use super::barrier::Gone;
 use super::count::counted;
 use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
@@ -22,8 +24,12 @@ use super::lists::Denied;
 use super::packets::{Packets, state};
 use super::paths::{Paths, paths};
 use super::tables::{Piece, Tables};
+use super::translation::Translation;
 use beside::Placed;
 use names::{is_interface, place};
+use step::{of_hook, with_room};
+
+pub(super) use step::{Kind, Step};
 
 /// Most comparisons of what rules are for.
 const MOST_EFFORT: usize = 10_000_000;
@@ -57,29 +63,6 @@ impl Fate {
     }
 }
 
-/// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
-pub(super) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
-
-/// A rule when its turn comes, with all that is known of it.
-pub(super) struct Step<'a> {
-    pub(super) rule: usize,
-    pub(super) case: &'a Case,
-    /// Conditions of the rule and of the jumps to it.
-    pub(super) packets: &'a Packets,
-    /// The verdict, chains followed.
-    pub(super) verdict: &'a Verdict,
-    pub(super) hook: Hook,
-    /// True if several rules jump to its chain.
-    pub(super) shared: bool,
-    /// True in a chain with a hook.
-    pub(super) base: bool,
-    /// True if the policy of its chain drops.
-    pub(super) drops: bool,
-    pub(super) barriers: &'a [Barrier],
-    /// Looks for the rule that drops what is over.
-    pub(super) over: Dropping<'a>,
-}
-
 /// Fates of all rules, and what was made of them.
 pub(super) struct Judge<'a> {
     firewall: &'a Firewall,
@@ -87,12 +70,18 @@ pub(super) struct Judge<'a> {
     pub(super) differences: BTreeMap<usize, BTreeSet<Difference>>,
     pub(super) tables: Tables,
     pub(super) denied: Vec<Denied>,
+    /// Rules that translate addresses.
+    pub(super) translations: Vec<Translation>,
+    /// Rules that are for what is forwarded.
+    pub(super) forwarded: BTreeSet<usize>,
     /// Limits that were translated.
     placed: Vec<Placed>,
     /// Rules that drop what is over the limit of another.
     consumed: BTreeSet<usize>,
     /// Uses of each memory and of each limit in common.
     memories: BTreeMap<String, usize>,
+    /// Rules that count in lists which others fill, by their lists.
+    lists: BTreeMap<String, Vec<Placed>>,
     effort: usize,
 }
 
@@ -110,6 +99,9 @@ impl<'a> Judge<'a> {
             differences: BTreeMap::new(),
             tables: Tables::default(),
             denied: Vec::new(),
+            translations: Vec::new(),
+            lists: BTreeMap::new(),
+            forwarded: BTreeSet::new(),
             placed: Vec::new(),
             consumed: BTreeSet::new(),
             memories,
@@ -171,6 +163,7 @@ impl<'a> Judge<'a> {
             Verdict::Accept => {
                 (left("accepts, and limiter lets pass what no rule limits"), Some(Gone::Accepted))
             }
+            Verdict::Translates(_) => (left("translates addresses"), Some(Gone::Accepted)),
             Verdict::Return => (left("only leaves its chain"), Some(Gone::Returned)),
             // Only what is over a limit comes as far.
             Verdict::Drop | Verdict::Reject if self.consumed.contains(&step.rule) => {
@@ -188,15 +181,18 @@ impl<'a> Judge<'a> {
         self.fate(step.rule, fate);
         // A return from a chain with a hook is the end.
         Some(match gone? {
-            Gone::Returned if step.base && step.drops => Gone::Dropped,
-            Gone::Returned if step.base => Gone::Accepted,
+            Gone::Returned => match step.kind {
+                Kind::Base { drops: true } => Gone::Dropped,
+                Kind::Base { drops: false } => Gone::Accepted,
+                Kind::Inner | Kind::Quiet => Gone::Returned,
+            },
             gone => gone,
         })
     }
 
     /// A rule that drops, whatever the rate.
     fn drop(&mut self, step: &Step<'_>) -> Fate {
-        if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::Other) {
+        if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::NatLater | Hook::Other) {
             return Fate::Left("drops what does not come in to this host".to_owned());
         }
         if (Packets { family: None, ..step.packets.clone() }) == Packets::default() {
@@ -219,11 +215,22 @@ impl<'a> Judge<'a> {
     }
 
     fn limit(&mut self, step: &Step<'_>, limit: &Limit) -> Option<Gone> {
+        let shares = self.has_list_alone(step, limit);
         let (gone, outcome) = match (step.verdict, limit.over) {
+            _ if shares.is_err() => (None, shares),
+            (Verdict::Return | Verdict::Continue, _) if step.kind == Kind::Quiet => {
+                let why = "limits only what is logged or counted, and no traffic";
+                self.fate(step.rule, Fate::Left(why.to_owned()));
+                return None;
+            }
             (Verdict::Continue, _) => {
                 let why = "limits only what is logged or counted, and no traffic";
                 self.fate(step.rule, Fate::Left(why.to_owned()));
                 return None;
+            }
+            (Verdict::Translates(_), _) => {
+                let why = "limits which connections have their addresses translated".to_owned();
+                (Some(Gone::Accepted), Err(why))
             }
             (Verdict::Marks(what), _) => {
                 let why = format!("limits {what}, and it is not followed what comes of that");
@@ -232,7 +239,8 @@ impl<'a> Judge<'a> {
             (Verdict::Drop | Verdict::Reject, true) => (None, self.translate(step, limit)),
             (Verdict::Accept | Verdict::Return, false) => {
                 let returns = *step.verdict == Verdict::Return;
-                let gone = if returns && !step.base { Gone::Returned } else { Gone::Accepted };
+                let gone =
+                    if returns && !step.kind.is_base() { Gone::Returned } else { Gone::Accepted };
                 (Some(gone), self.translate_within(step, limit))
             }
             (Verdict::Drop | Verdict::Reject, false) => {
@@ -263,7 +271,7 @@ impl<'a> Judge<'a> {
 
     /// A limit whose rule accepts what is within it.
     fn translate_within(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
-        if *step.verdict == Verdict::Return && step.base {
+        if *step.verdict == Verdict::Return && step.kind.is_base() {
             return Err("returns from a chain that no rule jumps to".to_owned());
         }
         let dropping = (step.over)(step.packets)?;
@@ -280,7 +288,7 @@ impl<'a> Judge<'a> {
     fn translate(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         match step.hook {
             Hook::Outgoing => return Err("limits what leaves: limiter is for what comes in".into()),
-            Hook::Nat => {
+            Hook::Nat | Hook::NatLater => {
                 return Err("a chain of nat sees only the first packet of a connection".to_owned());
             }
             Hook::Other => return Err("its hook is not one of IP packets that come in".to_owned()),
@@ -290,7 +298,9 @@ impl<'a> Judge<'a> {
             return Err(reason);
         }
         if step.shared {
-            return Err("several rules jump to its chain, and what it holds is one for all".into());
+            return Err(
+                "its packets come by several jumps, and what it holds is one for all".into()
+            );
         }
         if let Some(memory) = &limit.memory
             && self.memories.get(memory).is_some_and(|uses| *uses > 1)
@@ -310,16 +320,28 @@ impl<'a> Judge<'a> {
         self.charges_once(step, limit)?;
         let before = self.before(step, limit)?;
         self.is_tracked(step, before.established)?;
+        let wire = self.on_the_wire(step, limit, before.established)?;
         let mut differences = limit.differences.clone();
         differences.extend(of_hook(step.hook));
         differences.extend(before.differences);
-        let mut packets = step.packets.clone();
+        let mut packets = wire;
+        let mut exempt = before.exempt;
+        if let Some(pair) = &limit.pair {
+            let between = (step.between)(pair)?;
+            exempt.extend(between.exempt);
+            if between.loopback {
+                differences.push(Difference::Loopback);
+            }
+        }
         let meter = counted(&mut packets, limit.meter, before.established, &mut differences)?;
         let meter = with_room(meter, &mut differences);
+        let merged = packets.protocols.as_ref().is_none_or(|protocols| protocols.contains(&TCP));
+        if merged && packets.facts.contains_key(&Fact::PacketLength) {
+            differences.push(Difference::Length);
+        }
         if packets.interfaces.is_some() || limit.key.contains(&Key::Interface) {
             differences.push(Difference::Interface);
         }
-        let mut exempt = before.exempt;
         exempt.extend(&packets.not_sources);
         if exempt.len() > MOST_EXEMPT {
             return Err(format!("more than {MOST_EXEMPT} sources are exempt from it"));
@@ -346,6 +368,9 @@ impl<'a> Judge<'a> {
         let place = |rule: usize| place(firewall, rule);
         self.tables.add(piece, place)?;
         self.placed.push(placed);
+        if step.hook == Hook::Forward {
+            self.forwarded.insert(step.rule);
+        }
         self.differences.entry(step.rule).or_default().extend(differences);
         Ok(())
     }
@@ -366,31 +391,5 @@ impl<'a> Judge<'a> {
             return Err("there are too many rules before it to compare it with".to_owned());
         }
         Ok(())
-    }
-}
-
-fn of_hook(hook: Hook) -> Vec<Difference> {
-    match hook {
-        Hook::Input => vec![Difference::Hook(
-            "there only packets to this host are meant; here also those that it forwards",
-        )],
-        Hook::Forward => vec![Difference::Hook(
-            "there only packets that are forwarded are meant, after the translation of addresses; \
-             here all that come in, before it",
-        )],
-        _ => Vec::new(),
-    }
-}
-
-/// The meter with a burst of a whole frame at least.
-fn with_room(meter: Meter, differences: &mut Vec<Difference>) -> Meter {
-    match meter {
-        Meter::TokenBucket(rate @ RateLimit { count: Count::Bytes, burst, .. })
-            if burst < MIN_FULL_FRAME =>
-        {
-            differences.push(Difference::Frame);
-            Meter::TokenBucket(RateLimit { burst: MIN_FULL_FRAME, ..rate })
-        }
-        meter => meter,
     }
 }

@@ -23,14 +23,16 @@ mod packets;
 mod paths;
 mod rate;
 mod tables;
+mod taken;
 mod tc;
+mod translation;
 mod walk;
 mod words;
 mod write;
 
 pub use detect::Format;
 pub use error::{ImportError, MAX_BYTES};
-pub use imported::{Entry, Imported, Outcome};
+pub use imported::{Effect, Entry, Imported, Outcome};
 
 use firewall::Firewall;
 use packets::Family;

@@ -1,6 +1,9 @@
 //! The packets that a rule of another firewall is for: conditions that all must hold.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
+use limiter_rules::model::Fact;
 
 /// Largest product of two lists that are compared: whoever has more is taken to overlap.
 const MOST_PAIRS: usize = 1 << 16;
@@ -67,11 +70,42 @@ pub(super) struct Packets {
     pub(super) sources: Option<Vec<IpNet>>,
     /// Sources that it is not for.
     pub(super) not_sources: Vec<IpNet>,
+    /// Other numbers of the headers, from and to.
+    pub(super) facts: BTreeMap<Fact, Vec<(u16, u16)>>,
+    /// The destination of the connection's first packet, before addresses were translated.
+    pub(super) original: Original,
+    /// True if only packets are meant whose destination was translated.
+    pub(super) translated: bool,
     /// Bits of [`state`].
     pub(super) states: Option<u8>,
     /// True if only attempts to open a TCP connection are meant.
     pub(super) opens: bool,
     pub(super) unknown: Vec<Unknown>,
+}
+
+/// Conditions on a connection as its first packet was on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Original {
+    pub(super) destinations: Option<Vec<IpNet>>,
+    pub(super) ports: Option<Vec<(u16, u16)>>,
+    /// True if its replies are not meant.
+    pub(super) way: bool,
+}
+
+impl Original {
+    fn and(&self, other: &Self) -> Result<Self, Never> {
+        Ok(Self {
+            destinations: common(self.destinations.as_ref(), other.destinations.as_ref(), inner)?,
+            ports: common(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(*a, *b))?,
+            way: self.way || other.way,
+        })
+    }
+
+    fn has_all_of(&self, other: &Self) -> bool {
+        every(self.destinations.as_ref(), other.destinations.as_ref(), |a, b| a.contains(b))
+            && every(self.ports.as_ref(), other.ports.as_ref(), |a, b| has_range(*a, *b))
+            && (!self.way || other.way)
+    }
 }
 
 /// Why two conditions cannot both hold.
@@ -108,6 +142,11 @@ impl Packets {
             (Some(one), Some(other)) => Some(one & other),
             (one, other) => one.or(other),
         };
+        let mut facts = self.facts.clone();
+        for (fact, values) in &other.facts {
+            let both = common(facts.get(fact), Some(values), |a, b| overlap(*a, *b))?;
+            facts.insert(*fact, both.unwrap_or_default());
+        }
         let mut both = Self {
             family,
             interfaces: common(self.interfaces.as_ref(), other.interfaces.as_ref(), same)?,
@@ -117,6 +156,9 @@ impl Packets {
             ports: common(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(*a, *b))?,
             sources: common(self.sources.as_ref(), other.sources.as_ref(), inner)?,
             not_sources: self.not_sources.iter().chain(&other.not_sources).copied().collect(),
+            facts,
+            original: self.original.and(&other.original)?,
+            translated: self.translated || other.translated,
             states,
             opens: self.opens || other.opens,
             unknown: self.unknown.iter().chain(&other.unknown).cloned().collect(),
@@ -165,6 +207,9 @@ impl Packets {
             || none(self.ports.as_ref(), other.ports.as_ref(), |a, b| overlap(*a, *b).is_none())
             || apart(self.sources.as_ref(), other.sources.as_ref())
             || apart(self.destinations.as_ref(), other.destinations.as_ref())
+            || self.facts.iter().any(|(fact, values)| {
+                none(Some(values), other.facts.get(fact), |a, b| overlap(*a, *b).is_none())
+            })
             || covered(other.sources.as_ref(), &self.not_sources)
             || covered(self.sources.as_ref(), &other.not_sources)
     }
@@ -190,9 +235,12 @@ impl Packets {
             && every(self.interfaces.as_ref(), other.interfaces.as_ref(), |a, b| a == b)
             && every(self.protocols.as_ref(), other.protocols.as_ref(), |a, b| a == b)
             && every(self.icmp.as_ref(), other.icmp.as_ref(), |a, b| a == b)
-            && every(self.ports.as_ref(), other.ports.as_ref(), |all, some| {
-                all.0 <= some.0 && some.1 <= all.1
+            && every(self.ports.as_ref(), other.ports.as_ref(), |a, b| has_range(*a, *b))
+            && self.facts.iter().all(|(fact, values)| {
+                every(Some(values), other.facts.get(fact), |a, b| has_range(*a, *b))
             })
+            && self.original.has_all_of(&other.original)
+            && (!self.translated || other.translated)
             && nets(self.sources.as_ref(), other.sources.as_ref())
             && nets(self.destinations.as_ref(), other.destinations.as_ref())
             && self.not_sources.iter().all(spared)
@@ -216,6 +264,10 @@ fn within(net: &IpNet, nets: &[IpNet]) -> bool {
 /// The smaller of two prefixes, if one is in the other.
 pub(super) fn inner(one: &IpNet, other: &IpNet) -> Option<IpNet> {
     if one.contains(other) { Some(*other) } else { other.contains(one).then_some(*one) }
+}
+
+const fn has_range(all: (u16, u16), some: (u16, u16)) -> bool {
+    all.0 <= some.0 && some.1 <= all.1
 }
 
 fn overlap(one: (u16, u16), other: (u16, u16)) -> Option<(u16, u16)> {

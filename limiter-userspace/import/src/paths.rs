@@ -2,6 +2,7 @@
 //! bucket here.
 
 use ipnet::IpNet;
+use limiter_rules::model as rules;
 use limiter_rules::model::key::has_ports;
 use limiter_rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
@@ -48,6 +49,9 @@ pub(super) fn paths(
         destinations(packets, key),
         ports(packets, key)?,
     ];
+    for (of, ranges) in &packets.facts {
+        levels.push(Some(facts(packets, *of, ranges)?));
+    }
     let source_key = key.iter().find_map(|key| match key {
         Key::Source(bits) => Some(*bits),
         _ => None,
@@ -154,29 +158,59 @@ fn ports(packets: &Packets, key: &[Key]) -> Result<Option<Values>, String> {
         .protocols
         .as_ref()
         .is_some_and(|protocols| protocols.iter().all(|protocol| has_ports(*protocol)));
-    let port = |port| fact(Fact::DestinationPort, port);
+    let port = |values| Part::Fact(Fact::DestinationPort, values);
     match &packets.ports {
         None if !keyed => Ok(None),
         _ if !with_ports => {
             Err("it counts by port without naming a protocol that has ports".to_owned())
         }
         None => Ok(Some(Values { parts: vec![port(None)], together: false })),
+        Some(ranges) if !keyed => {
+            let parts: Vec<Part> =
+                merged(ranges).into_iter().map(|values| port(Some(values))).collect();
+            Ok(Some(Values { together: parts.len() > 1, parts }))
+        }
         Some(ranges) => {
             let count: usize = ranges.iter().map(|(low, high)| usize::from(high - low) + 1).sum();
             if count > MOST_PORTS {
                 return Err(format!(
-                    "{count} ports, and the translation has a rule for each, of at most \
-                     {MOST_PORTS}: write a rule with a range, as in `value: 80-90`"
+                    "{count} ports that each have a bucket, and the translation has a rule for \
+                     each, of at most {MOST_PORTS}"
                 ));
             }
             let mut numbers: Vec<u16> =
                 ranges.iter().flat_map(|(low, high)| *low..=*high).collect();
             numbers.sort_unstable();
             numbers.dedup();
-            let parts: Vec<Part> = numbers.into_iter().map(|number| port(Some(number))).collect();
-            Ok(Some(Values { together: parts.len() > 1 && !keyed, parts }))
+            let parts = numbers.into_iter().map(|number| port(Some(number.into()))).collect();
+            Ok(Some(Values { together: false, parts }))
         }
     }
+}
+
+/// Values of a key that is a condition only.
+fn facts(packets: &Packets, of: Fact, ranges: &[(u16, u16)]) -> Result<Values, String> {
+    let with_ports = |protocols: &Vec<u8>| protocols.iter().all(|protocol| has_ports(*protocol));
+    if of == Fact::SourcePort && !packets.protocols.as_ref().is_some_and(with_ports) {
+        return Err("it names source ports without a protocol that has ports".to_owned());
+    }
+    let parts: Vec<Part> =
+        merged(ranges).into_iter().map(|values| Part::Fact(of, Some(values))).collect();
+    Ok(Values { together: parts.len() > 1, parts })
+}
+
+/// Ranges in their order, those that touch as one: a range is one value of a rule file.
+fn merged(ranges: &[(u16, u16)]) -> Vec<rules::Values> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<(u16, u16)> = Vec::new();
+    for (low, high) in sorted {
+        match merged.last_mut() {
+            Some((_, end)) if u32::from(low) <= u32::from(*end) + 1 => *end = high.max(*end),
+            _ => merged.push((low, high)),
+        }
+    }
+    merged.into_iter().filter_map(|(low, high)| rules::Values::range(low, high)).collect()
 }
 
 /// Sources that each have a bucket, and whether an IPv6 address there is a /64 here.

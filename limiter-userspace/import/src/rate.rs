@@ -16,10 +16,15 @@ pub(super) fn unit(text: &str) -> Option<Unit> {
     found.filter(|_| !text.is_empty())
 }
 
+/// A whole number.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
 /// A whole number from 1.
 pub(super) fn number(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|number| digits && *number > 0)
+    whole(text).filter(|number| *number > 0)
 }
 
 /// Packets in a unit of time: `10/sec`, and `10` for one second.

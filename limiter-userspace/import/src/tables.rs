@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use limiter_rules::model::{
     Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
-    Terms, Unit,
+    Terms, Unit, Values,
 };
 
 use super::firewall::Hook;
@@ -240,6 +240,9 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
     for (path, limited) in own.chain(piece.exempt.iter().map(|path| (path, false))) {
         let others = other.limited.iter().map(|path| (path, true));
         for (of_other, limits) in others.chain(other.exempt.iter().map(|path| (path, false))) {
+            if let Some(why) = ranges_meet(path, of_other) {
+                return Err(why);
+            }
             match relation(path, of_other) {
                 Relation::Apart => {}
                 Relation::Partial => {
@@ -276,6 +279,34 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
     Ok(overlap)
 }
 
+/// Reason why two ranges cannot stand in one table, whatever else their rules are for.
+fn ranges_meet(one: &Path, other: &Path) -> Option<&'static str> {
+    let parts = || one.0.iter().zip(other.0.iter());
+    let is_table = one.0.len() == other.0.len()
+        && parts().all(|(one, other)| match (one, other) {
+            (Part::Source(one, _), Part::Source(other, _)) => one == other,
+            (one, other) => one.key() == other.key(),
+        });
+    let values = parts().filter(|_| is_table).filter_map(|pair| match pair {
+        (Part::Fact(_, Some(one)), Part::Fact(_, Some(other))) => Some((one, other)),
+        _ => None,
+    });
+    for (one, other) in values {
+        let relation = of_values(*one, *other);
+        if relation == Relation::Partial {
+            return Some("the ranges of both overlap in part, which no table has");
+        }
+        // A range has one bucket, and values that are cut out of it have others.
+        if matches!(relation, Relation::Inside | Relation::Around) {
+            return Some(
+                "a range of one is inside of a range of the other, and would have a bucket of its \
+                 own for both limits",
+            );
+        }
+    }
+    None
+}
+
 fn inside(inner: &Path, outer: &Path) -> bool {
     matches!(relation(inner, outer), Relation::Same | Relation::Inside)
 }
@@ -300,14 +331,13 @@ fn relation(one: &Path, other: &Path) -> Relation {
 }
 
 fn of_parts(one: &Part, other: &Part) -> Relation {
-    let nets = |one: &Option<ipnet::IpNet>, other: &Option<ipnet::IpNet>| match (one, other) {
-        (None, None) => Relation::Same,
-        (None, Some(_)) => Relation::Around,
-        (Some(_), None) => Relation::Inside,
-        (Some(one), Some(other)) if one == other => Relation::Same,
-        (Some(one), Some(other)) if one.contains(other) => Relation::Around,
-        (Some(one), Some(other)) if other.contains(one) => Relation::Inside,
-        _ => Relation::Apart,
+    let nets = |one: &Option<ipnet::IpNet>, other: &Option<ipnet::IpNet>| {
+        either(one.as_ref(), other.as_ref(), |one, other| match (one, other) {
+            _ if one == other => Relation::Same,
+            _ if one.contains(other) => Relation::Around,
+            _ if other.contains(one) => Relation::Inside,
+            _ => Relation::Apart,
+        })
     };
     match (one, other) {
         (Part::Source(masks, one), Part::Source(others, other)) if masks == others => {
@@ -315,19 +345,39 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
         }
         (Part::Destination(one), Part::Destination(other)) => nets(one, other),
         (Part::Fact(fact, one), Part::Fact(others, other)) if fact == others => {
-            values(one.as_ref(), other.as_ref())
+            either(one.as_ref(), other.as_ref(), |one, other| of_values(*one, *other))
         }
-        (Part::Interface(one), Part::Interface(other)) => values(one.as_ref(), other.as_ref()),
+        (Part::Interface(one), Part::Interface(other)) => {
+            let of = |one: &String, other: &String| {
+                if one == other { Relation::Same } else { Relation::Apart }
+            };
+            either(one.as_ref(), other.as_ref(), of)
+        }
         // Another table.
         _ => Relation::Apart,
     }
 }
 
-fn values<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Relation {
+/// Relation of two values; none is around every one.
+fn either<T>(one: Option<&T>, other: Option<&T>, of: impl Fn(&T, &T) -> Relation) -> Relation {
     match (one, other) {
+        (None, None) => Relation::Same,
         (None, Some(_)) => Relation::Around,
         (Some(_), None) => Relation::Inside,
-        (one, other) if one == other => Relation::Same,
-        _ => Relation::Apart,
+        (Some(one), Some(other)) => of(one, other),
+    }
+}
+
+const fn of_values(one: Values, other: Values) -> Relation {
+    if one.has_all(other) && other.has_all(one) {
+        Relation::Same
+    } else if one.has_all(other) {
+        Relation::Around
+    } else if other.has_all(one) {
+        Relation::Inside
+    } else if one.meets(other) {
+        Relation::Partial
+    } else {
+        Relation::Apart
     }
 }

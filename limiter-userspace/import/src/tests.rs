@@ -1,13 +1,16 @@
 //! Texts of other programs, and what is made of them.
 
 mod chains;
+mod firewalls;
 mod hostile;
 mod meters;
+mod pairs;
 mod silent;
 mod silent_nft;
 mod spellings;
 mod spellings_nft;
 mod texts;
+mod translated;
 
 use limiter_rules::model::limits_text;
 use limiter_rules::{Rule, RuleFile, Terms};

@@ -1,11 +1,16 @@
 //! The way of a packet through the chains: for each rule, which packets come as far, and what
 //! became of the others before.
 
+mod between;
+mod fate;
+mod reached;
+
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::barrier::{Barrier, Gone};
-use super::firewall::{Chain, ChainName, Firewall, Hook, Verdict};
-use super::judge::{Fate, Judge, Step};
+use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Pair, Rule, Verdict};
+use super::judge::{Fate, Judge, Kind, Step};
 use super::packets::Packets;
 
 /// How deep chains may jump: as many as nftables allows.
@@ -23,20 +28,37 @@ struct Here<'a> {
     chain: &'a Chain,
     table: &'a str,
     hook: Hook,
+    priority: i64,
     depth: usize,
-    /// True if several rules jump to it.
-    shared: bool,
+    kind: Kind,
+}
+
+/// A rule that jumped, and where.
+struct Caller<'a> {
+    here: Here<'a>,
+    /// Place of the rule in its chain, and of the case in the rule.
+    at: (usize, usize),
+    /// Packets that came to its chain.
+    context: Packets,
+    /// True if nothing comes back to it.
+    goes: bool,
 }
 
 /// Walks through a rule set.
 pub(super) struct Walk<'a> {
     firewall: &'a Firewall,
-    jumps: BTreeMap<ChainName, usize>,
+    /// Jumps by which packets reach each case.
+    reached: BTreeMap<(usize, usize), usize>,
+    /// Ends of chains that were looked for.
+    ends: RefCell<BTreeMap<ChainName, Verdict>>,
+    /// Rules that were looked at from others, of all.
+    looked: Cell<usize>,
     barriers: Vec<Barrier>,
     /// Number of barriers that returned.
     returned: usize,
     /// Chains on the way.
     way: Vec<ChainName>,
+    callers: Vec<Caller<'a>>,
     steps: usize,
     effort: usize,
 }
@@ -44,23 +66,18 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Walks from every chain with a hook, and has every rule judged.
     pub(super) fn all(firewall: &'a Firewall, judge: &mut Judge<'a>) {
-        let mut jumps: BTreeMap<ChainName, usize> = BTreeMap::new();
-        for ((table, _), chain) in &firewall.chains {
-            for case in
-                chain.rules.iter().filter_map(|at| firewall.rules.get(*at)).flat_map(|r| &r.cases)
-            {
-                if let Verdict::Jump(to) | Verdict::Goto(to) = &case.verdict {
-                    *jumps.entry((table.clone(), to.clone())).or_default() += 1;
-                }
-            }
-        }
+        let found = reached::look(firewall);
+        judge.translations = found.translations;
         let mut walk = Walk {
             firewall,
-            jumps,
+            reached: found.reached,
+            ends: RefCell::default(),
+            looked: Cell::new(0),
             barriers: Vec::new(),
             returned: 0,
             way: Vec::new(),
-            steps: 0,
+            callers: Vec::new(),
+            steps: if found.whole { 0 } else { MOST_STEPS },
             effort: 0,
         };
         let hooked = |(name, chain): (&'a ChainName, &'a Chain)| Some((chain.hook?, name, chain));
@@ -77,7 +94,9 @@ impl<'a> Walk<'a> {
             walk.returned = 0;
             walk.way = vec![name.clone()];
             let (table, _) = name;
-            let here = Here { chain, table, hook, depth: 0, shared: false };
+            let priority = chain.priority;
+            let kind = Kind::Base { drops: chain.drops };
+            let here = Here { chain, table, hook, priority, depth: 0, kind };
             walk.chain(here, &chain.packets, judge);
             let own = walk.barriers.drain(..).skip(carried);
             let own = own.filter(|barrier| barrier.gone == Gone::Dropped && !barrier.partly);
@@ -86,52 +105,69 @@ impl<'a> Walk<'a> {
         if walk.steps > MOST_STEPS || walk.effort > MOST_EFFORT {
             judge.cut_short();
         }
+        walk.unseen(judge);
+    }
+
+    /// Chains that nothing leads to, where they decide on nothing whoever comes.
+    fn unseen(&self, judge: &mut Judge<'a>) {
+        let firewall = self.firewall;
+        for ((table, name), chain) in &firewall.chains {
+            let end = self.ends(table, &Verdict::Jump(name.clone()));
+            if chain.hook.is_none() && end == Verdict::Continue {
+                for (_, index, ..) in cases(firewall, chain, None) {
+                    let why = "is in a chain that only logs and returns";
+                    judge.fate(index, Fate::Left(why.to_owned()));
+                }
+            }
+        }
     }
 
     fn chain(&mut self, here: Here<'a>, context: &Packets, judge: &mut Judge<'a>) {
-        let firewall = self.firewall;
-        for (position, at) in here.chain.rules.iter().enumerate() {
-            let Some(rule) = firewall.rules.get(*at) else { continue };
-            for (number, case) in rule.cases.iter().enumerate() {
-                self.steps += 1;
-                if self.steps > MOST_STEPS || self.effort > MOST_EFFORT {
-                    return;
+        for (at, index, _, case) in cases(self.firewall, here.chain, None) {
+            self.steps += 1;
+            if self.steps > MOST_STEPS || self.effort > MOST_EFFORT {
+                return;
+            }
+            let Ok(packets) = context.and(&case.packets) else {
+                if !self.reached.contains_key(&(index, at.1)) {
+                    judge.never(index, case);
                 }
-                let Ok(packets) = context.and(&case.packets) else {
-                    judge.never(*at, case);
-                    continue;
-                };
-                let ends = self.ends(here.table, &case.verdict, 0);
-                if let (None, Verdict::Jump(to) | Verdict::Goto(to)) = (&case.limit, &case.verdict)
-                {
-                    judge.jump(*at, &packets);
-                    self.jump(here, to, &packets, *at, judge);
-                    if matches!(case.verdict, Verdict::Goto(_)) {
-                        let gone = if here.depth == 0 { Gone::Maybe } else { Gone::Returned };
-                        self.bar(packets, gone, false, *at);
-                    }
-                    continue;
+                continue;
+            };
+            if is_said_again(self.firewall, here.chain, at) {
+                judge.jump(index, &packets);
+                continue;
+            }
+            let ends = self.ends(here.table, &case.verdict);
+            if let (None, Verdict::Jump(to) | Verdict::Goto(to)) = (&case.limit, &case.verdict) {
+                judge.jump(index, &packets);
+                self.jump(here, context, at, to, &packets, judge);
+                if matches!(case.verdict, Verdict::Goto(_)) {
+                    let gone = if here.depth == 0 { Gone::Maybe } else { Gone::Returned };
+                    self.bar(packets, gone, false, index);
                 }
-                if let Verdict::Jump(to) | Verdict::Goto(to) = &case.verdict {
-                    self.stands_for(here.table, to, 0, judge);
-                }
-                let over =
-                    |packets: &Packets| self.over(here, (position, number), context, packets);
-                let step = Step {
-                    rule: *at,
-                    case,
-                    packets: &packets,
-                    verdict: &ends,
-                    hook: here.hook,
-                    shared: here.shared,
-                    base: here.depth == 0,
-                    drops: here.chain.drops,
-                    barriers: &self.barriers,
-                    over: &over,
-                };
-                if let Some(gone) = judge.step(&step) {
-                    self.bar(packets, gone, case.limit.is_some(), *at);
-                }
+                continue;
+            }
+            if let Verdict::Jump(to) | Verdict::Goto(to) = &case.verdict {
+                self.stands_for(here.table, to, 0, judge);
+            }
+            let over = |packets: &Packets| self.over(here, at, context, packets);
+            let between = |pair: &Pair| self.between(here, at.0, pair, context, &packets);
+            let step = Step {
+                rule: index,
+                case,
+                packets: &packets,
+                verdict: &ends,
+                hook: here.hook,
+                priority: here.priority,
+                shared: self.reached.get(&(index, at.1)).is_some_and(|jumps| *jumps > 1),
+                kind: here.kind,
+                barriers: &self.barriers,
+                over: &over,
+                between: &between,
+            };
+            if let Some(gone) = judge.step(&step) {
+                self.bar(packets, gone, case.limit.is_some(), index);
             }
         }
     }
@@ -152,26 +188,37 @@ impl<'a> Walk<'a> {
     fn jump(
         &mut self,
         here: Here<'a>,
+        context: &Packets,
+        at: (usize, usize),
         to: &str,
         packets: &Packets,
-        rule: usize,
         judge: &mut Judge<'a>,
     ) {
+        let firewall = self.firewall;
+        let rule = here.chain.rules.get(at.0).copied().unwrap_or_default();
         let name = (here.table.to_owned(), to.to_owned());
-        let known = self.firewall.chains.get(&name);
+        let known = firewall.chains.get(&name);
         let follows = here.depth < DEEPEST && !self.way.contains(&name);
         let Some(chain) = known.filter(|_| follows) else {
             judge.fate(rule, Fate::Not(format!("{to} is no chain or target that can be followed")));
             self.bar(packets.clone(), Gone::Maybe, false, rule);
             return;
         };
-        let shared = here.shared || self.jumps.get(&name).is_some_and(|jumps| *jumps > 1);
         let before = self.barriers.len();
         self.effort += before;
-        let there = Here { chain, depth: here.depth + 1, shared, ..here };
+        let quiet = matches!(
+            self.ends(here.table, &Verdict::Jump(to.to_owned())),
+            Verdict::Continue | Verdict::Marks(_)
+        );
+        let kind = if quiet { Kind::Quiet } else { Kind::Inner };
+        let there = Here { chain, depth: here.depth + 1, kind, ..here };
+        let case = firewall.rules.get(rule).and_then(|rule| rule.cases.get(at.1));
+        let goes = case.is_some_and(|case| matches!(case.verdict, Verdict::Goto(_)));
+        self.callers.push(Caller { here, at, context: context.clone(), goes });
         self.way.push(name);
         self.chain(there, packets, judge);
         self.way.pop();
+        self.callers.pop();
         // Packets that returned come on here.
         let mut at = 0;
         self.barriers.retain(|barrier| {
@@ -179,6 +226,12 @@ impl<'a> Walk<'a> {
             at <= before || barrier.gone != Gone::Returned
         });
         self.returned = self.barriers.iter().filter(|b| b.gone == Gone::Returned).count();
+    }
+
+    /// True as long as not too many rules were looked at from others.
+    fn looks(&self) -> bool {
+        self.looked.set(self.looked.get() + 1);
+        self.looked.get() < MOST_EFFORT
     }
 
     /// Marks the rules of a chain to which only what is over a limit comes, or what is within.
@@ -197,80 +250,49 @@ impl<'a> Walk<'a> {
             }
         }
     }
-
-    /// The verdict that a verdict comes to: that of a chain which decides on everything.
-    fn ends(&self, table: &str, verdict: &Verdict, depth: usize) -> Verdict {
-        let (Verdict::Jump(to) | Verdict::Goto(to)) = verdict else { return verdict.clone() };
-        let unknown = || Verdict::Unknown(format!("chain {to}"));
-        let name = (table.to_owned(), to.clone());
-        let Some(chain) = self.firewall.chains.get(&name).filter(|_| depth < DEEPEST) else {
-            return unknown();
-        };
-        let mut went_on = Verdict::Continue;
-        for rule in chain.rules.iter().take(DEEPEST).filter_map(|at| self.firewall.rules.get(*at)) {
-            for case in &rule.cases {
-                match self.ends(table, &case.verdict, depth + 1) {
-                    Verdict::Continue => {}
-                    marks @ Verdict::Marks(_) => went_on = marks,
-                    end @ (Verdict::Accept | Verdict::Drop | Verdict::Reject | Verdict::Return)
-                        if case.limit.is_none() && case.packets == Packets::default() =>
-                    {
-                        return if end == Verdict::Return { went_on } else { end };
-                    }
-                    _ => return unknown(),
-                }
-            }
-        }
-        if chain.rules.len() > DEEPEST || matches!(verdict, Verdict::Goto(_)) {
-            return unknown();
-        }
-        went_on
-    }
-
-    /// The rule that drops what is over a limit whose rule accepts what is within it; none where
-    /// the chain drops what no rule decides. True beside it if it drops nothing else.
-    fn over(
-        &self,
-        here: Here<'_>,
-        (position, number): (usize, usize),
-        context: &Packets,
-        packets: &Packets,
-    ) -> Result<Option<(usize, bool)>, String> {
-        let later = here.chain.rules.iter().enumerate().skip(position).take(MOST_LOOKED_AT);
-        for (index, at) in later {
-            let Some(rule) = self.firewall.rules.get(*at) else { continue };
-            for (other, case) in rule.cases.iter().enumerate() {
-                if index == position && other <= number {
-                    continue;
-                }
-                let Ok(own) = context.and(&case.packets) else { continue };
-                if own.is_apart(packets) {
-                    continue;
-                }
-                let place = &rule.place;
-                match self.ends(here.table, &case.verdict, 0) {
-                    Verdict::Continue | Verdict::Marks(_) => {}
-                    Verdict::Drop | Verdict::Reject if case.limit.is_none() => {
-                        if own.has_all_of(packets) {
-                            return Ok(Some((*at, packets.has_all_of(&own))));
-                        }
-                        return Err(format!("{place} drops only a part of what is over it"));
-                    }
-                    _ => {
-                        return Err(format!(
-                            "what is over it goes on to {place}, which does not drop all of it"
-                        ));
-                    }
-                }
-            }
-        }
-        if here.depth == 0 && here.chain.drops && here.chain.rules.len() < position + MOST_LOOKED_AT
-        {
-            return Ok(None);
-        }
-        Err("no rule behind it in its chain drops what is over it".to_owned())
-    }
 }
 
-/// Rules behind a limit that are looked at.
-const MOST_LOOKED_AT: usize = 512;
+/// Cases of a chain in their order, all or those behind one: the place of each, and the index of
+/// its rule.
+fn cases<'a>(
+    firewall: &'a Firewall,
+    chain: &'a Chain,
+    behind: Option<(usize, usize)>,
+) -> impl Iterator<Item = ((usize, usize), usize, &'a Rule, &'a Case)> {
+    let first = behind.map_or(0, |(position, _)| position);
+    let cases = chain.rules.iter().enumerate().skip(first).flat_map(|(position, index)| {
+        let rule = firewall.rules.get(*index);
+        rule.into_iter().flat_map(move |rule| {
+            let cases = rule.cases.iter().enumerate();
+            cases.map(move |(number, case)| ((position, number), *index, rule, case))
+        })
+    });
+    cases.filter(move |(at, ..)| behind.is_none_or(|of| *at > of))
+}
+
+/// True for a case that leads for good where a later one leads all that it is for, with nothing
+/// between that is for any of it: firewalld has interfaces and then everything go to one zone.
+fn is_said_again(firewall: &Firewall, chain: &Chain, at: (usize, usize)) -> bool {
+    let case = |at: (usize, usize)| {
+        let rule = chain.rules.get(at.0).and_then(|index| firewall.rules.get(*index));
+        rule.and_then(|rule| rule.cases.get(at.1))
+    };
+    let Some(own) = case(at).filter(|own| matches!(own.verdict, Verdict::Goto(_))) else {
+        return false;
+    };
+    for (.., later) in cases(firewall, chain, Some(at)).take(MOST_ZONES) {
+        if later.packets.is_apart(&own.packets) {
+            continue;
+        }
+        if later.verdict != own.verdict || later.limit.is_some() || own.limit.is_some() {
+            return false;
+        }
+        if later.packets.has_all_of(&own.packets) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Cases that are looked at for one that leads to the same chain.
+const MOST_ZONES: usize = 64;

@@ -1,7 +1,7 @@
 //! The rule file: rules, each with where it is from and how it differs, and as comments all that is
 //! not in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use limiter_rules::compile::CompileErrors;
@@ -12,7 +12,8 @@ use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
 use limiter_text::plain::clean;
 
 use super::detect::Format;
-use super::error::ImportError;
+use super::difference::Difference;
+use super::error::{ImportError, MAX_BYTES};
 use super::firewall::{Firewall, Verdict};
 use super::imported::{Entry, Imported, Outcome};
 use super::judge::{Fate, Judge};
@@ -34,7 +35,14 @@ pub(super) fn write(
     let mut judge = Judge::new(firewall);
     Walk::all(firewall, &mut judge);
     let (set, origins) = held(&mut judge, shadow)?;
-    let mut entries = entries(firewall, &judge);
+    let hooked = firewall.chains.values().any(|chain| chain.hook.is_some());
+    let whole = match format {
+        _ if hooked || !firewall.remarks.is_empty() => None,
+        Format::Nft => Some("`nft -j list ruleset`"),
+        Format::Ip6tables => Some("ip6tables-save"),
+        _ => Some("iptables-save"),
+    };
+    let mut entries = entries(firewall, &judge, whole);
     place(&mut entries, &set, &origins);
     let count = |outcome| entries.iter().filter(|entry| entry.1.outcome == outcome).count();
     let translated = count(Outcome::Translated);
@@ -57,6 +65,9 @@ pub(super) fn write(
     dropping(&mut text, &entries, &told);
     rest(&mut text, &entries, Outcome::NotTranslated, "Not translated");
     rest(&mut text, &entries, Outcome::Left, "Left to the firewall");
+    if text.len() > MAX_BYTES {
+        return Err(ImportError::TooMuch);
+    }
     reread(&text, &set)?;
     Ok(Imported {
         text,
@@ -68,27 +79,34 @@ pub(super) fn write(
     })
 }
 
+/// Rules that are taken away one by one at most, with another look at the rest after each.
+const MOST_ROUNDS: usize = 16;
+
 /// The rule set without those rules that the program cannot hold; these get the reason.
 fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>), ImportError> {
     // Each round takes at least one rule away.
     for _ in 0..=judge.fates.len() {
         let (set, origins) = judge.tables.set(shadow);
         let Some(errors) = unheld(&set) else { return Ok((set, origins)) };
-        let mut found = false;
+        // Rules before the last ones may do without them.
+        let mut last: BTreeMap<usize, String> = BTreeMap::new();
         for error in errors.into_all() {
             let rules = match &error.subject {
                 Subject::Rule(path) => judge.tables.rules_of(Some(path), None),
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
                 Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
             };
-            for rule in rules {
-                judge.tables.remove(rule);
-                judge.fate(rule, Fate::Not(error.to_string()));
-                found = true;
+            if let Some(rule) = rules.into_iter().max() {
+                last.entry(rule).or_insert_with(|| error.to_string());
             }
         }
-        if !found {
+        if last.is_empty() {
             break;
+        }
+        let some = if last.len() > MOST_ROUNDS { last.len() } else { 1 };
+        for (rule, error) in last.into_iter().rev().take(some) {
+            judge.tables.remove(rule);
+            judge.fate(rule, Fate::Not(error));
         }
     }
     Err(ImportError::Own("its rules cannot be held".to_owned()))
@@ -112,8 +130,8 @@ fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Rules with their fates, each with its index.
-fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
+/// Rules with their fates, each with its index; `whole` prints what a part of a rule set lacks.
+fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(usize, Entry)> {
     let beside = judge.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
@@ -131,7 +149,12 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
                         case.limit.is_some() || case.packets.unknown.iter().any(|one| one.limits);
                     limit && case.verdict != Verdict::Continue
                 });
-                let why = "no chain with a hook leads to it, as far as this text says".to_owned();
+                let why = match whole {
+                    Some(command) => format!(
+                        "no chain with a hook leads to it: this text has none, and {command} has"
+                    ),
+                    None => "no chain with a hook leads to it".to_owned(),
+                };
                 (if limits { Outcome::NotTranslated } else { Outcome::Left }, Some(why))
             }
         };
@@ -140,7 +163,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
         if outcome != Outcome::Translated {
             differences.clear();
         } else if beside.contains(&index) {
-            differences.insert(super::difference::Difference::Several);
+            differences.insert(Difference::Several);
         }
         let shown: String = rule.text.chars().take(LONGEST).collect();
         let more = if shown.len() < rule.text.len() { " ..." } else { "" };
@@ -153,6 +176,8 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>) -> Vec<(usize, Entry)> {
                 differences: differences.iter().map(|one| clean(&one.to_string())).collect(),
                 reason: reason.map(|reason| clean(&reason)),
                 paths: Vec::new(),
+                effects: differences.iter().filter_map(Difference::effect).collect(),
+                forwarded: judge.forwarded.contains(&index),
             },
         ));
     }

@@ -11,8 +11,9 @@ use crate::rate;
 /// Milliseconds after which an entry that counts bytes is forgotten, if the rule does not say.
 const BYTE_EXPIRE: u64 = 15_000;
 
-fn without_packets(expire: u64) -> String {
-    format!("after {expire} ms without packets")
+/// Entries are forgotten so many milliseconds after their last packet.
+const fn forgotten(milliseconds: u64) -> Difference {
+    Difference::Forgotten { milliseconds, always: false }
 }
 
 /// Options of one rule.
@@ -111,9 +112,16 @@ impl HashLimit {
             // A new entry has again what the rate does not bring back.
             let expire = self.expire.unwrap_or(BYTE_EXPIRE);
             if extra.is_some_and(|extra| extra > 0) || expire < 1000 {
-                differences.push(Difference::Forgotten(without_packets(expire)));
+                differences.push(forgotten(expire));
             }
-            differences.push(Difference::Bytes("of IP packets, merged by GRO, in pieces of 16"));
+            let whole = amount
+                .zip(extra)
+                .map(|(amount, extra)| amount.saturating_mul(1 + extra.div_ceil(amount.max(1))));
+            differences.push(Difference::Bytes {
+                what: "of IP packets, merged by GRO, in pieces of 16",
+                piece: 16,
+                most: whole.unwrap_or(0),
+            });
             differences.push(Difference::ByteBurst(
                 "there one second of the rate, and --hashlimit-burst once in whole seconds; \
                  here both, \
@@ -135,7 +143,7 @@ impl HashLimit {
                 // The default is the unit of time.
                 let expire = self.expire.unwrap_or(unit.seconds() * 1000);
                 if rate::fills_slower(amount, unit, burst, expire) {
-                    differences.push(Difference::Forgotten(without_packets(expire)));
+                    differences.push(forgotten(expire));
                 }
             }
             read.map(|((amount, unit), burst)| {
@@ -152,7 +160,7 @@ impl HashLimit {
         let number = if family == Family::V4 { 4 } else { 6 };
         let memory =
             self.name.as_ref().map(|name| format!("the hashlimit {name:?} of IPv{number}"));
-        Some(Limit { meter, over: *over, key, memory, shared: None, differences })
+        Some(Limit { meter, over: *over, key, memory, shared: None, pair: None, differences })
     }
 
     fn key(&self, family: Family, packets: &mut Packets) -> Option<Vec<Key>> {

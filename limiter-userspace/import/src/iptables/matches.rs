@@ -1,5 +1,6 @@
 //! Conditions of iptables.
 
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -8,6 +9,7 @@ use limiter_rules::model::Fact;
 
 use super::rule::Reading;
 use crate::packets::{Family, Packets, state};
+use crate::rate;
 
 /// Reads an option of a condition; false if it is none that is known.
 pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
@@ -27,15 +29,44 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
             reading.negated();
             reading.packets.lacks("`-f`: write a rule with the key `fragment` by hand");
         }
-        "--dport" | "--destination-port" | "--dports" | "--destination-ports" => {
-            ports(reading, word);
-        }
-        "--sport" | "--source-port" | "--sports" | "--source-ports" | "--ports" => {
+        "--dport"
+        | "--destination-port"
+        | "--dports"
+        | "--destination-ports"
+        | "--sport"
+        | "--source-port"
+        | "--sports"
+        | "--source-ports" => ports(reading, word),
+        "--ports" => {
+            reading.load("multiport");
             reading.negated();
             reading.value(word);
-            reading
-                .packets
-                .lacks(format!("{word}: write a rule with the key `source_port` by hand"));
+            reading.packets.lacks("--ports asks for either port: write a rule for each by hand");
+        }
+        "--length" => numbers(reading, word, Fact::PacketLength, range),
+        "--ttl-eq" | "--ttl" | "--hl-eq" => numbers(reading, word, Fact::Ttl, one),
+        "--ttl-lt" | "--hl-lt" => {
+            numbers(reading, word, Fact::Ttl, |text| Some((0, one(text)?.0.checked_sub(1)?)));
+        }
+        "--ttl-gt" | "--hl-gt" => numbers(reading, word, Fact::Ttl, |text| {
+            Some((one(text)?.0.checked_add(1)?, 255)).filter(|(low, _)| *low <= 255)
+        }),
+        "--dscp" => numbers(reading, word, Fact::Dscp, dscp),
+        "--dscp-class" => numbers(reading, word, Fact::Dscp, |text| {
+            Fact::Dscp.read(&text.to_ascii_lowercase()).ok().map(|value| (value, value))
+        }),
+        "--ctorigdstport" | "--ctorigdst" => original(reading, word),
+        "--ctdir" => {
+            reading.load("conntrack");
+            reading.plain(word);
+            match reading.value(word).as_deref() {
+                Some("ORIGINAL") => reading.packets.original.way = true,
+                _ => reading.packets.lacks("`--ctdir`: limiter does not see replies as such"),
+            }
+        }
+        "--ctproto" => {
+            reading.load("conntrack");
+            protocol(reading, word);
         }
         "--syn" => {
             load_transport(reading);
@@ -138,6 +169,68 @@ fn interface(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
+/// Values of a key that rule files have, in the module that is named for its option.
+fn numbers(
+    reading: &mut Reading<'_>,
+    word: &str,
+    fact: Fact,
+    read: impl Fn(&str) -> Option<(u16, u16)>,
+) {
+    let module = word.trim_start_matches('-').split('-').next().unwrap_or_default();
+    reading.load(module);
+    let not = reading.negated();
+    let Some(text) = reading.value(word) else { return };
+    let Some((low, high)) = read(&text).filter(|(_, high)| fact.most().is_none_or(|m| *high <= m))
+    else {
+        return reading.packets.lacks(format!("{word} {text} cannot be read"));
+    };
+    let most = fact.most().unwrap_or(u16::MAX);
+    let mut ranges = vec![(low, high)];
+    if not {
+        ranges.clear();
+        ranges.extend(low.checked_sub(1).map(|below| (0, below)));
+        ranges.extend((high < most).then(|| (high + 1, most)));
+    }
+    match reading.packets.facts.entry(fact) {
+        Entry::Vacant(entry) if !ranges.is_empty() => {
+            entry.insert(ranges);
+        }
+        _ => reading.packets.lacks(format!("{word} twice in one rule, or for no packet")),
+    }
+}
+
+/// A number of eight bits.
+fn one(text: &str) -> Option<(u16, u16)> {
+    rate::whole(text).and_then(|number| u8::try_from(number).ok()).map(|n| (n.into(), n.into()))
+}
+
+/// `0x2e` or `46`.
+fn dscp(text: &str) -> Option<(u16, u16)> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    Some((number.into(), number.into()))
+}
+
+/// The destination of the first packet of a connection.
+fn original(reading: &mut Reading<'_>, word: &str) {
+    reading.load("conntrack");
+    let not = reading.negated();
+    let Some(text) = reading.value(word) else { return };
+    let family = reading.family;
+    let of_first = &mut reading.packets.original;
+    let read = if word == "--ctorigdst" {
+        let net = net(&text).filter(|net| Family::of(net) == family && net.prefix_len() > 0);
+        net.is_some_and(|net| of_first.destinations.replace(vec![net]).is_none())
+    } else {
+        range(&text).is_some_and(|ports| of_first.ports.replace(vec![ports]).is_none())
+    };
+    if not || !read {
+        reading.packets.lacks(format!("{word} {text} cannot be read, or is negated"));
+    }
+}
+
 fn ports(reading: &mut Reading<'_>, word: &str) {
     if word.ends_with("ports") {
         reading.load("multiport");
@@ -150,8 +243,13 @@ fn ports(reading: &mut Reading<'_>, word: &str) {
         return reading.packets.lacks(format!("`! {word}`: limiter has no rules for all but some"));
     }
     let ports: Option<Vec<(u16, u16)>> = text.split(',').map(range).collect();
+    let packets = &mut reading.packets;
+    let source = word.starts_with("--s");
     match ports {
-        Some(ports) if reading.packets.ports.is_none() => reading.packets.ports = Some(ports),
+        Some(ports) if source && !packets.facts.contains_key(&Fact::SourcePort) => {
+            packets.facts.insert(Fact::SourcePort, ports);
+        }
+        Some(ports) if !source && packets.ports.is_none() => packets.ports = Some(ports),
         Some(_) => reading.packets.lacks("it names ports twice"),
         None => reading.packets.lacks(format!("the ports {text} cannot be read")),
     }
@@ -243,7 +341,20 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
     reading.load(module);
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
-    let names: Vec<_> = text.split(',').collect();
+    let mut names: Vec<_> = text.split(',').collect();
+    if module == "conntrack" && names.contains(&"DNAT") {
+        if not {
+            reading.packets.lacks("`! --ctstate DNAT`: limiter does not see translations");
+            return;
+        }
+        names.retain(|name| *name != "DNAT");
+        // Either of them: a case for each.
+        if names.is_empty() {
+            reading.packets.translated = true;
+            return;
+        }
+        reading.or_translated = true;
+    }
     if let Some(bits) = state_bits(&names, &mut reading.packets) {
         let bits = if not { state::ALL & !bits } else { bits };
         let both = reading.packets.states.unwrap_or(state::ALL) & bits;

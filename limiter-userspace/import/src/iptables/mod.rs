@@ -9,11 +9,12 @@ mod target;
 
 pub(super) use matches::{icmp_message, is_opening, net, protocol_number, state_bits};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::error::ImportError;
-use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Rule, Verdict};
+use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Rewrite, Rule, Verdict, Written};
 use super::packets::{Family, Packets, state};
+use super::rate;
 use super::words::words;
 
 /// Advice for a line that cannot be understood.
@@ -34,7 +35,7 @@ pub(super) fn read(text: &str, family: Option<Family>) -> Result<Firewall, Impor
         said: family,
         table: "filter".to_owned(),
         open: false,
-        recent: BTreeMap::new(),
+        recent: Vec::new(),
     };
     for (index, line) in lines.iter().enumerate() {
         reading.line(index + 1, line)?;
@@ -115,7 +116,7 @@ struct Reading {
     table: String,
     /// True between the name of a table and its end.
     open: bool,
-    recent: recent::Uses,
+    recent: Vec<recent::Used>,
 }
 
 impl Reading {
@@ -162,7 +163,15 @@ impl Reading {
                 Ok(())
             }
             (Some("-A" | "--append"), Some(chain)) => {
-                self.rule(number, line, chain, found.get(2..).unwrap_or_default());
+                self.rule((number, line), chain, found.get(2..).unwrap_or_default(), None);
+                Ok(())
+            }
+            // As ufw has them: at the head of the chain, or before a rule of a number.
+            (Some("-I" | "--insert"), Some(chain)) => {
+                let before = found.get(2).and_then(|word| rate::number(word));
+                let words = found.get(if before.is_some() { 3 } else { 2 }..).unwrap_or_default();
+                let place = usize::try_from(before.unwrap_or(1)).unwrap_or(usize::MAX) - 1;
+                self.rule((number, line), chain, words, Some(place));
                 Ok(())
             }
             (first, _) => {
@@ -215,22 +224,38 @@ impl Reading {
         }
     }
 
-    fn rule(&mut self, number: usize, line: &str, chain: &str, words: &[String]) {
+    /// Adds a rule to a chain, at its end or at a place of it.
+    fn rule(
+        &mut self,
+        (number, line): (usize, &str),
+        chain: &str,
+        words: &[String],
+        at: Option<usize>,
+    ) {
         let name = self.chain(chain);
         let family = if name.0.starts_with('6') { Family::V6 } else { Family::V4 };
-        let rule::Read { case, comment, recent } = rule::read(words, family);
+        let hook = hook(&self.table, chain);
+        let rule::Read { cases, comment, recent, writes } = rule::read(words, family, hook);
         let place = format!("line {number}");
+        if let Some(fact) = writes.filter(|_| !matches!(chain, "OUTPUT" | "POSTROUTING")) {
+            let rewrites = cases.iter().map(|case| {
+                let (place, packets) = (place.clone(), case.packets.clone());
+                Rewrite { place, packets, what: Written::Fact(fact) }
+            });
+            self.firewall.rewrites.extend(rewrites);
+        }
         let untracks = words.windows(2).any(|two| two == ["-j", "NOTRACK"])
             || words.iter().any(|word| word == "--notrack");
         if untracks && chain != "OUTPUT" {
-            self.firewall.untracked.push((place.clone(), case.packets.clone()));
+            let packets = cases.iter().map(|case| (place.clone(), case.packets.clone()));
+            self.firewall.untracked.extend(packets);
         }
-        let at = self.firewall.rules.len();
-        for what in recent {
-            self.recent.entry((name.clone(), what.list.clone())).or_default().push((at, what));
+        let rule = self.firewall.rules.len();
+        for how in recent {
+            self.recent.push(recent::Used { chain: name.clone(), rule, how });
         }
-        let (text, cases) = (line.to_owned(), vec![case]);
-        self.firewall.push(name, Rule { place, text, name: comment, cases });
+        let text = line.to_owned();
+        self.firewall.insert(name, at, Rule { place, text, name: comment, cases });
     }
 }
 
@@ -259,5 +284,9 @@ fn hook(table: &str, chain: &str) -> Option<Hook> {
         "OUTPUT" | "POSTROUTING" => Hook::Outgoing,
         _ => return None,
     };
-    Some(if table == "nat" { Hook::Nat } else { hook })
+    Some(match (table, hook) {
+        ("nat", Hook::Prerouting) => Hook::Nat,
+        ("nat", _) => Hook::NatLater,
+        (_, hook) => hook,
+    })
 }

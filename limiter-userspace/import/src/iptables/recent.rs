@@ -6,15 +6,20 @@ use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 use crate::difference::Difference;
-use crate::firewall::{ChainName, Firewall, Key, Limit, Verdict};
+use crate::firewall::{ChainName, Firewall, Key, Limit, Pair, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
 /// The most that `sliding_log` holds.
 const MOST: u64 = 31;
 
-/// Uses of lists, by chain and name, each with its rule.
-pub(super) type Uses = BTreeMap<(ChainName, String), Vec<(usize, Use)>>;
+/// Use of a list by a rule of a chain.
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    pub(super) chain: ChainName,
+    pub(super) rule: usize,
+    pub(super) how: Use,
+}
 
 /// Options of one rule.
 #[derive(Debug, Default)]
@@ -37,7 +42,7 @@ enum Does {
 /// Use of a list by a rule.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
-    pub(super) list: String,
+    list: String,
     does: Does,
     seconds: Option<u64>,
     hits: Option<u64>,
@@ -115,47 +120,74 @@ impl Recent {
     }
 }
 
-/// Makes a limit of each pair of rules that note and count; marks all others.
-pub(super) fn pair(firewall: &mut Firewall, uses: Uses) {
-    let mut lists: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for ((chain, list), _) in uses.keys().zip(0..) {
-        *lists.entry((chain.0.clone(), list.clone())).or_default() += 1;
-    }
-    for ((chain, list), rules) in uses {
-        // ufw has one list for all of its rules: each pair has conditions of its own.
-        let mut groups: Vec<Vec<(usize, Use)>> = Vec::new();
-        for (rule, used) in rules {
-            let same = groups.iter().position(|group| {
-                let first = group.first().map(|(first, _)| packets(firewall, *first));
-                first == Some(packets(firewall, rule))
-            });
-            let held = groups.len();
-            match same.and_then(|at| groups.get_mut(at)) {
-                Some(group) => group.push((rule, used)),
-                None if held < MOST_GROUPS => groups.push(vec![(rule, used)]),
-                None => refuse(firewall, rule, "its list has more uses than are looked at"),
-            }
+/// Makes a limit of each pair of rules that note and count; marks all others. A list of which
+/// anything else is known than such pairs is a list of something else, and none of them is a limit.
+pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
+    // Lists are one for all tables; their entries are of an address family.
+    let places = places(firewall);
+    let mut lists: BTreeMap<String, Vec<Used>> = BTreeMap::new();
+    for used in uses {
+        // A rule that only tells of it changes nothing.
+        let case = firewall.rules.get(used.rule).and_then(|rule| rule.cases.first());
+        let tells = case.is_some_and(|case| case.verdict == Verdict::Continue);
+        if used.how.does != Does::Check || !tells {
+            let family = if used.chain.0.starts_with('6') { 6 } else { 4 };
+            let list = format!("{} of IPv{family}", used.how.list);
+            lists.entry(list).or_default().push(used);
         }
-        let alone = groups.len() == 1 && lists.get(&(chain.0.clone(), list.clone())) == Some(&1);
-        for group in groups {
-            match limit(firewall, &group, &chain, alone) {
-                Ok((rule, limit)) => {
+    }
+    for (list, uses) in lists {
+        let groups = groups(firewall, &uses);
+        let alone = groups.len() == 1;
+        let limits: Vec<_> =
+            groups.iter().map(|group| limit(group, &places, &list, alone)).collect();
+        let broken = limits.iter().zip(&groups).find(|(limit, _)| limit.is_err());
+        let broken = broken.and_then(|(_, group)| group.first()).map(|used| used.rule);
+        let place = broken.and_then(|rule| firewall.rules.get(rule)).map(|rule| rule.place.clone());
+        for (limit, group) in limits.into_iter().zip(groups) {
+            let reason = match (limit, &place) {
+                (Ok((rule, limit)), None) => {
                     if let Some(case) = case(firewall, rule) {
                         case.limit = Some(limit);
                     }
+                    continue;
                 }
-                Err(reason) => {
-                    for (rule, _) in group {
-                        refuse(firewall, rule, reason);
-                    }
-                }
+                (Ok(_), Some(place)) => format!(
+                    "recent: {place} uses its list as well, and not as one of a pair: what that \
+                     notes, or takes off, is not counted here"
+                ),
+                (Err(reason), _) => reason.to_owned(),
+            };
+            for used in group {
+                refuse(firewall, used.rule, &reason);
             }
         }
     }
 }
 
+/// Uses of one list that have a chain and conditions in common.
+fn groups<'a>(firewall: &Firewall, uses: &'a [Used]) -> Vec<Vec<&'a Used>> {
+    let mut groups: Vec<Vec<&Used>> = Vec::new();
+    for used in uses {
+        // ufw has one list for all of its rules: each pair has conditions of its own.
+        let is_same = |group: &Vec<&Used>| {
+            group.first().is_some_and(|first| {
+                first.chain == used.chain
+                    && packets(firewall, first.rule) == packets(firewall, used.rule)
+            })
+        };
+        // Uses beyond the most are of no group that is a pair.
+        let same = if groups.len() < MOST_GROUPS { groups.iter().position(is_same) } else { None };
+        match same.and_then(|at| groups.get_mut(at)) {
+            Some(group) => group.push(used),
+            None => groups.push(vec![used]),
+        }
+    }
+    groups
+}
+
 /// Conditions of different rules that use one list, at most.
-const MOST_GROUPS: usize = 64;
+const MOST_GROUPS: usize = 256;
 
 fn packets(firewall: &Firewall, rule: usize) -> Option<&Packets> {
     firewall.rules.get(rule)?.cases.first().map(|case| &case.packets)
@@ -171,32 +203,32 @@ fn refuse(firewall: &mut Firewall, rule: usize, reason: &str) {
     }
 }
 
+/// Places of rules in their chains.
+fn places(firewall: &Firewall) -> BTreeMap<usize, usize> {
+    let chains = firewall.chains.values();
+    chains.flat_map(|chain| chain.rules.iter().copied().zip(0..)).collect()
+}
+
 /// The limit that a pair is.
 fn limit(
-    firewall: &Firewall,
-    group: &[(usize, Use)],
-    chain: &ChainName,
+    group: &[&Used],
+    places: &BTreeMap<usize, usize>,
+    list: &str,
     alone: bool,
 ) -> Result<(usize, Limit), &'static str> {
-    let verdict = |rule: usize| {
-        let found = firewall.rules.get(rule).and_then(|rule| rule.cases.first());
-        found.map(|case| case.verdict.clone())
-    };
     let mut counting = None;
     let mut noting = None;
-    for (rule, used) in group {
+    for Used { chain, rule, how: used } in group.iter().copied() {
         let twice = match used.does {
             Does::Set => noting.replace(*rule).is_some(),
-            // Only tells of it.
-            Does::Check if verdict(*rule) == Some(Verdict::Continue) => false,
-            Does::Check | Does::Update => counting.replace((*rule, used)).is_some(),
+            Does::Check | Does::Update => counting.replace((chain, *rule, used)).is_some(),
             Does::Remove => true,
         };
         if twice {
             return Err("recent: its list is used in more ways than one pair of rules");
         }
     }
-    let (Some(noting), Some((rule, used))) = (noting, counting) else {
+    let (Some(noting), Some((chain, rule, used))) = (noting, counting) else {
         return Err("recent: there is no pair of rules with the same conditions, one to note and \
              one to count: a list that others fill is a ban, as in `action: {ban: ...}`");
     };
@@ -204,24 +236,28 @@ fn limit(
         return Err("recent without --seconds and --hitcount is a ban, as in `action: {ban: ...}`");
     };
     // Noted before it is counted, a packet counts itself.
-    let first = noting < rule;
+    let first = places.get(&noting) < places.get(&rule);
     let most = if first { hits - 1 } else { hits };
     let multiplier = u32::try_from(seconds).unwrap_or(u32::MAX);
-    if most == 0 || most > MOST || u64::from(multiplier) > Period::most(Unit::Second) {
-        return Err("recent: limiter's log holds 1 to 31 packets, and at most 366 days");
+    if u64::from(multiplier) > Period::most(Unit::Second) {
+        return Err("recent: limiter counts within 366 days at most");
+    }
+    if most == 0 {
+        return Err(
+            "recent: it lets nothing pass: leave it in the firewall, or write a rule with \
+             `action: drop` by hand",
+        );
+    }
+    if most > MOST {
+        return Err("recent: a log of limiter's holds at most 31 packets: write a rule with \
+             `algorithm: sliding_counter` by hand, which holds any number, weighted");
     }
     let mut differences = Vec::new();
     if first || used.does == Does::Update {
-        differences.push(Difference::Recent(
-            "there what is refused counts as well, so who goes on trying stays out; here only what \
-             passes counts",
-        ));
+        differences.push(Difference::Refused);
     }
     if !alone {
-        differences.push(Difference::Recent(
-            "there its list is shared with other rules, and tries at those count here, too; \
-             here not",
-        ));
+        differences.push(Difference::Shared);
     }
     differences.push(Difference::Full("the oldest sources are forgotten"));
     let family = if chain.0.starts_with('6') { Family::V6 } else { Family::V4 };
@@ -233,5 +269,6 @@ fn limit(
     };
     let meter = Meter::SlidingLog(quota);
     let key = vec![Key::Source(bits)];
-    Ok((rule, Limit { meter, over: true, key, memory: None, shared: None, differences }))
+    let pair = Some(Pair { list: list.to_owned(), notes: noting, first });
+    Ok((rule, Limit { meter, over: true, key, memory: None, shared: None, pair, differences }))
 }

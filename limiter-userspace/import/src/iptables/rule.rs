@@ -1,26 +1,28 @@
 //! One rule of iptables: from words to packets, limit and verdict.
 
-use limiter_rules::model::Period;
+use limiter_rules::model::{Fact, Period};
 
 use super::hashlimit::HashLimit;
 use super::matches;
 use super::recent::{Recent, Use};
 use super::target;
 use crate::difference::Difference;
-use crate::firewall::{Case, Limit, Verdict};
+use crate::firewall::{Case, Hook, Limit, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
 /// A rule that was read.
 #[derive(Debug)]
 pub(super) struct Read {
-    pub(super) case: Case,
+    pub(super) cases: Vec<Case>,
     pub(super) comment: Option<String>,
     pub(super) recent: Vec<Use>,
+    /// The part of the headers that its target writes.
+    pub(super) writes: Option<Fact>,
 }
 
 /// Modules whose options are read one by one.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 23] = [
     "tcp",
     "udp",
     "sctp",
@@ -33,6 +35,10 @@ const KNOWN: [&str; 19] = [
     "multiport",
     "conntrack",
     "state",
+    "length",
+    "ttl",
+    "hl",
+    "dscp",
     "comment",
     "limit",
     "hashlimit",
@@ -68,7 +74,14 @@ pub(super) struct Reading<'a> {
     recent: Option<Recent>,
     /// True if a module was named whose options are unknown.
     foreign: bool,
-    loopback: bool,
+    /// Differences of a limit by its conditions.
+    differences: Vec<Difference>,
+    /// True if packets whose destination was translated are meant besides.
+    pub(super) or_translated: bool,
+    /// Hook of its chain.
+    hook: Option<Hook>,
+    /// The part of the headers that its target writes.
+    writes: Option<Fact>,
 }
 
 /// `-m limit`.
@@ -78,8 +91,8 @@ struct PlainLimit {
     burst: Option<String>,
 }
 
-/// Reads the words behind the name of the chain.
-pub(super) fn read(words: &[String], family: Family) -> Read {
+/// Reads the words behind the name of the chain, of which the hook is told if it has one.
+pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read {
     let mut reading = Reading {
         words,
         at: 0,
@@ -93,7 +106,10 @@ pub(super) fn read(words: &[String], family: Family) -> Read {
         hash: None,
         recent: None,
         foreign: false,
-        loopback: false,
+        differences: Vec::new(),
+        or_translated: false,
+        hook,
+        writes: None,
     };
     while let Some(word) = reading.next() {
         reading.option(&word);
@@ -145,7 +161,10 @@ impl Reading<'_> {
             }
             "-j" | "--jump" => {
                 if let Some(name) = self.value(word) {
-                    self.decide(target::verdict(&name));
+                    self.writes = self.writes.or_else(|| target::writes(&name));
+                    let change = target::change(&name, self.hook == Some(Hook::NatLater))
+                        .map(Verdict::Translates);
+                    self.decide(change.unwrap_or_else(|| target::verdict(&name)));
                 }
             }
             "-g" | "--goto" => {
@@ -160,6 +179,7 @@ impl Reading<'_> {
             }
             "--comment" => self.comment = self.value(word),
             _ if self.is_of_limit(word) || matches::option(self, word) => {}
+            _ if self.is_of_translation(word) => {}
             // Options of targets and of modules that are not known.
             _ if word.starts_with("--") && (self.foreign || self.is_of_target(word)) => {
                 self.skip_values();
@@ -172,6 +192,18 @@ impl Reading<'_> {
         if word != "!" && self.negated() {
             self.packets.lacks(format!("`! {word}` is not known"));
         }
+    }
+
+    /// Reads an option of a target that translates addresses.
+    fn is_of_translation(&mut self, word: &str) -> bool {
+        let value = self.words.get(self.at).cloned();
+        let is_value = |value: &String| !value.starts_with('-') && value != "!";
+        let Some(Verdict::Translates(change)) = &mut self.verdict else { return false };
+        let read = target::option(change, word, value.filter(is_value).as_deref());
+        if read {
+            self.skip_values();
+        }
+        read
     }
 
     /// True for an option of the target that was named before.
@@ -278,8 +310,8 @@ impl Reading<'_> {
     }
 
     /// Notes a condition on loopback that is always met.
-    pub(super) const fn not_loopback(&mut self) {
-        self.loopback = true;
+    pub(super) fn not_loopback(&mut self) {
+        self.differences.push(Difference::Loopback);
     }
 
     fn finish(mut self) -> Read {
@@ -307,17 +339,24 @@ impl Reading<'_> {
             (None, Some(hash)) => hash.limit(self.family, &mut self.packets),
             _ => None,
         };
-        if let Some(limit) = &mut limit
-            && self.loopback
-        {
-            limit.differences.push(Difference::Loopback);
+        if let Some(limit) = &mut limit {
+            limit.differences.append(&mut self.differences);
         }
         let verdict = self.verdict.unwrap_or(Verdict::Continue);
         let recent = self.recent.and_then(|recent| recent.used(&mut self.packets));
+        let mut translated = None;
+        if self.or_translated && limit.is_none() && recent.is_none() {
+            let packets = Packets { states: None, translated: true, ..self.packets.clone() };
+            translated = Some(Case::new(packets, verdict.clone()));
+        } else if self.or_translated {
+            self.packets.lacks_limit("`--ctstate DNAT`: limiter does not see translations");
+        }
+        let case = Case { packets: self.packets, limit, verdict, times: Vec::new() };
         Read {
-            case: Case { packets: self.packets, limit, verdict, times: Vec::new() },
+            cases: [case].into_iter().chain(translated).collect(),
             comment: self.comment,
             recent: recent.into_iter().collect(),
+            writes: self.writes,
         }
     }
 }
@@ -344,6 +383,14 @@ impl PlainLimit {
         };
         let count = limiter_common::wire::Count::Packets;
         let meter = rate::bucket(count, amount, Period::one(unit), burst);
-        Some(Limit { meter, over: false, key: vec![], memory: None, shared: None, differences })
+        Some(Limit {
+            meter,
+            over: false,
+            key: vec![],
+            memory: None,
+            shared: None,
+            pair: None,
+            differences,
+        })
     }
 }

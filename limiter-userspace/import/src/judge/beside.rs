@@ -7,13 +7,16 @@ use limiter_text::plain::clean;
 
 use super::{Fate, Judge, MOST_EFFORT, Step};
 use crate::firewall::{Hook, Limit};
-use crate::packets::Packets;
+use crate::packets::{Original, Packets};
+
+/// Priority at which connection tracking looks at packets.
+const TRACKING: i64 = -200;
 
 /// A limit that was translated.
 pub(super) struct Placed {
-    rule: usize,
+    pub(super) rule: usize,
     hook: Hook,
-    packets: Packets,
+    pub(super) packets: Packets,
     /// Name of the limit, where several rules charge it.
     shared: Option<String>,
 }
@@ -24,7 +27,7 @@ impl Placed {
     }
 
     /// True if a packet can come to both.
-    fn meets(&self, other: &Self) -> bool {
+    pub(super) fn meets(&self, other: &Self) -> bool {
         let ways = [self.hook, other.hook];
         let apart = ways.contains(&Hook::Input) && ways.contains(&Hook::Forward);
         !apart && !self.packets.is_apart(&other.packets)
@@ -48,8 +51,15 @@ impl Judge<'_> {
 
     /// Refuses what asks for states of connections, of packets that have none.
     pub(super) fn is_tracked(&self, step: &Step<'_>, established: bool) -> Result<(), String> {
-        if !established && step.packets.states.is_none() {
+        let packets = step.packets;
+        let asks = packets.states.is_some() || packets.original != Original::default();
+        if !established && !asks && !packets.translated {
             return Ok(());
+        }
+        if step.hook == Hook::Prerouting && step.priority <= TRACKING {
+            return Err("asks for states of connections before connection tracking, where there \
+                 are none"
+                .to_owned());
         }
         let untracked = &self.firewall.untracked;
         match untracked.iter().find(|(_, packets)| !packets.is_apart(step.packets)) {

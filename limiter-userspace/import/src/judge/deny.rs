@@ -2,13 +2,13 @@
 
 use ipnet::IpNet;
 
-use super::before::{is_loopback, only_established};
 use super::{Judge, Step, of_hook};
 use crate::barrier::Gone;
 use crate::difference::Difference;
 use crate::firewall::Verdict;
 use crate::lists::Denied;
 use crate::packets::Packets;
+use crate::taken::{is_loopback, only_established};
 
 impl Judge<'_> {
     /// Makes entries of a rule.
@@ -35,7 +35,13 @@ impl Judge<'_> {
         let mut differences = of_hook(step.hook);
         for barrier in step.barriers {
             self.spend(packets.weight().saturating_mul(barrier.packets.weight()))?;
-            if barrier.gone == Gone::Dropped || barrier.packets.is_apart(packets) {
+            if barrier.packets.translated {
+                self.spend(self.translations.len())?;
+            }
+            if barrier.gone == Gone::Dropped
+                || barrier.packets.is_apart(packets)
+                || self.is_untranslated(&barrier.packets, packets)
+            {
                 continue;
             }
             if is_loopback(&barrier.packets) {

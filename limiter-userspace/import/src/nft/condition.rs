@@ -1,11 +1,15 @@
 //! Conditions of nft: `{"match": {"op": ..., "left": ..., "right": ...}}`.
 
 use limiter_common::header::TCP;
+use limiter_rules::model::Fact;
 use serde_json::Value;
 
+use super::connection::connection;
+use super::flags::opens;
+use super::number::{compared, more, numbers};
 use super::objects::Objects;
 use super::set::{Set, nets, ports};
-use crate::iptables::{icmp_message, is_opening, protocol_number, state_bits};
+use crate::iptables::{icmp_message, protocol_number, state_bits};
 use crate::packets::{Family, Packets, state};
 
 /// Part of a packet that a condition is about.
@@ -22,6 +26,23 @@ pub(super) enum Field {
     Interface,
     State,
     Icmp(Family),
+    /// A number of the headers, of packets of a family or a protocol if one is named.
+    Fact(Fact, Of),
+    /// The destination of the first packet of the connection.
+    OriginalDestination(Family),
+    OriginalPort,
+    /// The direction of the connection.
+    Direction,
+    /// Marks of the connection, as that its destination was translated.
+    Status,
+}
+
+/// Packets that have a number in their headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    All,
+    Family(Family),
+    Protocol(u8),
 }
 
 /// The field that an expression reads.
@@ -40,6 +61,15 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "dport") => {
                 Field::Port(protocol_number(protocol))
             }
+            ("th", "sport") => Field::Fact(Fact::SourcePort, Of::All),
+            ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "sport") => {
+                Field::Fact(Fact::SourcePort, Of::Protocol(protocol_number(protocol)?))
+            }
+            ("ip", "length") => Field::Fact(Fact::PacketLength, Of::Family(Family::V4)),
+            ("ip", "ttl") => Field::Fact(Fact::Ttl, Of::Family(Family::V4)),
+            ("ip6", "hoplimit") => Field::Fact(Fact::Ttl, Of::Family(Family::V6)),
+            ("ip", "dscp") => Field::Fact(Fact::Dscp, Of::Family(Family::V4)),
+            ("ip6", "dscp") => Field::Fact(Fact::Dscp, Of::Family(Family::V6)),
             ("icmp", "type") => Field::Icmp(Family::V4),
             ("icmpv6", "type") => Field::Icmp(Family::V6),
             _ => return None,
@@ -50,20 +80,34 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             "l4proto" => Field::Protocol(None),
             "nfproto" | "protocol" => Field::Family,
             "iifname" | "iif" => Field::Interface,
+            "length" => Field::Fact(Fact::PacketLength, Of::All),
             _ => return None,
         });
     }
     let ct = expression.get("ct")?;
-    (ct.get("key")?.as_str()? == "state").then_some(Field::State)
+    let of_first = ct.get("dir").and_then(Value::as_str) == Some("original");
+    Some(match (ct.get("key")?.as_str()?, of_first) {
+        ("state", _) => Field::State,
+        ("status", _) => Field::Status,
+        ("direction", _) => Field::Direction,
+        ("proto-dst", true) => Field::OriginalPort,
+        ("ip daddr", true) => Field::OriginalDestination(Family::V4),
+        ("ip6 daddr", true) => Field::OriginalDestination(Family::V6),
+        _ => return None,
+    })
 }
 
 /// Condition that a field brings with it, whatever its value.
 pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
     let protocol = match field {
-        Field::Source(family) | Field::Destination(family) | Field::Protocol(Some(family)) => {
+        Field::Source(family)
+        | Field::Destination(family)
+        | Field::OriginalDestination(family)
+        | Field::Protocol(Some(family))
+        | Field::Fact(_, Of::Family(family)) => {
             return of_family(packets, family);
         }
-        Field::Port(Some(protocol)) => protocol,
+        Field::Port(Some(protocol)) | Field::Fact(_, Of::Protocol(protocol)) => protocol,
         Field::Icmp(family) if !of_family(packets, family) => return false,
         Field::Icmp(Family::V4) => 1,
         Field::Icmp(Family::V6) => 58,
@@ -71,6 +115,10 @@ pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
         | Field::Protocol(None)
         | Field::Family
         | Field::Interface
+        | Field::Fact(_, Of::All)
+        | Field::OriginalPort
+        | Field::Direction
+        | Field::Status
         | Field::State => return true,
     };
     of_protocols(packets, vec![protocol])
@@ -116,6 +164,14 @@ pub(super) fn condition(
         packets.lacks(format!("limiter has no condition as {left}"));
         return Vec::new();
     };
+    if let (Field::Fact(fact, _), Some(value)) = (field, right.as_u64())
+        && let Some(range) = compared(op, value, fact.most().unwrap_or(u16::MAX))
+    {
+        if !implied(field, packets) || !more(packets, fact, vec![range]) {
+            packets.lacks("it has two conditions on one field");
+        }
+        return Vec::new();
+    }
     let not = match op {
         "==" | "in" | "" => false,
         "!=" => true,
@@ -211,6 +267,10 @@ pub(super) fn apply(
                 (_, false) => packets.destinations = Some(found),
             }
         }
+        Field::Fact(fact, _) => numbers(fact, not, values, packets)?,
+        Field::Status | Field::Direction | Field::OriginalPort | Field::OriginalDestination(_) => {
+            connection(field, not, values, packets)?;
+        }
         _ if not && field != Field::State && field != Field::Interface => {
             return Err(all_but("these values"));
         }
@@ -275,11 +335,11 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn all_but(what: &str) -> String {
+pub(super) fn all_but(what: &str) -> String {
     format!("it is for all but {what}: limiter has no such rules")
 }
 
-fn shown(values: &[&Value]) -> String {
+pub(super) fn shown(values: &[&Value]) -> String {
     let shown: Vec<String> = values.iter().take(3).map(ToString::to_string).collect();
     shown.join(", ").chars().take(100).collect()
 }
@@ -317,36 +377,4 @@ fn icmp_name(name: &str, family: Family) -> Option<u8> {
         other => other,
     };
     icmp_message(name, family)
-}
-
-/// True for `tcp flags & (fin|syn|rst|ack) == syn`, in each of its spellings.
-fn opens(left: &Value, op: &str, right: &Value) -> bool {
-    let Some([payload, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) else {
-        return false;
-    };
-    let of_flags = payload.get("payload").is_some_and(|payload| {
-        payload.get("protocol").and_then(Value::as_str) == Some("tcp")
-            && payload.get("field").and_then(Value::as_str) == Some("flags")
-    });
-    let mut flags = Vec::new();
-    let read = all_flags(mask, &mut flags);
-    flags.sort_unstable();
-    of_flags
-        && read
-        && op == "=="
-        && right.as_str() == Some("syn")
-        && is_opening(&flags.join(",").to_ascii_uppercase(), "SYN")
-}
-
-/// Flags of a list, or of `a | b | c`.
-fn all_flags<'a>(mask: &'a Value, flags: &mut Vec<&'a str>) -> bool {
-    let parts = match mask {
-        Value::String(flag) => {
-            flags.push(flag);
-            return true;
-        }
-        Value::Array(parts) => Some(parts),
-        other => other.get("|").and_then(Value::as_array),
-    };
-    parts.is_some_and(|parts| parts.iter().all(|part| all_flags(part, flags)))
 }

@@ -46,15 +46,16 @@ pub(super) fn limit(body: &Value) -> Result<Limit, &'static str> {
         Some(size) => {
             let amount = bytes(amount, size)?;
             let burst = bytes(burst, word("burst_unit").unwrap_or("bytes"))?;
-            differences.push(Difference::Bytes("of IP packets, merged by GRO"));
             differences.push(Difference::ByteBurst(
                 "there one whole unit of time of the rate beside it; here both are the burst",
             ));
             let burst = amount.checked_add(burst).ok_or("a limit is too large")?;
+            let what = "of IP packets, merged by GRO";
+            differences.push(Difference::Bytes { what, piece: 1, most: burst });
             rate::bucket(Count::Bytes, amount, Period::one(unit), burst)
         }
     };
-    Ok(Limit { meter, over, key: vec![], memory: None, shared: None, differences })
+    Ok(Limit { meter, over, key: vec![], memory: None, shared: None, pair: None, differences })
 }
 
 fn bytes(amount: u64, unit: &str) -> Result<u64, &'static str> {
@@ -109,12 +110,9 @@ pub(super) fn of_elements(
         && let Meter::TokenBucket(rate) = limit.meter
     {
         let (amount, unit) = (rate.requests_per_unit, rate.period.unit);
-        if keeps {
-            let after = format!("every {seconds} s, however much was sent");
-            limit.differences.push(Difference::Forgotten(after));
-        } else if rate::fills_slower(amount, unit, rate.burst, seconds.saturating_mul(1000)) {
-            let after = format!("{seconds} s after the last packet");
-            limit.differences.push(Difference::Forgotten(after));
+        let milliseconds = seconds.saturating_mul(1000);
+        if keeps || rate::fills_slower(amount, unit, rate.burst, milliseconds) {
+            limit.differences.push(Difference::Forgotten { milliseconds, always: keeps });
         }
     }
     let parts = match key.get("concat").and_then(Value::as_array) {
@@ -137,7 +135,7 @@ pub(super) fn of_elements(
             (Field::Port(_), None) => Key::Port,
             (Field::Protocol(_), None) => Key::Protocol,
             (Field::Interface, None) => Key::Interface,
-            (Field::Family | Field::State | Field::Icmp(_), None) => {
+            (_, None) => {
                 return Err(format!("limiter has no buckets by {expression}"));
             }
         };

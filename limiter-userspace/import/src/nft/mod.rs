@@ -2,15 +2,20 @@
 //! not known is a reason not to translate its rule, and no reason to refuse the others.
 
 mod condition;
+mod connection;
+mod flags;
 mod limit;
+mod number;
 mod objects;
 mod rule;
 mod set;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::error::ImportError;
-use super::firewall::{Chain, ChainName, Firewall, Hook, Rule};
+use super::firewall::{Chain, ChainName, Firewall, Hook, Rewrite, Rule};
 use super::packets::{Family, Packets};
 use objects::Objects;
 use set::Set;
@@ -71,8 +76,11 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
             chain.packets.lacks("a flowtable takes open connections past its chain");
         }
     }
+    let is_nat = |chain: &Chain| matches!(chain.hook, Some(Hook::Nat | Hook::NatLater));
+    let nat = firewall.chains.iter().filter(|(_, chain)| is_nat(chain));
+    let nat: BTreeSet<String> = nat.map(|((table, _), _)| table.clone()).collect();
     for body in rules {
-        add_rule(&mut firewall, &named, body)?;
+        add_rule(&mut firewall, &named, &nat, body)?;
     }
     for table in dormant {
         for chain in firewall.chains.iter_mut().filter(|((of, _), _)| *of == table) {
@@ -123,7 +131,8 @@ fn chain(firewall: &mut Firewall, body: &Value) -> Result<(), ImportError> {
     let of_ip = matches!(family, "ip" | "ip6" | "inet" | "netdev");
     let hook = text(body, "hook").map(|hook| match (text(body, "type"), hook) {
         _ if !of_ip => Hook::Other,
-        (Some("nat"), _) => Hook::Nat,
+        (Some("nat"), "prerouting") => Hook::Nat,
+        (Some("nat"), _) => Hook::NatLater,
         (_, "ingress" | "prerouting") => Hook::Prerouting,
         (_, "input") => Hook::Input,
         (_, "forward") => Hook::Forward,
@@ -164,6 +173,7 @@ fn family_of(family: &str) -> Option<Family> {
 fn add_rule(
     firewall: &mut Firewall,
     objects: &Objects<'_>,
+    nat: &BTreeSet<String>,
     body: &Value,
 ) -> Result<(), ImportError> {
     let name = name_of(body, "chain")?;
@@ -175,7 +185,17 @@ fn add_rule(
     };
     let empty = Value::Array(Vec::new());
     let expressions = body.get("expr").unwrap_or(&empty);
-    let cases = rule::cases(objects, &name.0, expressions);
+    let rule::Read { cases, writes } =
+        rule::read(objects, &name.0, expressions, nat.contains(&name.0));
+    let hook = firewall.chains.get(&name).and_then(|chain| chain.hook);
+    if let Some(what) = writes.filter(|_| !matches!(hook, Some(Hook::Outgoing | Hook::Other))) {
+        let rewrites = cases.iter().map(|case| Rewrite {
+            place: place.clone(),
+            packets: case.packets.clone(),
+            what,
+        });
+        firewall.rewrites.extend(rewrites);
+    }
     let notrack = expressions.as_array().is_some_and(|statements| {
         statements.iter().any(|statement| statement.get("notrack").is_some())
     });

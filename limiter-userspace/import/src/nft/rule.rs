@@ -1,13 +1,15 @@
 //! One rule of nft: from statements to packets, limit and verdict.
 
+use limiter_rules::model::Fact;
 use serde_json::Value;
 
 use super::condition::{apply, condition, field};
 use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
 use super::objects::Objects;
-use super::set::Set;
-use crate::firewall::{Case, Limit, Verdict};
+use super::set::{Set, nets, ports};
+use crate::firewall::{Case, Limit, Verdict, Written};
 use crate::packets::Packets;
+use crate::translation::{Change, To};
 
 /// Statements that change no verdict.
 const GO_ON: [&str; 4] = ["counter", "last", "log", "dup"];
@@ -17,7 +19,7 @@ const MARKS: [&str; 7] =
     ["mangle", "notrack", "ct helper", "ct timeout", "ct expectation", "flow", "secmark"];
 
 /// Statements that translate addresses, after which a packet is accepted.
-const TRANSLATES: [&str; 5] = ["snat", "dnat", "masquerade", "redirect", "fwd"];
+const TRANSLATES: [&str; 4] = ["snat", "dnat", "masquerade", "redirect"];
 
 /// The most cases of a verdict map.
 const MOST_CASES: usize = 4096;
@@ -45,10 +47,25 @@ struct Reading<'a> {
     times: Vec<Option<u64>>,
     /// Cases of a verdict map.
     mapped: Vec<Case>,
+    /// True in a chain of the address translation.
+    translating: bool,
+    /// The part of the headers that it writes.
+    writes: Option<Written>,
 }
 
-/// The cases of a rule.
-pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> Vec<Case> {
+/// A rule that was read: its cases, and the part of the headers that it writes.
+pub(super) struct Read {
+    pub(super) cases: Vec<Case>,
+    pub(super) writes: Option<Written>,
+}
+
+/// Reads a rule; `translating` tells of a chain of the address translation.
+pub(super) fn read(
+    objects: &Objects<'_>,
+    table: &str,
+    expressions: &Value,
+    translating: bool,
+) -> Read {
     let mut reading = Reading {
         objects,
         table,
@@ -58,6 +75,8 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
         marks: None,
         times: Vec::new(),
         mapped: Vec::new(),
+        translating,
+        writes: None,
     };
     match expressions {
         Value::Array(statements) => {
@@ -67,7 +86,7 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
         }
         _ => reading.packets.lacks_limit("its statements cannot be read"),
     }
-    let Reading { mut packets, limit, verdict, marks, times, mut mapped, .. } = reading;
+    let Reading { mut packets, limit, verdict, marks, times, mut mapped, writes, .. } = reading;
     if !times.is_empty()
         && (matches!(verdict, Some(Verdict::Jump(_) | Verdict::Goto(_))) || !mapped.is_empty())
     {
@@ -79,7 +98,7 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
     if mapped.is_empty() {
         let marks = marks.map_or(Verdict::Continue, Verdict::Marks);
         let verdict = verdict.filter(|verdict| *verdict != Verdict::Continue).unwrap_or(marks);
-        return vec![Case { packets, limit, verdict, times }];
+        return Read { cases: vec![Case { packets, limit, verdict, times }], writes };
     }
     if limit.is_some() {
         packets.lacks_limit("a verdict map behind a limit");
@@ -90,7 +109,35 @@ pub(super) fn cases(objects: &Objects<'_>, table: &str, expressions: &Value) -> 
             Err(_) => case.verdict = Verdict::Continue,
         }
     }
-    mapped
+    Read { cases: mapped, writes }
+}
+
+/// The part of the headers that a statement writes; none for marks and the like.
+fn writes(body: &Value) -> Option<Written> {
+    let payload = body.get("key").and_then(|key| key.get("payload"))?;
+    Some(match payload.get("field").and_then(Value::as_str) {
+        Some("dscp") => Written::Fact(Fact::Dscp),
+        Some("ttl" | "hoplimit") => Written::Fact(Fact::Ttl),
+        _ => Written::Any,
+    })
+}
+
+/// The change of a statement that translates.
+fn change(name: &str, body: &Value) -> Change {
+    let source = matches!(name, "snat" | "masquerade");
+    let addresses = match (body.get("addr"), name) {
+        (None, "redirect" | "masquerade") => To::Any,
+        (None, _) => To::Same,
+        (Some(address), _) => nets(address).map_or(To::Any, To::One),
+    };
+    // A map may give ports as well.
+    let mapped = body.get("addr").is_some_and(|address| address.get("map").is_some());
+    let to = match body.get("port") {
+        None if mapped => To::Any,
+        None => To::Same,
+        Some(port) => ports(port).map_or(To::Any, To::One),
+    };
+    Change { source, here: name == "redirect", addresses, ports: to }
 }
 
 impl Reading<'_> {
@@ -147,6 +194,17 @@ impl Reading<'_> {
                 self.packets.lacks_limit("quota: there are no quotas of all packets together");
                 None
             }
+            "xt" if self.translating => {
+                // The text says of targets only which they are, or nothing.
+                let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+                let source = matches!(name, "SNAT" | "MASQUERADE" | "SNPT");
+                let known = matches!(name, "DNAT" | "REDIRECT" | "NETMAP" | "DNPT") || source;
+                let is_target = body.get("type").and_then(Value::as_str) != Some("match");
+                if !known {
+                    self.packets.lacks("a part of a rule of iptables-nft");
+                }
+                (known || is_target).then(|| Verdict::Translates(Change::any(source)))
+            }
             "xt" => {
                 self.packets.lacks_limit(
                     "a rule of iptables-nft: `iptables-save | limiter import iptables -` reads it",
@@ -164,11 +222,17 @@ impl Reading<'_> {
             "continue" => Some(Verdict::Continue),
             "jump" | "goto" => Some(target(name, body)),
             name if GO_ON.contains(&name) => None,
+            "mangle" if writes(body).is_some() => {
+                self.writes = self.writes.or_else(|| writes(body));
+                self.marks("the statement \"mangle\"".to_owned());
+                None
+            }
             name if MARKS.contains(&name) => {
                 self.marks(format!("the statement {name:?}"));
                 None
             }
-            name if TRANSLATES.contains(&name) => Some(Verdict::Accept),
+            name if TRANSLATES.contains(&name) => Some(Verdict::Translates(change(name, body))),
+            "fwd" => Some(Verdict::Accept),
             name => Some(Verdict::Unknown(format!("the statement {name:?}"))),
         };
         self.verdict = self.verdict.take().or(decides);

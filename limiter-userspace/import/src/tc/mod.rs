@@ -82,7 +82,7 @@ fn policed(mut packets: Packets, police: Police) -> Vec<Case> {
                 "the device is not in this text: run limiter on that one alone, or add `interface`",
             ));
             let key = Vec::new();
-            Some(Limit { meter, over: true, key, memory, shared: None, differences })
+            Some(Limit { meter, over: true, key, memory, shared: None, pair: None, differences })
         }
         Err(reason) => {
             packets.lacks_limit(reason);

@@ -47,7 +47,7 @@ impl Police {
             (Some(rate), None) => {
                 let burst = self.burst.ok_or("its burst is not in the text")?;
                 let differences = vec![
-                    Difference::Bytes("of IP packets, merged by GRO"),
+                    Difference::Bytes { what: "of IP packets, merged by GRO", piece: 1, most: 0 },
                     Difference::Policed(
                         "burst and rate are as tc prints them, rounded; packets longer than its \
                          mtu are \

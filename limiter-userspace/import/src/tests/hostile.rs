@@ -134,6 +134,28 @@ fn large_inputs_take_bounded_time() {
     }
     doubling.push_str("-A C15 -m limit --limit 5/s -j ACCEPT\nCOMMIT\n");
     check(doubling.as_bytes(), None);
+    // Each goto looks for one behind it, each pair for what stands between, each limit for what
+    // translates.
+    let rules = (0..1_000)
+        .map(|n| {
+            format!(
+                "-A INPUT -i e{n} -g ZONE\n-A INPUT -p tcp --dport {n} -m recent --set --name \
+                 l{0}\n-A INPUT -p tcp --dport {n} -m recent --update --seconds 60 --hitcount 4 \
+                 --name l{0} -j DROP\n{1}",
+                n % 9,
+                limit(n)
+            )
+        })
+        .collect::<Vec<_>>()
+        .concat();
+    let nat = (0..1_000)
+        .map(|n| format!("-A PREROUTING -p udp --dport {n} -j REDIRECT --to-ports {}\n", n + 1))
+        .collect::<Vec<_>>()
+        .concat();
+    let text = format!(
+        "*nat\n{nat}COMMIT\n*filter\n:INPUT ACCEPT [0:0]\n{rules}-A ZONE -j DROP\nCOMMIT\n"
+    );
+    check(text.as_bytes(), None);
     check("[".repeat(1 << 20).as_bytes(), Some(Format::Nft));
     let lines = (0..100_000)
         .map(|n| format!("add x 10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255))

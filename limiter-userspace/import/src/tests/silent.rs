@@ -26,7 +26,7 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
     for (rule, reason) in [
         (
             format!("-p tcp -j DROP -m conntrack --ctorigdstport 22 {HASH} 5/s --hashlimit-name a"),
-            "`--ctorigdstport` is not known",
+            "and so for its replies",
         ),
         (
             format!("-p tcp -j DROP --tcp-option 2 {HASH} 5/s --hashlimit-name a"),
@@ -106,6 +106,23 @@ fn packets_that_are_not_tracked_are_neither_new_nor_established() {
          ipv6-icmp {HASH} 5/s --hashlimit-name a -j DROP\nCOMMIT\n"
     );
     assert!(refusal(&imported(Format::Ip6tables, &text)).contains("line 2 takes some"));
+}
+
+#[test]
+fn there_are_no_states_before_connection_tracking() {
+    let text = |table: &str, state: &str| {
+        format!(
+            "*{table}\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp --dport 53 {state} {HASH} 20/s \
+             --hashlimit-name a -j DROP\nCOMMIT\n"
+        )
+    };
+    let new = "-m conntrack --ctstate NEW";
+    let raw = imported(Format::Iptables, &text("raw", new));
+    assert!(refusal(&raw).contains("before connection tracking"), "{}", raw.text);
+    for (table, state) in [("raw", ""), ("mangle", new)] {
+        let made = imported(Format::Iptables, &text(table, state));
+        assert_eq!(rules(&made).len(), 1, "{}", made.text);
+    }
 }
 
 #[test]

@@ -120,7 +120,7 @@ const KEYS: &[(&str, Result<&str, &str>)] = &[
     ),
     ("-m conntrack --ctstate ESTABLISHED --hashlimit-mode srcip", Err("by a state of connections")),
     ("-m conntrack --ctstate NEW,ESTABLISHED --hashlimit-mode srcip", Err("a mix of states")),
-    ("-m conntrack --ctstate DNAT --hashlimit-mode srcip", Err("the state DNAT")),
+    ("-m conntrack --ctstate DNAT --hashlimit-mode srcip", Err("destination was translated")),
     ("-p tcp --tcp-flags ALL NONE --hashlimit-mode srcip", Err("tcp_flags")),
     ("-p tcp ! --syn --hashlimit-mode srcip", Err("all but some")),
     ("--hashlimit-mode srcport", Err("leave `srcport` out")),
@@ -134,7 +134,49 @@ const KEYS: &[(&str, Result<&str, &str>)] = &[
     ),
     ("-p tcp --dport 1000:2000 --hashlimit-mode srcip,dstport", Err("1001 ports")),
     ("-p tcp --dport ssh --hashlimit-mode srcip", Err("cannot be read")),
-    ("-p tcp --sport 53 --hashlimit-mode srcip", Err("the key `source_port`")),
+    (
+        "-p tcp --sport 53 --hashlimit-mode srcip",
+        Ok("protocol=tcp source_port=53 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-p udp --dport 27015:27030 --hashlimit-mode srcip",
+        Ok("protocol=udp destination_port=27015-27030 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-p udp -m multiport --dports 80,82:90,81 --hashlimit-mode srcip",
+        Ok("protocol=udp destination_port=80-90 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-p udp -m length --length 1000:65535 --hashlimit-mode srcip",
+        Ok("protocol=udp packet_length=1000-65535 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-m ttl --ttl-lt 5 --hashlimit-mode srcip",
+        Ok("ttl=0-4 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-m ttl --ttl-gt 200 --hashlimit-mode srcip",
+        Ok("ttl=201-255 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    ("-m ttl ! --ttl-eq 64 --hashlimit-mode srcip", Err("one bucket there is for all")),
+    (
+        "-m dscp --dscp 0x2e --hashlimit-mode srcip",
+        Ok("dscp=46 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-m dscp --dscp-class EF --hashlimit-mode srcip",
+        Ok("dscp=46 remote_address=0.0.0.0/0: 10/s burst 9"),
+    ),
+    (
+        "-p tcp -m conntrack --ctstate NEW --ctorigdstport 8080 --ctdir ORIGINAL --hashlimit-mode srcip",
+        Ok("protocol=tcp destination_port=8080 remote_address=0.0.0.0/0: 10 syns/s burst 9"),
+    ),
+    ("-p tcp -m conntrack --ctorigdstport 8080 --hashlimit-mode srcip", Err("for its replies")),
+    (
+        "-p udp -m multiport --sports 53,123 --hashlimit-mode srcip",
+        Err("one bucket there is for all"),
+    ),
+    ("-m conntrack --ctstate NEW --hashlimit-mode srcip", Err("more than one protocol")),
     ("-p tcp ! --dport 22 --hashlimit-mode srcip", Err("all but some")),
     ("-d 10.0.0.0/8 --hashlimit-mode srcip", Err("one bucket there is for all")),
     ("! -d 10.0.0.1 --hashlimit-mode srcip", Err("all but some")),
@@ -242,7 +284,8 @@ fn limits_that_accept_need_a_rule_that_drops() {
         (format!("{limit}\n-A INPUT -p tcp -j ACCEPT\n-A INPUT -j DROP"), true),
         (format!("{limit}\n-A INPUT -j LOG\n-A INPUT -j DROP"), true),
         (format!("{limit}\n-A INPUT -s 10.0.0.0/8 -j ACCEPT\n-A INPUT -j DROP"), false),
-        (format!("{limit}\n-A INPUT -p icmp -s 10.0.0.0/8 -j DROP\n-A INPUT -j DROP"), false),
+        (format!("{limit}\n-A INPUT -p icmp -s 10.0.0.0/8 -j DROP\n-A INPUT -j DROP"), true),
+        (format!("{limit}\n-A INPUT -p icmp -s 10.0.0.0/8 -j DROP"), false),
         (limit.to_owned(), false),
     ] {
         let imported = iptables(&lines);
@@ -373,8 +416,8 @@ fn recent_is_a_log_where_its_rules_are_a_pair() {
         ),
         ("SSH --set\nSSH --rcheck --hitcount 4 -j DROP", Err("is a ban")),
         ("SSH --set\nSSH --rcheck --seconds 60 --hitcount 4 --rttl -j DROP", Err("--rttl")),
-        ("SSH --set\nSSH --rcheck --seconds 60 --hitcount 1 -j DROP", Err("1 to 31")),
-        ("SSH --set\nSSH --rcheck --seconds 60 --hitcount 40 -j DROP", Err("1 to 31")),
+        ("SSH --set\nSSH --rcheck --seconds 60 --hitcount 1 -j DROP", Err("lets nothing pass")),
+        ("SSH --set\nSSH --rcheck --seconds 60 --hitcount 40 -j DROP", Err("sliding_counter")),
         (
             "SSH --set\nSSH --remove\nSSH --rcheck --seconds 60 --hitcount 4 -j DROP",
             Err("more ways"),
@@ -410,4 +453,34 @@ fn rules_that_drop_sources_are_lists() {
     }
     let after = iptables("-A INPUT -p tcp --dport 80 -j ACCEPT\n-A INPUT -s 192.0.2.7 -j DROP");
     assert!(refusal(&after).contains("line 3 lets some of its packets pass"));
+}
+
+#[test]
+fn ranges_that_no_table_holds_leave_the_rules_before() {
+    let rule = |ports: &str, more: &str| {
+        format!(
+            "-A INPUT -p udp --dport {ports} {more} -m hashlimit --hashlimit-above 5/s \
+             --hashlimit-burst 9 --hashlimit-mode srcip --hashlimit-name h{ports} -j DROP\n"
+        )
+    };
+    let table = "protocol=udp destination_port";
+    let limit = "remote_address=0.0.0.0/0: 5/s burst 9";
+    let range = format!("{table}=80-90 {limit}");
+    for (second, more, expected) in [
+        ("85:95", "", "overlap in part"),
+        ("80", "", "inside of a range"),
+        ("84", "", "inside of a range"),
+        ("82:84", "-s 10.0.0.0/8", "inside of a range"),
+        ("70:95", "", "inside of a range"),
+    ] {
+        let made = iptables(&(rule("80:90", "") + &rule(second, more)));
+        assert_eq!(rules(&made), [range.as_str()], "{second}: {}", made.text);
+        assert!(refusal(&made).contains(expected), "{second}: {}", made.text);
+    }
+    assert_eq!(rules(&iptables(&(rule("80:90", "") + &rule("91:95", "")))).len(), 2);
+    let many: String =
+        (1..25).map(|at| rule(&format!("{}:{}", at * 100, at * 100 + 5), "")).collect();
+    let made = iptables(&many);
+    assert_eq!(rules(&made).len(), 16, "{}", made.text);
+    assert!(refusal(&made).contains("more than 16 ranges"), "{}", made.text);
 }

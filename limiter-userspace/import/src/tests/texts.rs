@@ -61,7 +61,8 @@ fn formats_are_found_in_texts() {
         ("[{'sshd': ['192.0.2.1']}]", Ok("fail2ban")),
         ("Status for the jail: sshd\n", Ok("fail2ban")),
         ("iptables -A INPUT -j DROP\n", Err("is of no format that is known")),
-        ("-A INPUT -j DROP\n-I INPUT -j DROP\n", Err("line 2: \"-I\" begins no line")),
+        ("-A INPUT -j DROP\n-I INPUT -j DROP\n", Ok("iptables")),
+        ("-A INPUT -j DROP\n-D INPUT -j DROP\n", Err("line 2: \"-D\" begins no line")),
         ("-A INPUT --comment \"x\n", Err("a quote is not closed")),
     ] {
         let found = import(text.as_bytes(), &Options::default());

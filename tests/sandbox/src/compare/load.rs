@@ -1,23 +1,15 @@
 //! Packets around the limit of a rule: which, how many, and when.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Result;
 use ipnet::IpNet;
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
 
-use limiter_model::{Framing, Model};
+use limiter_rules::Path;
 use limiter_rules::model::{Fact, Limits, Meter, Part, Values};
-use limiter_rules::{Environment, Installed, Path, RuleSet};
 
-use crate::interrupt::Interrupt;
-use crate::packet::MAX_FRAME;
-use crate::packet::{Frame, Transport};
-use crate::packet_socket::PacketSocket;
+use crate::packet::{Frame, Transport, checksum};
 use crate::veth::RECEIVER;
 
 /// Frames of one load at most.
@@ -36,6 +28,12 @@ const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 const SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 0x77);
 const BEYOND_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
+
+/// Longest time for which a packet is on its way.
+const DELAY: Duration = Duration::from_millis(300);
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 
 const SYN: u8 = 2;
 const TCP: u16 = 6;
@@ -84,6 +82,9 @@ pub(super) struct Traffic {
     interface: Option<String>,
     protocol: u16,
     port: u16,
+    source_port: Option<u16>,
+    ttl: Option<u16>,
+    dscp: Option<u16>,
     icmp: Option<u8>,
     payload: usize,
     /// Packets at once, and in a second.
@@ -94,60 +95,85 @@ pub(super) struct Traffic {
 /// A frame, and when it is sent.
 pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
+/// Values of a key of a path.
+fn values(path: &Path, wanted: Fact) -> Option<Values> {
+    path.0.iter().find_map(|part| match part {
+        Part::Fact(fact, value) if *fact == wanted => *value,
+        _ => None,
+    })
+}
+
+/// Refuses keys for which no packets are made.
+fn check(path: &Path) -> Result<(), String> {
+    let is_made = |part: &Part| match part {
+        Part::Source(..) | Part::Destination(_) | Part::Interface(_) => true,
+        Part::Fact(fact, _) => matches!(
+            fact,
+            Fact::DestinationPort
+                | Fact::SourcePort
+                | Fact::Protocol
+                | Fact::IcmpType
+                | Fact::PacketLength
+                | Fact::Ttl
+                | Fact::Dscp
+        ),
+        Part::Inner(_) => false,
+    };
+    match path.0.iter().find(|part| !is_made(part)) {
+        Some(part) => Err(format!("packets with {} are not made here", part.key())),
+        None => Ok(()),
+    }
+}
+
+/// True if a path is for IPv6.
+fn is_v6(path: &Path) -> bool {
+    let masked = path.source().is_some_and(|(masks, net)| net.is_none() && masks.v4.is_none());
+    masked
+        || path.0.iter().any(|part| {
+            matches!(
+                part,
+                Part::Source(_, Some(IpNet::V6(_))) | Part::Destination(Some(IpNet::V6(_)))
+            )
+        })
+}
+
 impl Traffic {
-    /// Traffic that falls under a rule.
+    /// Traffic that falls under a rule, of a source that is not spared.
     ///
     /// # Errors
     ///
     /// Why there is none.
-    pub(super) fn new(path: &Path, limits: &Limits, forwarded: bool) -> Result<Self, String> {
-        let fact = |wanted: Fact| {
-            path.0.iter().find_map(|part| match part {
-                Part::Fact(fact, value) if *fact == wanted => Some(value.map(Values::low)),
-                _ => None,
-            })
-        };
-        for part in path.0.iter() {
-            let is_made = match part {
-                Part::Source(..) | Part::Destination(_) | Part::Interface(_) => true,
-                Part::Fact(fact, _) => {
-                    matches!(fact, Fact::DestinationPort | Fact::Protocol | Fact::IcmpType)
-                }
-                Part::Inner(_) => false,
-            };
-            if !is_made {
-                return Err(format!("packets with {} are not made here", part.key()));
-            }
-        }
+    pub(super) fn new(
+        path: &Path,
+        limits: &Limits,
+        forwarded: bool,
+        spared: &[IpNet],
+    ) -> Result<Self, String> {
+        check(path)?;
+        let fact = |wanted: Fact| values(path, wanted).map(Values::low);
         let counts: Vec<Count> = limits.limits.iter().map(|l| l.meter.quota().count).collect();
-        let icmp = fact(Fact::IcmpType).map(|kind| kind.unwrap_or(8));
-        let protocol = match fact(Fact::Protocol).flatten() {
+        let icmp = fact(Fact::IcmpType);
+        let protocol = match fact(Fact::Protocol) {
             Some(protocol) => protocol,
             None if icmp.is_some() => 1,
             None if counts.contains(&Count::Syns) => TCP,
             None => UDP,
         };
-        let prefixes = path.0.iter().filter_map(|part| match part {
-            Part::Source(_, net) | Part::Destination(net) => *net,
-            _ => None,
-        });
-        let mut is_v6 = protocol == 58;
-        for net in prefixes {
-            is_v6 |= matches!(net, IpNet::V6(_));
-        }
-        if let Some((masks, None)) = path.source() {
-            is_v6 |= masks.v4.is_none();
-        }
+        let is_v6 = protocol == 58 || is_v6(path);
         let source = path.source().and_then(|(_, net)| net).filter(|net| net.prefix_len() > 0);
-        let source = source.map(first);
+        let source = match source {
+            Some(net) => outside(net, first(net), spared)?,
+            None if is_v6 => outside(ipnet::Ipv6Net::default().into(), SOURCE_V6.into(), spared)?,
+            None => outside(ipnet::Ipv4Net::default().into(), SOURCE_V4.into(), spared)?,
+        };
         let destination = path.0.iter().find_map(|part| match part {
             Part::Destination(net) => net.filter(|net| net.prefix_len() > 0).map(first),
             _ => None,
         });
-        let [from, to, beyond]: [IpAddr; 3] = if is_v6 {
-            [SOURCE_V6.into(), RECEIVER.ipv6.into(), BEYOND_V6.into()]
+        let [to, beyond]: [IpAddr; 2] = if is_v6 {
+            [RECEIVER.ipv6.into(), BEYOND_V6.into()]
         } else {
-            [SOURCE_V4.into(), RECEIVER.ipv4.into(), BEYOND_V4.into()]
+            [RECEIVER.ipv4.into(), BEYOND_V4.into()]
         };
         let icmp = match icmp {
             None => None,
@@ -155,28 +181,60 @@ impl Traffic {
                 Some(u8::try_from(kind).map_err(|error| format!("ICMP {kind}: {error}"))?)
             }
         };
+        let source_port = fact(Fact::SourcePort);
+        if source_port.is_some() && counts.iter().any(|count| *count != Count::Packets) {
+            return Err("packets of one source port are of one connection".to_owned());
+        }
         let payload = if counts.contains(&Count::Bytes) { LARGE } else { SMALL };
         let interface = path.0.iter().find_map(|part| match part {
             Part::Interface(name) => name.clone(),
             _ => None,
         });
         let mut traffic = Self {
-            source: source.unwrap_or(from),
+            source,
             destination: destination.unwrap_or(if forwarded { beyond } else { to }),
             forwarded,
             interface,
             protocol,
-            port: fact(Fact::DestinationPort).flatten().unwrap_or(9),
+            port: fact(Fact::DestinationPort).unwrap_or(9),
+            source_port,
+            ttl: fact(Fact::Ttl).map(|ttl| ttl.max(1 + u16::from(forwarded))),
+            dscp: fact(Fact::Dscp),
             icmp,
             payload,
             burst: f64::MAX,
             rate: f64::MAX,
         };
+        traffic.fit(path)?;
+        traffic.keep_to(limits);
+        Ok(traffic)
+    }
+
+    /// Gives the packets the length and the time to live that the rule asks for.
+    fn fit(&mut self, path: &Path) -> Result<(), String> {
+        if let (Some(values), Some(ttl)) = (values(path, Fact::Ttl), self.ttl)
+            && !values.has(ttl)
+        {
+            return Err("no packet with its time to live comes as far".to_owned());
+        }
+        if let Some(values) = values(path, Fact::PacketLength) {
+            let headers = self.frame(0).len() - self.payload - ETHERNET;
+            let own = u16::try_from(headers + self.payload).unwrap_or(u16::MAX);
+            let length = usize::from(own.clamp(values.low(), values.high()));
+            self.payload =
+                length.checked_sub(headers).ok_or("packets so short are not made here")?;
+        }
+        Ok(())
+    }
+
+    /// Notes what the limits let pass.
+    fn keep_to(&mut self, limits: &Limits) {
+        let length = self.frame(0).len();
         #[expect(clippy::cast_precision_loss, reason = "limits of rules are far under 2^52")]
         for limit in limits.limits.iter() {
             let quota = limit.meter.quota();
             let unit = match quota.count {
-                Count::Bytes => traffic.frame(0).len() as f64,
+                Count::Bytes => length as f64,
                 Count::Packets | Count::Syns | Count::Flows => 1.0,
             };
             let requests = quota.requests_per_unit as f64 / unit;
@@ -186,10 +244,15 @@ impl Traffic {
                 Meter::LeakyBucket { backlog, .. } => rate.mul_add(backlog.as_secs_f64(), 1.0),
                 _ => requests,
             };
-            traffic.burst = traffic.burst.min(burst);
-            traffic.rate = traffic.rate.min(rate);
+            self.burst = self.burst.min(burst);
+            self.rate = self.rate.min(rate);
         }
-        Ok(traffic)
+    }
+
+    /// True if the limits bring no packet back while packets are sent at these times.
+    pub(super) fn brings_nothing(&self, times: &[Duration]) -> bool {
+        let lasted = times.last().copied().unwrap_or_default() + DELAY;
+        self.rate * lasted.as_secs_f64() < 1.0
     }
 
     /// Name of the interface that the packets come in by.
@@ -201,7 +264,8 @@ impl Traffic {
     /// connection.
     fn frame(&self, number: usize) -> Vec<u8> {
         let own = 1024 + u16::try_from(number % 60_000).unwrap_or(0);
-        let (ethernet, port) = (14, self.port);
+        let own = self.source_port.unwrap_or(own);
+        let port = self.port;
         let is_v6 = self.source.is_ipv6();
         let transport = match (self.protocol, self.icmp) {
             (_, Some(8 | 128)) | (1 | 58, None) => Transport::Echo { id: own, sequence: 1 },
@@ -217,9 +281,33 @@ impl Traffic {
             _ if is_v6 => Frame::ipv6(SOURCE_V6.octets(), BEYOND_V6.octets()),
             _ => Frame::ipv4(SOURCE_V4.octets(), BEYOND_V4.octets()),
         };
-        let built = frame.transport(transport).payload(&vec![0; self.payload]).build();
-        debug_assert!(built.len() > ethernet);
+        let mut built = frame.transport(transport).payload(&vec![0; self.payload]).build();
+        debug_assert!(built.len() > ETHERNET);
+        self.write_header(built.get_mut(ETHERNET..).unwrap_or_default());
         built
+    }
+
+    /// Writes what the rule asks of the IP header.
+    fn write_header(&self, packet: &mut [u8]) {
+        let ttl = self.ttl.and_then(|ttl| u8::try_from(ttl).ok());
+        let dscp = self.dscp.and_then(|dscp| u8::try_from(dscp).ok());
+        let is_v6 = self.source.is_ipv6();
+        if let Some(ttl) = ttl {
+            packet[if is_v6 { 7 } else { 8 }] = ttl;
+        }
+        if let Some(dscp) = dscp {
+            if is_v6 {
+                packet[0] = (packet[0] & 0xf0) | (dscp >> 2);
+                packet[1] = (packet[1] & 0x3f) | (dscp << 6);
+            } else {
+                packet[1] = (packet[1] & 3) | (dscp << 2);
+            }
+        }
+        if !is_v6 && (ttl.is_some() || dscp.is_some()) {
+            packet[10..12].fill(0);
+            let sum = checksum::internet([&packet[..20], &[]]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
     }
 
     /// The frames of a load, with their times.
@@ -247,53 +335,26 @@ impl Traffic {
     }
 }
 
+/// An address of a prefix that is in none of others, from a first one on.
+fn outside(net: IpNet, from: IpAddr, others: &[IpNet]) -> Result<IpAddr, String> {
+    let mut address = from;
+    for _ in 0..=others.len() {
+        let Some(other) = others.iter().find(|other| other.contains(&address)) else {
+            return if net.contains(&address) {
+                Ok(address)
+            } else {
+                Err("each of its sources is exempt".to_owned())
+            };
+        };
+        address = match other.broadcast() {
+            IpAddr::V4(last) => u32::from(last).wrapping_add(7).to_be_bytes().into(),
+            IpAddr::V6(last) => u128::from(last).wrapping_add(7).to_be_bytes().into(),
+        };
+    }
+    Err("its sources outside of those that are exempt were not found".to_owned())
+}
+
 /// The first address of a prefix that is a host's.
 fn first(net: IpNet) -> IpAddr {
     net.hosts().next().unwrap_or_else(|| net.addr())
-}
-
-/// Sends each frame into both cables; gives the time of each since the first one, as far as nobody
-/// interrupts.
-pub(super) fn send(
-    frames: &Schedule,
-    cables: [&PacketSocket; 2],
-    interrupt: &Interrupt,
-) -> Result<Vec<Duration>> {
-    let begin = Instant::now();
-    let mut times = Vec::with_capacity(frames.len());
-    for (at, frame) in frames {
-        if interrupt.is_set() {
-            break;
-        }
-        let wait = at.saturating_sub(begin.elapsed());
-        if !wait.is_zero() {
-            thread::sleep(wait);
-        }
-        times.push(begin.elapsed());
-        for cable in cables {
-            cable.send(frame)?;
-        }
-    }
-    Ok(times)
-}
-
-/// Packets that a rule set lets pass, if they come at these times.
-pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -> Result<u64> {
-    const INTERFACE: u32 = 7;
-    let environment = Environment {
-        max_frame: MAX_FRAME,
-        interface_index: &|_| Some(INTERFACE),
-        cpus: 1,
-        cluster: None,
-    };
-    let mut model = Model::new();
-    model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
-    let mut passed = 0;
-    for ((_, frame), time) in frames.iter().zip(times) {
-        let nanos = u64::try_from(time.as_nanos())? + 3_600_000_000_000;
-        let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
-        let outcome = model.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now);
-        passed += u64::from(outcome.reason.verdict() == Verdict::Pass);
-    }
-    Ok(passed)
 }

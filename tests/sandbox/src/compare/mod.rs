@@ -4,8 +4,10 @@
 //! Each rule gets loads around its limit. Before each load both sides begin anew. What the
 //! arithmetic says is the model's answer for the times at which the packets were sent.
 
+mod effect;
 mod load;
 mod report;
+mod sent;
 mod side;
 
 use std::collections::BTreeSet;
@@ -13,7 +15,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use limiter_import::{Entry, Format, Imported};
+use effect::{Offered, Range};
+use ipnet::IpNet;
+use limiter_import::{Effect, Entry, Format, Imported, Outcome as Fate};
+use limiter_rules::model::Limits;
 use limiter_rules::{Path, RuleFile, RuleSet, Terms};
 
 use crate::interrupt::Interrupt;
@@ -21,11 +26,14 @@ use crate::packet::MAX_FRAME;
 use crate::root;
 use crate::sandbox::{Failure, Outcome};
 use load::{Load, Traffic};
-use report::{Report, Row};
+use report::{EXEMPT, Report, Row};
 use side::{New, Old, Ruleset};
 
 /// Rules that are compared at most: each takes some fifteen seconds.
 const MOST: usize = 24;
+
+/// Reasons that are told where nothing is compared.
+const SHOWN: usize = 5;
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
@@ -43,9 +51,31 @@ pub struct Options {
 /// A rule of the other program, and the rule of the file that is tried for it.
 struct Pair<'a> {
     entry: &'a Entry,
-    /// Letters of all differences that were named for the rule of the file.
-    named: BTreeSet<char>,
+    /// Effects of all differences that were named for the rule of the file.
+    effects: Vec<Effect>,
+    /// Limits that the traffic meets; none if it is exempt from them.
+    limits: Option<Limits>,
     traffic: Traffic,
+}
+
+impl Pair<'_> {
+    fn name(&self) -> String {
+        let exempt = if self.limits.is_none() { EXEMPT } else { "" };
+        format!("{}{exempt}", self.entry.place)
+    }
+
+    /// Loads that say something of it.
+    const fn loads(&self) -> &'static [Load] {
+        if self.limits.is_none() { &[Load::Twice] } else { &Load::ALL }
+    }
+
+    fn range(&self, offered: Offered<'_>) -> Range {
+        if let Some(limits) = &self.limits {
+            return effect::range(limits, &self.effects, offered);
+        }
+        let all = offered.times.len() as u64;
+        Range { least: all, most: all, fewer: BTreeSet::new(), more: BTreeSet::new() }
+    }
 }
 
 /// Compares, and prints what passed.
@@ -95,21 +125,38 @@ fn pairs<'a>(imported: &'a Imported, set: &RuleSet) -> (Vec<Pair<'a>>, Vec<Strin
             left_out.push(format!("{}: only {MOST} rules are tried", entry.place));
             continue;
         }
-        match Traffic::new(path, &limits, is_forwarded(entry)) {
-            Ok(traffic) => {
-                let beside = imported.rules.iter().filter(|other| other.paths.contains(path));
-                let named = beside.flat_map(|other| &other.differences);
-                let named = named.filter_map(|difference| difference.chars().next()).collect();
-                pairs.push(Pair { entry, named, traffic });
+        let spared: Vec<IpNet> = set
+            .rules
+            .iter()
+            .filter(|rule| rule.terms == Terms::Unlimited)
+            .filter_map(|rule| rule.path.source()?.1)
+            .collect();
+        let is_exempt = |path: &&Path| {
+            set.rules.iter().any(|rule| rule.path == **path && rule.terms == Terms::Unlimited)
+        };
+        let exempt = entry.paths.iter().find(is_exempt).map(|path| (path, None));
+        for (path, own) in [(path, Some(limits.clone()))].into_iter().chain(exempt) {
+            let spared = if own.is_some() { &spared[..] } else { &[] };
+            match Traffic::new(path, &limits, entry.forwarded, spared) {
+                Ok(traffic) => {
+                    let beside = imported.rules.iter().filter(|other| other.paths.contains(path));
+                    let mut effects = Vec::new();
+                    for effect in beside.flat_map(|other| &other.effects) {
+                        if !effects.contains(effect) {
+                            effects.push(*effect);
+                        }
+                    }
+                    pairs.push(Pair { entry, effects, limits: own, traffic });
+                }
+                Err(why) => left_out.push(format!("{}: {why}", entry.place)),
             }
-            Err(why) => left_out.push(format!("{}: {why}", entry.place)),
         }
     }
     (pairs, left_out)
 }
 
 /// Limits of the rule with a path, its own or its budget's.
-fn limits(set: &RuleSet, path: &Path) -> Option<limiter_rules::model::Limits> {
+fn limits(set: &RuleSet, path: &Path) -> Option<Limits> {
     let rule = set.rules.iter().find(|rule| rule.path == *path)?;
     match &rule.terms {
         Terms::Unlimited => None,
@@ -120,48 +167,62 @@ fn limits(set: &RuleSet, path: &Path) -> Option<limiter_rules::model::Limits> {
     }
 }
 
-/// True if the rule is for packets that the machine forwards, as far as its text says.
-fn is_forwarded(entry: &Entry) -> bool {
-    let text = format!("{} {}", entry.place, entry.rule).to_ascii_lowercase();
-    text.contains("forward") && !text.contains("-a input")
+/// Reasons why nothing is tried.
+fn untried(imported: &Imported, mut reasons: Vec<String>) -> String {
+    let refused = imported.rules.iter().filter(|entry| entry.outcome == Fate::NotTranslated);
+    reasons.extend(
+        refused.filter_map(|entry| Some(format!("{}: {}", entry.place, entry.reason.as_ref()?))),
+    );
+    if reasons.is_empty() {
+        return "the text has no limit".to_owned();
+    }
+    let more = reasons.len().saturating_sub(SHOWN);
+    reasons.truncate(SHOWN);
+    if more > 0 {
+        reasons.push(format!("and {more} more, as `limiter import` says without --compare"));
+    }
+    reasons.join("; ")
 }
 
 fn compare(options: &Options, prepared: &Prepared) -> Result<Outcome> {
     let Prepared { ruleset, imported, set, interrupt } = prepared;
     let (pairs, left_out) = pairs(imported, set);
     if pairs.is_empty() {
-        bail!("no limit was translated that could be tried: {}", left_out.join("; "));
+        bail!("no limit was translated that could be tried: {}", untried(imported, left_out));
     }
     let mut report = Report::new(imported, left_out);
     for pair in &pairs {
         let interface = pair.traffic.interface();
         let old = Old::create(&interface, &pair.traffic)?;
         let new = New::create(&interface, &pair.traffic, &options.limiter, &imported.text)?;
-        for load in Load::ALL {
+        for load in pair.loads().iter().copied() {
             if interrupt.is_set() {
                 return Ok(Outcome::Interrupted);
             }
             let frames = match pair.traffic.schedule(load) {
                 Ok(frames) => frames,
                 Err(why) => {
-                    report.left_out.push(format!("{}, {}: {why}", pair.entry.place, load.name()));
+                    report.left_out.push(format!("{}, {}: {why}", pair.name(), load.name()));
                     continue;
                 }
             };
             old.begin(ruleset)?;
             let running = new.begin()?;
-            let times = load::send(&frames, [&old.wire, &new.wire], interrupt)?;
+            let times = sent::send(&frames, [&old.wire, &new.wire], interrupt)?;
             if times.len() < frames.len() {
                 return Ok(Outcome::Interrupted);
             }
+            let length = frames.first().map_or(0, |(_, frame)| frame.len() as u64);
+            let offered = Offered { times: &times, length };
             let row = Row {
-                rule: pair.entry.place.clone(),
+                rule: pair.name(),
                 load: load.name(),
                 offered: frames.len() as u64,
                 old: old.passed()?,
                 new: new.passed()?,
-                arithmetic: load::arithmetic(set, &frames, &times)?,
-                named: pair.named.clone(),
+                arithmetic: sent::arithmetic(set, &frames, &times)?,
+                range: pair.range(offered),
+                exact: pair.traffic.brings_nothing(&times),
                 dropped: false,
             };
             running.close()?;

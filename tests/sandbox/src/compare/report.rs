@@ -8,16 +8,15 @@ use limiter_import::Imported;
 use limiter_text::plain::clean;
 use serde_json::json;
 
+use super::effect::Range;
 use crate::sandbox::format::{table, thousands};
-
-/// Letters of the differences by which fewer packets of one source may pass there than here, and
-/// those by which more may.
-const FEWER: [char; 7] = ['B', 'C', 'F', 'H', 'N', 'O', 'Q'];
-const MORE: [char; 6] = ['C', 'F', 'H', 'K', 'O', 'Q'];
 
 /// Part of the offered packets that may differ because the times of both sides do, and the least.
 const APART: u64 = 50;
 const LEAST: u64 = 1;
+
+/// Behind the place of a rule, for sources that are exempt from it.
+pub(super) const EXEMPT: &str = ", exempt";
 
 /// A load of a rule, and what became of it.
 #[derive(Clone, Debug)]
@@ -28,8 +27,10 @@ pub(super) struct Row {
     pub(super) old: u64,
     pub(super) new: u64,
     pub(super) arithmetic: u64,
-    /// Letters of the differences that `limiter import` named.
-    pub(super) named: BTreeSet<char>,
+    /// Packets that may pass there, by the differences that `limiter import` named.
+    pub(super) range: Range,
+    /// True if the limit brings nothing back while the load lasts: then nothing is by chance.
+    pub(super) exact: bool,
     /// True if no packet of any load passed there.
     pub(super) dropped: bool,
 }
@@ -50,7 +51,7 @@ pub(super) enum Finding {
 
 impl Row {
     pub(super) fn finding(&self) -> Finding {
-        let apart = LEAST.max(self.offered / APART);
+        let apart = if self.exact { 0 } else { LEAST.max(self.offered / APART) };
         if self.new.abs_diff(self.arithmetic) > apart {
             return Finding::Wrong;
         }
@@ -60,20 +61,28 @@ impl Row {
         if self.new.abs_diff(self.old) <= apart {
             return Finding::Same;
         }
-        let letters: &[char] = if self.old < self.new { &FEWER } else { &MORE };
-        let named: Vec<String> = letters
-            .iter()
-            .filter(|letter| self.named.contains(letter))
-            .map(ToString::to_string)
-            .collect();
-        if named.is_empty() { Finding::Unnamed } else { Finding::Named(named.join(", ")) }
+        let Range { least, most, fewer, more } = &self.range;
+        if self.old + apart < *least || self.old > most + apart {
+            return Finding::Unnamed;
+        }
+        let letters = if self.old < self.new { fewer } else { more };
+        let letters: Vec<String> = letters.iter().map(ToString::to_string).collect();
+        Finding::Named(letters.join(", "))
     }
 
     fn judged(&self) -> String {
         match self.finding() {
             Finding::Same => "same".to_owned(),
             Finding::Named(letters) => format!("differs, as named: {letters}"),
-            Finding::Unnamed => "DIFFERS, and import did not say so".to_owned(),
+            Finding::Unnamed => {
+                let Range { least, most, .. } = &self.range;
+                let by = if least == most {
+                    format!("{least}")
+                } else {
+                    format!("{} to {}", thousands(*least), thousands(*most))
+                };
+                format!("DIFFERS: by what import said, {by} pass there")
+            }
             Finding::Dropped => "other rules there drop all of it: not compared".to_owned(),
             Finding::Wrong => "limiter is NOT what its arithmetic says".to_owned(),
         }
@@ -110,9 +119,17 @@ impl Report {
         }
     }
 
-    /// True if nothing differs but what was named.
+    /// True if something was compared, and nothing differs but what was named.
     pub(super) fn is_as_named(&self) -> bool {
-        self.rows.iter().all(|row| !matches!(row.finding(), Finding::Unnamed | Finding::Wrong))
+        let findings = || self.rows.iter().map(Row::finding);
+        findings().all(|finding| !matches!(finding, Finding::Unnamed | Finding::Wrong))
+            && findings().any(|finding| finding != Finding::Dropped)
+    }
+
+    /// Rules of which something passed there.
+    fn compared(&self) -> usize {
+        let rows = self.rows.iter().filter(|row| row.finding() != Finding::Dropped);
+        rows.map(|row| row.rule.trim_end_matches(EXEMPT)).collect::<BTreeSet<_>>().len()
     }
 
     pub(super) fn text(&self) -> String {
@@ -135,10 +152,14 @@ impl Report {
             text.push_str(&clean(left_out));
             text.push('\n');
         }
-        let as_said = if self.is_as_named() { "nothing" } else { "something" };
-        let translated = self.translated;
+        let (translated, compared) = (self.translated, self.compared());
+        let said = match (self.is_as_named(), compared) {
+            (true, _) => "nothing differs by more than was named",
+            (false, 0) => "there is nothing to say of the others",
+            (false, _) => "something differs by more than was named",
+        };
         text + &format!(
-            "{translated} rules were translated; {as_said} differs that was not named. \
+            "{translated} rules were translated, {compared} of them compared: {said}. \
              docs/import.md has the letters.\n"
         )
     }
@@ -176,24 +197,43 @@ mod tests {
 
     #[test]
     fn a_difference_is_named_or_it_is_not() {
-        let row = |old, new, arithmetic, named: &str| Row {
+        let row = |old, new, range: (u64, u64)| Row {
             rule: "line 1".to_owned(),
             load: "2 x",
             offered: 200,
             old,
             new,
-            arithmetic,
-            named: named.chars().collect(),
+            arithmetic: 104,
+            range: Range {
+                least: range.0,
+                most: range.1,
+                fewer: ['B', 'N'].into(),
+                more: ['K'].into(),
+            },
+            exact: false,
             dropped: false,
         };
-        assert_eq!(row(100, 103, 104, "").finding(), Finding::Same);
-        assert_eq!(row(80, 103, 104, "AGI").finding(), Finding::Unnamed);
-        assert_eq!(row(80, 103, 104, "BGC").finding(), Finding::Named("B, C".to_owned()));
-        // Ticks let less pass there, never more.
-        assert_eq!(row(120, 103, 104, "BK").finding(), Finding::Named("K".to_owned()));
-        assert_eq!(row(120, 103, 104, "BN").finding(), Finding::Unnamed);
-        assert_eq!(row(100, 100, 110, "B").finding(), Finding::Wrong);
-        let dropped = Row { dropped: true, ..row(0, 100, 100, "B") };
+        let named = |letters: &str| Finding::Named(letters.to_owned());
+        assert_eq!(row(100, 103, (104, 104)).finding(), Finding::Same);
+        assert_eq!(row(80, 103, (104, 104)).finding(), Finding::Unnamed);
+        assert_eq!(row(80, 103, (60, 104)).finding(), named("B, N"));
+        // A letter excuses no other direction, and no more than its size.
+        assert_eq!(row(120, 103, (60, 104)).finding(), Finding::Unnamed);
+        assert_eq!(row(50, 103, (60, 104)).finding(), Finding::Unnamed);
+        assert_eq!(row(120, 103, (60, 130)).finding(), named("K"));
+        assert_eq!(row(100, 99, (104, 104)).finding(), Finding::Wrong);
+        let dropped = Row { dropped: true, ..row(0, 104, (104, 104)) };
         assert_eq!(dropped.finding(), Finding::Dropped);
+        let small =
+            |old, new| Row { offered: 4, arithmetic: 1, exact: true, ..row(old, new, (1, 1)) };
+        assert_eq!(small(2, 1).finding(), Finding::Unnamed);
+        assert_eq!(small(1, 1).finding(), Finding::Same);
+        let report = Report {
+            format: "iptables".to_owned(),
+            translated: 1,
+            rows: vec![dropped],
+            left_out: Vec::new(),
+        };
+        assert!(!report.is_as_named(), "nothing was compared");
     }
 }

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
 /// The checksum over the parts, as if they were one; each part but the last has an even length.
-pub(super) fn internet(parts: [&[u8]; 2]) -> u16 {
+pub(crate) fn internet(parts: [&[u8]; 2]) -> u16 {
     let mut sum = 0u64;
     for part in parts {
         for pair in part.chunks(2) {

@@ -12,7 +12,7 @@
 //! assert_eq!(frame.len(), 14 + 4 + 20 + 8 + 18);
 //! ```
 
-mod checksum;
+pub(crate) mod checksum;
 mod network;
 mod transport;
 

@@ -1,0 +1,179 @@
+//! Rule sets as ufw, firewalld and others make them, and the reasons that are given for rules of
+//! public guides.
+
+use super::*;
+
+/// ufw's own chains, as its files have them, and some rules of a user.
+const UFW: &str = "*filter\n:ufw-user-input - [0:0]\n:ufw-user-logging-input - [0:0]\n\
+    :ufw-logging-deny - [0:0]\n:ufw-user-limit - [0:0]\n:ufw-user-limit-accept - [0:0]\n### RULES \
+    ###\n\n### tuple ### limit tcp 22 0.0.0.0/0 any 0.0.0.0/0 in\n-A ufw-user-input -p tcp --dport \
+    22 -m conntrack --ctstate NEW -m recent --set\n-A ufw-user-input -p tcp --dport 22 -m conntrack \
+    --ctstate NEW -m recent --update --seconds 30 --hitcount 6 -j ufw-user-limit\n-A ufw-user-input \
+    -p tcp --dport 22 -j ufw-user-limit-accept\n\n### tuple ### limit tcp 80:90 0.0.0.0/0 any \
+    0.0.0.0/0 in\n-A ufw-user-input -p tcp -m multiport --dports 80:90 -m conntrack --ctstate NEW -m \
+    recent --set\n-A ufw-user-input -p tcp -m multiport --dports 80:90 -m conntrack --ctstate NEW -m \
+    recent --update --seconds 30 --hitcount 6 -j ufw-user-limit\n-A ufw-user-input -p tcp -m \
+    multiport --dports 80:90 -j ufw-user-limit-accept\n\n### LOGGING ###\n-A \
+    ufw-user-logging-input -m conntrack --ctstate NEW -m limit --limit 3/min --limit-burst 10 -j LOG \
+    --log-prefix \"[UFW ALLOW] \"\n-I ufw-logging-deny -m conntrack --ctstate INVALID -j RETURN -m \
+    limit --limit 3/min --limit-burst 10\n-A ufw-logging-deny -j LOG --log-prefix \"[UFW BLOCK] \" \
+    -m limit --limit 3/min --limit-burst 10\n### END LOGGING ###\n-A ufw-user-limit -m limit --limit \
+    3/minute -j LOG --log-prefix \"[UFW LIMIT BLOCK] \"\n-A ufw-user-limit -j REJECT\n-A \
+    ufw-user-limit-accept -j ACCEPT\nCOMMIT\n";
+
+#[test]
+fn ufw_as_it_comes_with_its_logging() {
+    let made = imported(Format::Ufw, UFW);
+    let log = "sliding_log 5 syns/30s; reject";
+    let expected = [
+        format!("protocol=tcp destination_port=22 remote_address=0.0.0.0/0: {log}"),
+        format!("protocol=tcp destination_port=80-90 remote_address=0.0.0.0/0: {log}"),
+    ];
+    assert_eq!(rules(&made), expected, "{}", made.text);
+    assert_eq!(made.count(Outcome::NotTranslated), 0, "{}", made.text);
+    // As iptables-save has it, chains that log stand before the user's.
+    let saved = "*filter\n:INPUT DROP [0:0]\n-A INPUT -j before\n-A INPUT -j ufw-user-input\n-A before \
+                 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A before -m conntrack \
+                 --ctstate INVALID -j ufw-logging-deny\n-A before -m conntrack --ctstate INVALID -j \
+                 DROP\n-A before -j not-local\n-A not-local -m addrtype --dst-type LOCAL -j \
+                 RETURN\n-A not-local -m limit --limit 3/min --limit-burst 10 -j \
+                 ufw-logging-deny\n-A not-local -m addrtype --dst-type UNICAST -j DROP\n";
+    let made = imported(Format::Iptables, &UFW.replacen("*filter\n", saved, 1));
+    assert_eq!(rules(&made), expected, "{}", made.text);
+}
+
+#[test]
+fn a_rule_that_is_inserted_comes_first() {
+    let limit = "-A INPUT -p tcp --dport 22 -m hashlimit --hashlimit-above 5/s --hashlimit-burst 9 \
+                 --hashlimit-mode srcip --hashlimit-name a -j DROP";
+    let made = iptables(&format!("{limit}\n-I INPUT -s 192.0.2.7 -j ACCEPT"));
+    let table = "protocol=tcp destination_port=22";
+    let limited = format!("{table} remote_address=0.0.0.0/0: 5/s burst 9");
+    let spared = format!("{table} remote_address=192.0.2.7: unlimited");
+    assert_eq!(rules(&made), [limited.as_str(), &spared]);
+    let made = iptables(&format!("{limit}\n-I INPUT 2 -s 192.0.2.7 -j ACCEPT"));
+    assert_eq!(rules(&made), [limited]);
+}
+
+/// Chains of firewalld's zone `public`, with rules that allow.
+fn firewalld(allow: &str) -> String {
+    let input = "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n-i lo -j ACCEPT\n-j \
+                 ZONES\n-m conntrack --ctstate INVALID -j DROP\n-j REJECT";
+    let zones = "-i eth0 -g IN_public\n-i eth1 -g IN_home\n-i eth2 -g IN_public\n-g IN_public";
+    let public =
+        "-j POLICIES_pre\n-j public_deny\n-j public_allow\n-j POLICIES_post\n-p icmp -j ACCEPT";
+    let mut text = "*filter\n:INPUT ACCEPT [0:0]\n:POLICIES_post - [0:0]\n:public_deny - [0:0]\n\
+                    :IN_home - [0:0]\n"
+        .to_owned();
+    for (chain, lines) in [
+        ("INPUT", input),
+        ("ZONES", zones),
+        ("IN_public", public),
+        ("POLICIES_pre", "-p icmp -j ACCEPT"),
+        ("public_allow", allow),
+        ("IN_home", "-p tcp --dport 80 -j ACCEPT"),
+    ] {
+        for line in lines.lines() {
+            text.extend(["-A ", chain, " ", line, "\n"]);
+        }
+    }
+    text + "COMMIT\n"
+}
+
+#[test]
+fn a_limit_of_firewalld_is_dropped_by_the_chain_that_jumped() {
+    let ssh = "-p tcp --dport 22 -m conntrack --ctstate NEW,UNTRACKED -m limit --limit 3/min \
+               --limit-burst 5 -j ACCEPT";
+    // The zone `home` takes some of the packets.
+    let made = imported(Format::Iptables, &firewalld(ssh));
+    assert!(made.text.contains("takes some of its packets away"), "{}", made.text);
+    let one = firewalld(ssh).replace("-A ZONES -i eth1 -g IN_home\n", "");
+    let made = imported(Format::Iptables, &one);
+    assert_eq!(
+        rules(&made),
+        [
+            "protocol=tcp destination_port=22 remote_address=0.0.0.0/0: together 3 syns/min burst 5; reject"
+        ],
+        "{}",
+        made.text
+    );
+    // The zone accepts all that is over this one.
+    let ping = "-p icmp --icmp-type 8 -m limit --limit 1/min -j ACCEPT";
+    let icmp = one.replace(ssh, ping).replace("-A POLICIES_pre -p icmp -j ACCEPT\n", "");
+    let made = imported(Format::Iptables, &icmp);
+    assert_eq!(rules(&made), [""; 0]);
+    assert!(made.text.contains("which does not drop all of it"), "{}", made.text);
+    let open = one.replace("-A INPUT -j REJECT\n", "");
+    assert!(imported(Format::Iptables, &open).text.contains("no rule behind it drops"));
+}
+
+#[test]
+fn a_rule_is_reached_by_the_jumps_that_lead_to_it() {
+    let hash = "-m hashlimit --hashlimit-above 6/sec --hashlimit-burst 30 --hashlimit-mode srcip \
+                --hashlimit-name";
+    let text = |more: &str| {
+        format!(
+            "*raw\n:PREROUTING ACCEPT [0:0]\n:DNS - [0:0]\n-A PREROUTING -p udp --dport 53 -j DNS\n-A \
+             PREROUTING -p tcp --dport 53 -j DNS\n{more}-A DNS -p tcp {hash} t -j DROP\n-A DNS -p \
+             udp {hash} u -j DROP\n-A DNS {hash} all -j DROP\n-A DNS -p sctp {hash} s -j \
+             DROP\nCOMMIT\n"
+        )
+    };
+    let made = imported(Format::Iptables, &text(""));
+    let limit = "remote_address=0.0.0.0/0: 6/s burst 30";
+    assert_eq!(
+        rules(&made),
+        [
+            format!("protocol=udp destination_port=53 {limit}"),
+            format!("protocol=tcp destination_port=53 {limit}"),
+        ],
+        "{}",
+        made.text
+    );
+    let reason = |name: &str| {
+        let found = made.rules.iter().find(|rule| rule.rule.contains(name)).unwrap();
+        found.reason.clone().unwrap_or_default()
+    };
+    assert!(reason("name all").contains("several jumps"));
+    assert!(reason("name s ").contains("no packet meets"));
+    let spared = "-A PREROUTING -s 192.0.2.0/25 -i eth0 -j ACCEPT\n";
+    let made = imported(
+        Format::Iptables,
+        &text("").replacen("-A PREROUTING", &format!("{spared}-A PREROUTING"), 1),
+    );
+    assert!(made.rules[3].reason.as_ref().unwrap().contains("line 4 takes some"), "{}", made.text);
+}
+
+#[test]
+fn texts_that_cannot_be_read_say_what_to_give() {
+    let part = "*filter\n:ufw-before-input - [0:0]\n:ufw-http - [0:0]\n-A ufw-before-input -p tcp \
+                --dport 80 -j ufw-http\n-A ufw-http -m hashlimit --hashlimit-above 5/s \
+                --hashlimit-mode srcip --hashlimit-name a -j DROP\nCOMMIT\n";
+    assert!(refusal(&imported(Format::Iptables, part)).contains("iptables-save has"));
+    let of = |text: &str| import(text.as_bytes(), &Options::default()).unwrap_err().to_string();
+    assert!(of("#!/bin/sh\nIPT=/sbin/iptables\n$IPT -F\n").contains("run it and give"));
+    let crowdsec = r#"[{"capacity": 0, "decisions": [{"duration": "3h", "origin": "cscli",
+        "scenario": "manual 'ban' from 'x'", "value": "203.0.113.5"}], "id": 1}]"#;
+    let said = of(crowdsec);
+    assert!(said.contains("is JSON, but of CrowdSec") && said.contains("-o raw"), "{said}");
+}
+
+#[test]
+fn bans_without_times_are_told() {
+    for text in [
+        "[{'sshd': ['203.0.113.5', '2001:db8::7']}, {'recidive': []}]",
+        "Status for the jail: sshd\n`- Banned IP list:\t203.0.113.5\n",
+        "203.0.113.5\n203.0.113.6\n",
+    ] {
+        let made = imported(Format::Fail2ban, text);
+        assert!(made.text.contains("There are no times"), "{}", made.text);
+        let told = made.remarks.first().unwrap();
+        assert!(told.contains("get JAIL banip --with-time"), "{told}");
+    }
+    let timed = "203.0.113.5 \t2026-11-27 04:00:00 + 600 = 2026-11-27 04:10:00\n203.0.113.6 \
+                 \t2026-11-27 04:00:00 + -1 = 9999-12-31 23:59:59\n";
+    let made = imported(Format::Fail2ban, timed);
+    assert!(made.remarks.is_empty(), "{:?}", made.remarks);
+    assert!(made.text.contains("203.0.113.5 600s\n203.0.113.6\n"), "{}", made.text);
+    assert!(imported(Format::Fail2ban, "[{'sshd': []}]").remarks.is_empty());
+}

@@ -1,0 +1,169 @@
+//! Fates: of packets that go into a chain, and of what is over a limit.
+
+use super::{Caller, DEEPEST, Here, Walk, cases};
+use crate::firewall::{Chain, Verdict};
+use crate::packets::Packets;
+
+/// Rules behind a limit that are looked at.
+const MOST_LOOKED_AT: usize = 1024;
+
+/// Rules of a chain of which one end is looked for.
+const MOST_OF_CHAIN: usize = 16;
+
+/// Fate of packets in a chain.
+enum Way {
+    /// A rule drops all of them; true if it drops nothing else.
+    Dropped(usize, bool),
+    /// All that are not dropped come to its end, or go back.
+    Ends,
+}
+
+/// Rules that were looked at, and how deep in chains the look is.
+#[derive(Default)]
+struct Looked {
+    rules: usize,
+    depth: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// The verdict that a verdict comes to: that of a chain which decides on everything, or on
+    /// nothing.
+    pub(super) fn ends(&self, table: &str, verdict: &Verdict) -> Verdict {
+        let (Verdict::Jump(to) | Verdict::Goto(to)) = verdict else { return verdict.clone() };
+        match self.of_chain(table, to) {
+            // Goes on at a place that this does not look for.
+            Verdict::Continue | Verdict::Marks(_) if matches!(verdict, Verdict::Goto(_)) => {
+                Verdict::Unknown(format!("chain {to}"))
+            }
+            end => end,
+        }
+    }
+
+    fn of_chain(&self, table: &str, name: &str) -> Verdict {
+        let unknown = || Verdict::Unknown(format!("chain {name}"));
+        let key = (table.to_owned(), name.to_owned());
+        if let Some(known) = self.ends.borrow().get(&key) {
+            return known.clone();
+        }
+        let Some(chain) = self.firewall.chains.get(&key) else { return unknown() };
+        // A walk that comes here again goes in a circle.
+        self.ends.borrow_mut().insert(key.clone(), unknown());
+        let end = self.of_rules(table, chain).unwrap_or_else(unknown);
+        self.ends.borrow_mut().insert(key, end.clone());
+        end
+    }
+
+    /// The end of all that comes into a chain; none if that is not one end.
+    fn of_rules(&self, table: &str, chain: &Chain) -> Option<Verdict> {
+        if chain.rules.len() > MOST_OF_CHAIN {
+            return None;
+        }
+        let mut went_on = Verdict::Continue;
+        // Some went back, as from chains that log.
+        let mut some_back = false;
+        for (.., case) in cases(self.firewall, chain, None) {
+            let all = case.limit.is_none() && case.packets == Packets::default();
+            match self.ends(table, &case.verdict) {
+                Verdict::Continue => {}
+                marks @ Verdict::Marks(_) => went_on = marks,
+                Verdict::Return if all => return Some(went_on),
+                Verdict::Return => some_back = true,
+                end @ (Verdict::Accept | Verdict::Drop | Verdict::Reject) if all && !some_back => {
+                    return Some(end);
+                }
+                _ => return None,
+            }
+        }
+        Some(went_on)
+    }
+
+    /// The rule that drops what is over a limit whose rule accepts what is within it; none where
+    /// the policy drops what no rule decides. True beside it if it drops nothing else.
+    pub(super) fn over(
+        &self,
+        here: Here<'a>,
+        at: (usize, usize),
+        context: &Packets,
+        packets: &Packets,
+    ) -> Result<Option<(usize, bool)>, String> {
+        let mut looked = Looked::default();
+        let mut callers = self.callers.iter().rev();
+        let (mut here, mut at, mut context) = (here, at, context);
+        loop {
+            let (chain, behind) = ((here.table, here.chain), Some(at));
+            let way = self.down(chain, behind, context, packets, &mut looked)?;
+            if let Way::Dropped(rule, only) = way {
+                return Ok(Some((rule, only)));
+            }
+            // Behind the jump, or behind the one before it if nothing comes back.
+            let back: Option<&Caller<'a>> = callers.find(|caller| !caller.goes);
+            let Some(caller) = back.filter(|_| here.depth > 0) else { break };
+            (here, at, context) = (caller.here, caller.at, &caller.context);
+        }
+        let base = self.callers.first().map_or(here, |caller| caller.here);
+        if base.chain.drops {
+            return Ok(None);
+        }
+        Err("no rule behind it drops what is over it".to_owned())
+    }
+
+    /// Follows packets through a chain, from behind a case if one is named.
+    fn down(
+        &self,
+        (table, chain): (&str, &Chain),
+        behind: Option<(usize, usize)>,
+        context: &Packets,
+        packets: &Packets,
+        looked: &mut Looked,
+    ) -> Result<Way, String> {
+        let mut some_back = false;
+        for (_, index, rule, case) in cases(self.firewall, chain, behind) {
+            looked.rules += 1;
+            if looked.rules > MOST_LOOKED_AT || looked.depth > DEEPEST || !self.looks() {
+                return Err("there are too many rules behind it to follow what is over it".into());
+            }
+            let Ok(own) = context.and(&case.packets) else { continue };
+            if own.is_apart(packets) {
+                continue;
+            }
+            let all = own.has_all_of(packets);
+            let on = || {
+                let place = &rule.place;
+                Err(format!("what is over it goes on to {place}, which does not drop all of it"))
+            };
+            match (&case.limit, &case.verdict) {
+                (_, Verdict::Continue | Verdict::Marks(_)) => {}
+                (Some(limit), verdict) => match self.ends(table, verdict) {
+                    Verdict::Continue | Verdict::Marks(_) => {}
+                    // Drops some of it, and the rest goes on.
+                    Verdict::Drop | Verdict::Reject if limit.over => {}
+                    _ => return on(),
+                },
+                (None, Verdict::Drop | Verdict::Reject) if all => {
+                    let only = packets.has_all_of(&own);
+                    return Ok(if some_back { Way::Ends } else { Way::Dropped(index, only) });
+                }
+                (None, Verdict::Drop | Verdict::Reject) => {}
+                (None, Verdict::Return) if all => return Ok(Way::Ends),
+                (None, Verdict::Return) => some_back = true,
+                (None, verdict @ (Verdict::Jump(to) | Verdict::Goto(to))) => {
+                    let name = (table.to_owned(), to.clone());
+                    let Some(chain) = self.firewall.chains.get(&name) else { return on() };
+                    let goes = matches!(verdict, Verdict::Goto(_));
+                    looked.depth += 1;
+                    let way = self.down((table, chain), None, &own, packets, looked)?;
+                    looked.depth -= 1;
+                    match (way, all, goes) {
+                        (Way::Dropped(..), true, _) if some_back => return Ok(Way::Ends),
+                        (dropped @ Way::Dropped(..), true, _) => return Ok(dropped),
+                        (Way::Ends, true, true) => return Ok(Way::Ends),
+                        (Way::Ends, false, true) => some_back = true,
+                        _ => {}
+                    }
+                }
+                _ => return on(),
+            }
+        }
+        Ok(Way::Ends)
+    }
+}
