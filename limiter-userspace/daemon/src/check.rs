@@ -22,7 +22,8 @@ use serde::Serialize;
 use super::layers::Layers;
 use super::rule_files;
 use crate::api::rules::Document;
-use crate::render::{Render, line, push, rate, table, warnings};
+use crate::render::{self, Render, line, push, rate, table};
+use crate::warnings;
 
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;
@@ -187,7 +188,8 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
-    checked.warnings = effective.warnings;
+    checked.warnings = warnings::of_whole(&effective);
+    checked.warnings.extend(warnings::of_rules(&effective).in_full());
     checked.interfaces = interfaces.into_inner().into_keys().collect();
 }
 
@@ -337,6 +339,6 @@ impl Render for Checked {
             let names = self.interfaces.join(", ");
             line(text, format_args!("not looked for on this machine: the interfaces {names}"));
         }
-        warnings(text, &self.warnings);
+        render::warnings(text, &self.warnings);
     }
 }

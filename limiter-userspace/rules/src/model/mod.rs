@@ -9,6 +9,7 @@ mod selector;
 mod sentence;
 mod sharing;
 mod text;
+mod traffic;
 mod values;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
@@ -20,6 +21,7 @@ pub use selector::{Selector, SelectorError, TriePrefix};
 pub use sentence::{budget_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
 pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
+pub use traffic::{Meeting, Shape, Traffic};
 pub use values::Values;
 
 use std::fmt;
