@@ -182,14 +182,14 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         return;
     }
     checked.rules = effective.rules.len();
-    let sentences = set.rules.iter().map(|rule| rule_sentence(rule));
+    let sentences = set.rules.iter().map(|rule| rule_sentence(rule, set));
     let sentences = sentences.chain(set.budgets.iter().map(budget_sentence));
     checked.sentences = sentences.take(MOST_SENTENCES).collect();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
     checked.warnings = warnings::of_whole(&effective);
-    checked.warnings.extend(warnings::of_rules(&effective).in_full());
+    checked.warnings.extend(effective.judged.in_full());
     checked.interfaces = interfaces.into_inner().into_keys().collect();
 }
 
@@ -203,7 +203,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
     let mut last: Option<(&Path, usize)> = None;
     for rule in set.rules.iter().filter(|rule| rule.path.selector().is_none()) {
         let index = match last {
-            Some((path, index)) if have_same_keys(path, &rule.path) => index,
+            Some((path, index)) if path.is_in_table_of(&rule.path) => index,
             _ => {
                 let keys = keys(&rule.path);
                 let found = tables.iter().position(|table: &Table| table.keys == keys);
@@ -219,15 +219,6 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         last = Some((&rule.path, index));
     }
     tables
-}
-
-/// True if two rules are of one table.
-fn have_same_keys(one: &Path, other: &Path) -> bool {
-    let same = |(one, other): (&Part, &Part)| match (one, other) {
-        (Part::Source(one, _), Part::Source(other, _)) => one == other,
-        _ => one.same_key(other),
-    };
-    one.0.len() == other.0.len() && one.0.iter().zip(other.0.iter()).all(same)
 }
 
 /// The path without values.

@@ -11,13 +11,6 @@ use limiter_rules::{Path, Subject, Terms};
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
 
-/// Warnings about a rule set, with what its rules alone say: one line for each kind.
-pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
-    let mut warnings = of_whole(set);
-    warnings.extend(of_rules(set).in_short());
-    warnings
-}
-
 /// Warnings that follow from the rules alone. Whoever sets a limit on the command line says whether
 /// all share it.
 pub(super) fn of_rules(set: &EffectiveSet) -> Warnings {

@@ -11,12 +11,13 @@ mod kind;
 mod rate;
 
 pub use kind::{Kind, Warning};
+pub use rate::is_slow;
 
 /// Rules of one kind that are told one by one, before the others are only counted.
 const MOST_TOLD: usize = 10;
 
 /// All warnings about a rule set: the first rules of each kind.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Warnings {
     by_kind: Vec<(Kind, Vec<Warning>, usize)>,
 }
@@ -58,26 +59,25 @@ impl Warnings {
         judge.warnings
     }
 
-    /// The warnings about one rule of a set, each by itself.
-    pub fn of_rule(rule: &Rule, budgets: &RuleSet, meant: bool) -> Vec<Warning> {
-        let rules = vec![std::sync::Arc::new(rule.clone())];
-        let set = RuleSet { rules, budgets: budgets.budgets.clone(), ..RuleSet::default() };
-        let all = Self::of(&set, |_| meant);
+    /// The warnings about one rule that somebody asked for as it is.
+    pub fn of_rule(rule: &Rule) -> Vec<Warning> {
+        let all = Self::of(&RuleSet::of([rule.clone()]), |_| true);
         all.by_kind.into_iter().flat_map(|(_, warnings, _)| warnings).collect()
     }
 
     /// A line for each kind: its first rule, and how many more there are.
-    pub fn in_short(&self) -> Vec<String> {
+    pub fn in_short(&self) -> impl Iterator<Item = (Kind, String)> + '_ {
         let by_kind = self.by_kind.iter();
-        by_kind.filter_map(|(_, told, count)| Some(told.first()?.text(count - 1))).collect()
+        by_kind.filter_map(|(kind, told, count)| {
+            Some((*kind, told.first()?.text(count.saturating_sub(1))))
+        })
     }
 
     /// A line for each rule, up to some of a kind.
     pub fn in_full(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (_, told, count) in &self.by_kind {
-            let last = told.len() - 1;
-            let more = |at: usize| if at == last { count - told.len() } else { 0 };
+            let more = |at: usize| if at + 1 == told.len() { count - told.len() } else { 0 };
             lines.extend(told.iter().enumerate().map(|(at, warning)| warning.text(more(at))));
         }
         lines

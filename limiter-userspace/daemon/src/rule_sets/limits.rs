@@ -6,6 +6,7 @@ use std::time::Duration;
 use limiter_common::wire::Count;
 use limiter_rules::file::render;
 use limiter_rules::model::{SOURCE_MASKS, terms_text};
+use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
 
@@ -42,7 +43,9 @@ impl RuleSets {
         }
         let max_frame = ground.datapath.get()?.max_frame();
         let count = limit.count.as_deref().map(count).transpose()?;
-        let rate = RateText::parse(&limit.rate)?.counting(count, &limit.rate)?;
+        let rate = RateText::parse(&limit.rate)?;
+        target.ask(rate, count, &limit.rate)?;
+        let rate = rate.counting(count, &limit.rate)?;
         let terms = rate.terms(limit.burst, max_frame)?;
         let terms = rate_text::shadowed(terms, limit.shadow)?;
         let terms = rate_text::rejecting(terms, limit.reject)?;
@@ -61,8 +64,9 @@ impl RuleSets {
         layers.edits.insert(path.clone(), Arc::clone(&rule));
         let changed =
             self.edit(ground, layers, Hand { session: limit.session, force: limit.force })?;
-        let done = set_line(&rule, &before, limit.seconds);
-        Ok(Changed { done: Some(done), ..changed })
+        let done = Some(set_line(&rule, &before, limit.seconds));
+        let warnings = self.of_this_first(&rule, changed.warnings);
+        Ok(Changed { done, warnings, ..changed })
     }
 
     /// Removes a limit that was set.
@@ -97,6 +101,20 @@ impl RuleSets {
             None => ServiceError::NoRule(path),
         };
         Err(error.into())
+    }
+
+    /// Warnings that a rule brought, with those about this one in the place of lines that name
+    /// another of the same kind.
+    fn of_this_first(&self, rule: &Rule, news: Vec<String>) -> Vec<String> {
+        let of_this = Warnings::of_rule(rule);
+        let is_told = |line: &String| {
+            let mut short = self.effective.judged.in_short();
+            short.any(|(kind, text)| {
+                text == *line && of_this.iter().any(|warning| warning.kind == kind)
+            })
+        };
+        let news = news.into_iter().filter(|line| !is_told(line));
+        of_this.iter().map(|warning| warning.text(0)).chain(news).collect()
     }
 
     /// The rule that holds for the packets of a path, in words: that on this path, or of sources

@@ -1,6 +1,7 @@
 //! Rules and rule sets after every check that needs no other rule.
 
 mod action;
+mod bound;
 pub mod key;
 mod limit;
 mod part;
@@ -13,6 +14,7 @@ mod traffic;
 mod values;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
+pub use bound::Bound;
 pub use key::Fact;
 pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};

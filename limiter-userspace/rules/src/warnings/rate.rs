@@ -27,6 +27,16 @@ const MOST_PACKETS: u64 = MOST_UNDER_WAY / 1_500;
 /// Parts of a second of its rate that a burst must hold: a quarter.
 const BURST_PARTS: u128 = 4;
 
+/// True of a rate of packets with which a TCP session hangs.
+pub const fn is_slow(quota: &Quota) -> bool {
+    is_below(quota, SESSION_PACKETS)
+}
+
+/// True if a rate is less than so much a second.
+const fn is_below(quota: &Quota, per_second: u64) -> bool {
+    (quota.requests_per_unit as u128) < per_second as u128 * quota.period.seconds() as u128
+}
+
 /// The bound of a limit: what is over it is dropped.
 struct Bound {
     quota: Quota,
@@ -70,12 +80,6 @@ impl Bound {
     fn bucket(rate: &RateLimit) -> Self {
         Self { quota: rate.quota(), burst: rate.burst.into(), written: Written::Burst }
     }
-
-    /// True if the rate is less than so much a second.
-    fn is_below(&self, per_second: u64) -> bool {
-        u128::from(self.quota.requests_per_unit)
-            < u128::from(per_second) * u128::from(self.quota.period.seconds())
-    }
 }
 
 /// Says why no TCP session lives with a limit, and what to write; none if one does.
@@ -88,10 +92,10 @@ pub(super) fn session(
     let bound = Bound::of(limit);
     let Quota { count, requests_per_unit, period } = bound.quota;
     let slow = match count {
-        Count::Packets if traffic.names_service() => bound.is_below(SESSION_PACKETS),
+        Count::Packets if traffic.names_service() => is_slow(&bound.quota),
         // A slow rate for a source, or for some, is mostly what is meant.
-        Count::Packets => is_for_everybody(path) && bound.is_below(2),
-        Count::Bytes => bound.is_below(SESSION_BYTES) && bound.burst < QUOTA_BYTES.into(),
+        Count::Packets => is_for_everybody(path) && is_below(&bound.quota, 2),
+        Count::Bytes => is_below(&bound.quota, SESSION_BYTES) && bound.burst < QUOTA_BYTES.into(),
         Count::Syns | Count::Flows => false,
     };
     if !slow {
