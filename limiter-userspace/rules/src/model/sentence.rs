@@ -17,11 +17,15 @@ use crate::compile::display_rate;
 /// The sentence of a rule among those of its set, as `each source, of packets to port 22 by tcp: at
 /// most 15 SYNs in any minute (10 syns/min, 5 at once); more is dropped`.
 ///
-/// It is about the packets for which no rule of its table is more specific: `other` says that there
-/// are such rules.
+/// Where other rules of its table take some of the packets, it is about the others, and says so.
 pub fn rule_sentence(rule: &Rule, set: &RuleSet) -> String {
-    let is_narrowed = set.rules.iter().any(|other| rule.path.has_inside(&other.path));
-    let subject = subject(&rule.path, is_narrowed);
+    let traffic = rule.path.traffic();
+    let takes_some = |other: &Path| {
+        let is_around = other.has_inside(&rule.path) || *other == rule.path;
+        rule.path.is_in_table_of(other) && !is_around && traffic.meets(&other.traffic())
+    };
+    let other = set.rules.iter().any(|other| takes_some(&other.path));
+    let subject = subject(&rule.path, other);
     match &rule.terms {
         Terms::Unlimited => format!("{subject}: {}", no_limit(rule, set)),
         Terms::Budget(name) => format!("{subject}: charged to the budget {name}"),
@@ -55,7 +59,7 @@ fn no_limit(rule: &Rule, set: &RuleSet) -> String {
 }
 
 /// Whom a rule is for: one bucket for each of what has no value, of packets with all values. With
-/// `other`, rules inside take some of them.
+/// `other`, other rules take some of them.
 fn subject(path: &Path, other: bool) -> String {
     let other = if other { "other " } else { "" };
     let (mut each, mut whose) = (Vec::new(), Vec::new());
