@@ -28,6 +28,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: Some(Box::new(persistence)),
         max_global_rejects: 1_000_000,
+        cases: 64,
         ..ProptestConfig::default()
     }
 }
@@ -40,7 +41,7 @@ fn in_force(text: &str) -> Option<(RuleSet, Model)> {
 }
 
 fn of(rules: &RuleSet) -> Option<Model> {
-    let mut model = Model::new();
+    let mut model = Model::with_room(512, 512, 7);
     let index = |name: &str| match name {
         "eth0" => Some(1),
         "eth1" => Some(2),

@@ -110,7 +110,7 @@ pub(super) fn session(
     };
     let after = match count {
         Count::Packets => format!("after {what} one more passes every {wait}"),
-        _ => format!("after {what} it stands still, at {rate}"),
+        _ => format!("after {what} there is {rate}"),
     };
     let remedy = if count == Count::Packets && meeting.syns {
         let syns = display_rate(&Quota { count: Count::Syns, ..bound.quota }.with_burst(0));
@@ -121,7 +121,7 @@ pub(super) fn session(
     } else {
         "give it more".to_owned()
     };
-    Some(format!("it counts {} of {rate}, and {after}, so an open one hangs; {remedy}", count.name()))
+    Some(format!("it counts {}, and {after}, so an open one hangs; {remedy}", count.name()))
 }
 
 /// Whole seconds from ten seconds on, and else milliseconds.
