@@ -57,6 +57,9 @@ pub struct Checked {
     pub(crate) interfaces: Vec<String>,
     /// Warnings: rules that may not do what their author thinks.
     pub(crate) warnings: Vec<String>,
+    /// Rules for packets of an interface, by its name.
+    #[serde(skip)]
+    by_interface: BTreeMap<String, Vec<Subject>>,
 }
 
 /// A mistake in a rule file.
@@ -129,6 +132,22 @@ pub fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
     checked
 }
 
+impl Checked {
+    /// True if it is of use to know which interfaces are limited here.
+    pub fn names_interfaces(&self) -> bool {
+        !self.by_interface.is_empty()
+    }
+
+    /// Warns of rules for other interfaces than those that a daemon limits here.
+    pub fn limited_on(&mut self, names: Vec<String>) {
+        for (name, rules) in &self.by_interface {
+            if !names.contains(name) {
+                self.warnings.extend(warnings::not_limited(name, rules, &names));
+            }
+        }
+    }
+}
+
 fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules: u32) {
     // The interfaces and CPUs of the machine may be others: it need not be this one.
     let interfaces: RefCell<BTreeMap<String, u32>> = RefCell::default();
@@ -188,6 +207,7 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
+    checked.by_interface = warnings::by_interface(set.rules.iter().map(|rule| &rule.path));
     checked.warnings = warnings::of_whole(&effective);
     checked.warnings.extend(effective.judged.in_full());
     checked.interfaces = interfaces.into_inner().into_keys().collect();

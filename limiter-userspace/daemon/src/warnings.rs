@@ -121,28 +121,40 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
         let index = datapath.interface_index(name).unwrap_or(0);
         attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
     };
-    let mut seen: BTreeMap<&str, Option<Vec<Subject>>> = BTreeMap::new();
-    for Effective { rule, .. } in &set.rules {
-        for part in rule.path.0.iter() {
+    let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
+    let by_interface = by_interface(set.rules.iter().map(|effective| &effective.rule.path));
+    let elsewhere = by_interface.iter().filter(|(name, _)| !is_limited(name));
+    elsewhere.filter_map(|(name, rules)| not_limited(name, rules, &limited)).collect()
+}
+
+/// Rules for packets of one interface, by its name.
+pub(super) fn by_interface(
+    paths: impl Iterator<Item = &Path>,
+) -> BTreeMap<String, Vec<Subject>> {
+    let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
+    for path in paths {
+        for part in path.0.iter() {
             if let Part::Interface(Some(name)) = part {
-                let rules = seen.entry(name).or_insert_with(|| (!is_limited(name)).then(Vec::new));
-                if let Some(rules) = rules {
-                    rules.push(Subject::Rule(rule.path.clone()));
-                }
+                let rules = match by_interface.get_mut(name) {
+                    Some(rules) => rules,
+                    None => by_interface.entry(name.clone()).or_default(),
+                };
+                rules.push(Subject::Rule(path.clone()));
             }
         }
     }
-    let limited: Vec<&str> = attached.iter().map(|at| at.interface.as_str()).collect();
+    by_interface
+}
+
+/// The warning of rules for an interface that is not limited.
+pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> Option<String> {
     let limited = limited.join(", ");
-    let lines = seen.iter().filter_map(|(name, rules)| {
-        Some(format!(
-            "{} limits nothing: limiter is not on {name}, and no packet comes by it; write the \
-             interface that packets come in by (limited: {limited}), or start the daemon with \
-             --iface {name} as well",
-            first_of(rules.as_deref()?)?
-        ))
-    });
-    lines.collect()
+    Some(format!(
+        "{} limits nothing: limiter is not on {name}, and no packet comes by it; write the \
+         interface that packets come in by (limited: {limited}), or start the daemon with --iface \
+         {name} as well",
+        first_of(rules)?
+    ))
 }
 
 fn first_of(subjects: &[Subject]) -> Option<String> {

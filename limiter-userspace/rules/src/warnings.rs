@@ -11,7 +11,7 @@ mod kind;
 mod rate;
 
 pub use kind::{Kind, Warning};
-pub use rate::is_slow;
+pub use rate::{burst_for_tcp, is_slow};
 
 /// Rules of one kind that are told one by one, before the others are only counted.
 const MOST_TOLD: usize = 10;

@@ -138,6 +138,18 @@ fn is_for_everybody(path: &Path) -> bool {
     path.0.iter().any(|part| matches!(part, Part::Source(_, None)))
 }
 
+/// The least burst of a rate of bytes with which a TCP stream gets about the rate.
+pub fn burst_for_tcp(quota: &Quota) -> u64 {
+    // At most what is under way.
+    u64::try_from(a_part_of(quota, MOST_UNDER_WAY)).unwrap_or(MOST_UNDER_WAY)
+}
+
+/// A quarter of a second of a rate, but no more than is ever under way.
+fn a_part_of(quota: &Quota, most: u64) -> u128 {
+    let per = u128::from(quota.period.seconds()) * BURST_PARTS;
+    u128::from(quota.requests_per_unit).div_ceil(per).min(most.into())
+}
+
 /// Says how short a burst is, and what to write; none for one that TCP can live with.
 pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
     let bound = Bound::of(limit);
@@ -148,8 +160,7 @@ pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
         Count::Packets if traffic.names_tcp() => MOST_PACKETS,
         Count::Packets | Count::Syns | Count::Flows => return None,
     };
-    let per = u128::from(period.seconds()) * BURST_PARTS;
-    let wanted = u128::from(requests_per_unit).div_ceil(per).min(most.into());
+    let wanted = a_part_of(&bound.quota, most);
     if bound.burst >= wanted {
         return None;
     }
