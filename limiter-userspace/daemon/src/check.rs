@@ -207,7 +207,8 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
-    checked.by_interface = warnings::by_interface(set.rules.iter().map(|rule| &rule.path));
+    let paths: Vec<&Path> = set.rules.iter().map(|rule| &rule.path).collect();
+    checked.by_interface = warnings::by_interface(&paths);
     checked.warnings = warnings::of_whole(&effective);
     checked.warnings.extend(effective.judged.in_full());
     checked.interfaces = interfaces.into_inner().into_keys().collect();

@@ -122,15 +122,14 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
         attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
     };
     let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
-    let by_interface = by_interface(set.rules.iter().map(|effective| &effective.rule.path));
+    let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();
+    let by_interface = by_interface(&paths);
     let elsewhere = by_interface.iter().filter(|(name, _)| !is_limited(name));
     elsewhere.filter_map(|(name, rules)| not_limited(name, rules, &limited)).collect()
 }
 
 /// Rules for packets of one interface, by its name.
-pub(super) fn by_interface(
-    paths: impl Iterator<Item = &Path>,
-) -> BTreeMap<String, Vec<Subject>> {
+pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
     let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
     for path in paths {
         for part in path.0.iter() {
@@ -139,7 +138,7 @@ pub(super) fn by_interface(
                     Some(rules) => rules,
                     None => by_interface.entry(name.clone()).or_default(),
                 };
-                rules.push(Subject::Rule(path.clone()));
+                rules.push(Subject::Rule((*path).clone()));
             }
         }
     }

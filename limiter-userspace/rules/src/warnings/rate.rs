@@ -104,9 +104,10 @@ pub(super) fn session(
     let rate = display_rate(&bound.quota.with_burst(0));
     let wait = Duration::from_nanos(period.nanos() / requests_per_unit.max(1));
     let wait = humantime::format_duration(rounded(wait));
-    let what = match count {
-        Count::Bytes => format!("{} bytes", bound.burst),
-        _ => format!("{} packets", bound.burst),
+    let what = match (count, bound.burst) {
+        (Count::Bytes, bytes) => format!("{bytes} bytes"),
+        (_, 1) => "the first one".to_owned(),
+        (_, packets) => format!("{packets} packets"),
     };
     let after = match count {
         Count::Packets => format!("after {what} one more passes every {wait}"),
