@@ -41,7 +41,8 @@ pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Ans
     if checked.names_interfaces()
         && let Ok(status) = client.get::<Status>("/v1/status")
     {
-        checked.limited_on(status.interfaces.into_iter().map(|interface| interface.name).collect());
+        let names = status.interfaces.into_iter().map(|interface| interface.name);
+        checked.limited_on(&names.collect::<Vec<_>>());
     }
     let mut answer = Answer { code: if checked.ok { 0 } else { 2 }, ..Answer::default() };
     match output.document(&checked)? {

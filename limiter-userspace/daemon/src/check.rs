@@ -139,10 +139,10 @@ impl Checked {
     }
 
     /// Warns of rules for other interfaces than those that a daemon limits here.
-    pub fn limited_on(&mut self, names: Vec<String>) {
+    pub fn limited_on(&mut self, names: &[String]) {
         for (name, rules) in &self.by_interface {
             if !names.contains(name) {
-                self.warnings.extend(warnings::not_limited(name, rules, &names));
+                self.warnings.extend(warnings::not_limited(name, rules, names));
             }
         }
     }

@@ -101,12 +101,7 @@ impl Target {
     /// # Errors
     ///
     /// The question.
-    pub fn ask(
-        &self,
-        rate: RateText,
-        count: Option<Count>,
-        text: &str,
-    ) -> Result<(), TargetError> {
+    pub fn ask(&self, rate: RateText, count: Option<Count>, text: &str) -> Result<(), TargetError> {
         let RateText::Rate { count: Count::Packets, requests_per_unit, period } = rate else {
             return Ok(());
         };

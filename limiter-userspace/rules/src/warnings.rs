@@ -49,8 +49,7 @@ impl Warnings {
                 Terms::Limits(limits) => {
                     let subject = Subject::Rule(rule.path.clone());
                     judge.limits(&subject, limits, &rule.path, &traffic, meeting);
-                    if is_together(rule, &traffic) && !alone.has(&rule.path) && !meant(&rule.path)
-                    {
+                    if is_together(rule, &traffic) && !alone.has(&rule.path) && !meant(&rule.path) {
                         judge.add(Warning::of(Kind::Together, subject));
                     }
                 }
@@ -206,12 +205,10 @@ impl Judge {
 
 /// True if all senders share the bucket of a rule on a port, a protocol or the like.
 fn is_together(rule: &Rule, traffic: &Traffic) -> bool {
-    let each = |part: &Part| {
-        matches!(part, Part::Source(..) | Part::Inner(_) | Part::Destination(None))
-    };
+    let each =
+        |part: &Part| matches!(part, Part::Source(..) | Part::Inner(_) | Part::Destination(None));
     let limits = rule.terms.limits().is_some_and(|limits| {
-        !limits.limits.is_empty()
-            && matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_))
+        !limits.limits.is_empty() && matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_))
     });
     limits && !rule.path.0.iter().any(each) && traffic.names_protocol()
 }

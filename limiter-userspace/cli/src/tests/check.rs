@@ -202,3 +202,91 @@ fn what_only_the_whole_set_shows_is_told() {
     assert!(answer.errors[0].contains("--max-rules"), "{answer:?}");
     assert_eq!(check(&[("a.yaml", &many(5))], " --max-rules 32").0.code, 0);
 }
+
+/// Sentences that once said another thing than what the program does: of a destination prefix each
+/// address has a bucket, a token bucket passes its burst and its rate, and a source without a limit
+/// in one table is limited by others.
+#[test]
+fn sentences_say_who_shares_how_much_and_who_is_limited() {
+    for (rule, wanted) in [
+        (
+            "{key: destination_address, value: 192.0.2.0/24, rate_limit: {rate: 3/hour}}",
+            "each destination address in 192.0.2.0/24: at most 6 packets in any hour (3/hour, 3 at \
+             once); more is dropped",
+        ),
+        (
+            "{key: destination_address, value: 192.0.2.7, rate_limit: {rate: 3/hour}}",
+            "all packets to 192.0.2.7 together: at most 6 packets in any hour",
+        ),
+        (
+            "{key: remote_address, rate_limit: {rate: 20/10s}}",
+            "each source: at most 40 packets in any 10s (20/10s, 20 at once)",
+        ),
+        (
+            "{key: remote_address, rate_limit: {rate: 20/10s, algorithm: sliding_log}}",
+            "each source: at most 20 packets in any 10s (sliding_log 20/10s)",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {rate: \
+             10/s}}]}",
+            "the source 192.0.2.53: no limit by rules with these keys; limited by others: the rule \
+             for destination_port=53 remote_address",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             remote_address, rate_limit: {rate: 10/s}}",
+            "each other source: at most 20 packets in any second",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             remote_address, rate_limit: {rate: 10/s}}",
+            "the source 192.0.2.53: no limit\n",
+        ),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &format!("descriptors: [{rule}]\n"))], "");
+        assert!(answer.text.contains(wanted), "{}", answer.text);
+    }
+}
+
+/// A ban that its own limit can never bring is a mistake, with what to write; each that can come is
+/// taken.
+#[test]
+fn a_ban_that_never_comes_is_a_mistake() {
+    let ban = |keys: &str, rate: &str, ban: &str| {
+        format!(
+            "descriptors: [{{{keys}, descriptors: [{{key: remote_address, rate_limit: {{rate: \
+             {rate}}}, action: {{ban: {{{ban}}}}}}}]}}]\n"
+        )
+    };
+    let port = "key: destination_port, value: 22";
+    for (text, why) in [
+        (ban(port, "10 syns/min", ""), "its limit counts SYNs, which are none"),
+        (ban(port, "10 syns/min", "evidence: established"), "its limit counts SYNs"),
+        (ban("key: protocol, value: udp", "10/s", ""), "none of its packets is one"),
+        (ban("key: protocol, value: icmp", "10/s", ""), "none of its packets is one"),
+        (ban("key: tcp_flags, value: syn", "10/s", ""), "none of its packets is one"),
+        (ban("key: fragment, value: later", "10/s", ""), "none of its packets is one"),
+        (
+            "budgets: [{name: b, rate_limit: {rate: 9 syns/s}, action: {ban: {}}}]\ndescriptors: \
+             [{key: destination_port, value: 22, budget: b}]\n"
+                .to_owned(),
+            "budget b never bans",
+        ),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &text)], "");
+        assert_eq!(answer.code, 2, "{text}");
+        let told = answer.errors.join("\n");
+        assert!(told.contains("never bans") && told.contains(why), "{told}");
+        assert!(told.contains("write `evidence: none`") && told.contains("a.yaml:1:"), "{told}");
+    }
+    for text in [
+        ban(port, "10 syns/min", "evidence: none"),
+        ban(port, "100/s", ""),
+        ban("key: protocol, value: tcp", "100/s", ""),
+        ban("key: tcp_flags, value: ack", "100/s", ""),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &text)], "");
+        assert_eq!((answer.code, answer.errors.len()), (0, 0), "{text}: {answer:?}");
+    }
+}

@@ -71,7 +71,7 @@ impl RuleSets {
         }
         let done = Some(done);
         let warnings = self.of_this_first(&rule, changed.warnings);
-        Ok(Changed { done, warnings, ..changed })
+        Ok(Changed { warnings, done, ..changed })
     }
 
     /// Removes a limit that was set.

@@ -72,7 +72,9 @@ fn a_slow_rate_on_a_port_of_tcp_is_asked_about() {
     let told = warnings(to("22/tcp", Some("packets"), "5/min"));
     assert!(told.len() == 1 && told[0].contains("write `rate: 5 syns/min`"), "{told:?}");
     let told = warnings(to("443/tcp", None, "5/s"));
-    assert!(told.len() == 1 && told[0].starts_with("the rule for protocol=tcp destination_port=443 "));
+    assert!(
+        told.len() == 1 && told[0].starts_with("the rule for protocol=tcp destination_port=443 ")
+    );
     assert!(told[0].contains("carries no TCP session"), "{told:?}");
     for limit in [
         to("25/tcp", Some("syns"), "5/min"),
@@ -105,14 +107,16 @@ fn what_a_limit_does_not_take_over_is_said() {
          rate_limit: {rate: 10 syns/min}, action: {ban: {first: 10min, evidence: none}}}]}]\n",
     );
     daemon.service.reload().unwrap();
-    let port = |rate: &str| SetLimit {
-        to: Some("22".into()),
-        rate: rate.into(),
-        ..SetLimit::default()
-    };
+    let port =
+        |rate: &str| SetLimit { to: Some("22".into()), rate: rate.into(), ..SetLimit::default() };
     let done = done(&mut daemon, &port("5 syns/min"));
-    assert!(done.contains("5 syns/min burst 5, was 10 syns/min burst 10; ban 10m to 1day"), "{done}");
-    assert!(done.ends_with("`ban 10m to 1day` is not in it: bans in force go on, and no new ones come"));
+    assert!(
+        done.contains("5 syns/min burst 5, was 10 syns/min burst 10; ban 10m to 1day"),
+        "{done}"
+    );
+    assert!(
+        done.ends_with("`ban 10m to 1day` is not in it: bans in force go on, and no new ones come")
+    );
     let limits = daemon.service.limits().unwrap().limits;
     let rule = limits.iter().find(|rule| rule.source.contains("destination_port=22")).unwrap();
     assert_eq!(rule.action.as_deref(), Some("drop"));

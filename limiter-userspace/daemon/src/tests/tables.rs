@@ -91,9 +91,11 @@ fn a_rule_for_an_interface_without_limiter_is_told_of() {
     assert_eq!(told, warnings(&daemon));
     assert_eq!(
         told,
-        ["the rule for interface=fake1 remote_address limits nothing: limiter is not on fake1, and \
+        [
+            "the rule for interface=fake1 remote_address limits nothing: limiter is not on fake1, and \
           no packet comes by it; write the interface that packets come in by (limited: fake0), or \
-          start the daemon with --iface fake1 as well"]
+          start the daemon with --iface fake1 as well"
+        ]
     );
     daemon.write(&rule("fake0"));
     daemon.service.reload().unwrap();

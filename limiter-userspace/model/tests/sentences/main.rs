@@ -59,8 +59,7 @@ fn passes(model: &mut Model, packet: &Packet, now: u64) -> bool {
     let frame = packet.frame();
     let length = u64::try_from(frame.len()).unwrap();
     let now = Ticks::from_nanos(now);
-    let outcome =
-        model.judge_captured(Framing::Ethernet, &frame, length, packet.interface, now);
+    let outcome = model.judge_captured(Framing::Ethernet, &frame, length, packet.interface, now);
     outcome.reason.verdict() == Verdict::Pass
 }
 

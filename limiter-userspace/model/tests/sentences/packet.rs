@@ -68,8 +68,11 @@ pub(crate) fn packet() -> impl Strategy<Value = Packet> {
     let of = |values: &[u16]| prop::sample::select(values.to_vec());
     let bytes = |values: &[u8]| prop::sample::select(values.to_vec());
     let link = (prop::sample::select(vec![None, None, Some(7), Some(8)]), 1u32..3);
-    let piece = prop::sample::select(vec![Piece::Whole; 6])
-        .prop_union(prop::sample::select(vec![Piece::Whole, Piece::First, Piece::Later]));
+    let piece = prop::sample::select(vec![Piece::Whole; 6]).prop_union(prop::sample::select(vec![
+        Piece::Whole,
+        Piece::First,
+        Piece::Later,
+    ]));
     (
         ends,
         bytes(&[TCP, TCP, TCP, UDP, UDP, ICMP, ICMPV6, 47]),
@@ -78,8 +81,8 @@ pub(crate) fn packet() -> impl Strategy<Value = Packet> {
         (bytes(&[1, 64]), bytes(&[0, 46])),
         (link, piece, of(&[0, 8, 400])),
     )
-        .prop_map(|(ends, protocol, ports, (flags, icmp), (ttl, dscp), (link, piece, payload))| {
-            Packet {
+        .prop_map(
+            |(ends, protocol, ports, (flags, icmp), (ttl, dscp), (link, piece, payload))| Packet {
                 source: ends.0,
                 destination: ends.1,
                 protocol,
@@ -93,8 +96,8 @@ pub(crate) fn packet() -> impl Strategy<Value = Packet> {
                 interface: link.1,
                 piece,
                 payload,
-            }
-        })
+            },
+        )
 }
 
 impl Packet {

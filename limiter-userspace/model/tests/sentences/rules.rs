@@ -76,9 +76,10 @@ fn rule() -> impl Strategy<Value = String> {
             descriptors.push("key: generic_key, value: all".to_owned());
         }
         let inner = format!("{{{}, {terms}}}", descriptors.pop().unwrap());
-        descriptors.iter().rev().fold(inner, |inner, outer| {
-            format!("{{{outer}, descriptors: [{inner}]}}")
-        })
+        descriptors
+            .iter()
+            .rev()
+            .fold(inner, |inner, outer| format!("{{{outer}, descriptors: [{inner}]}}"))
     })
 }
 

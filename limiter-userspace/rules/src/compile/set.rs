@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use limiter_common::wire::{self, Evidence, ActionKind, Count, Full, Limit, MARK_ECN, Record};
+use limiter_common::wire::{self, ActionKind, Count, Evidence, Full, Limit, MARK_ECN, Record};
 use limiter_sharing::SharedTerms;
 
 use super::environment::Environment;
@@ -298,9 +298,7 @@ impl<'a> Compiler<'a, '_> {
             }),
             Terms::Limits(limits) => {
                 self.class(&limits.over, &subject);
-                if wants_evidence(limits)
-                    && !limits.can_have_evidence(path.traffic().meeting())
-                {
+                if wants_evidence(limits) && !limits.can_have_evidence(path.traffic().meeting()) {
                     self.refuse(&subject, RuleError::no_evidence(limits));
                 }
                 self.limits(limits, &subject).map(|limits| CompiledTerms::Limits(Box::new(limits)))

@@ -226,7 +226,8 @@ descriptors:
   - {key: generic_key, value: all, rate_limit: {rate: 9/s, burst: 3, algorithm: token_bucket}}
 ";
         let file = RuleFile::parse("rules.yaml", text.as_bytes(), 1522).unwrap();
-        let told: Vec<String> = file.rules.rules.iter().map(|rule| rule_sentence(rule, &file.rules)).collect();
+        let told: Vec<String> =
+            file.rules.rules.iter().map(|rule| rule_sentence(rule, &file.rules)).collect();
         assert_eq!(
             told,
             [

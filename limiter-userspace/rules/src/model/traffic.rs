@@ -49,6 +49,7 @@ enum Wish {
 }
 
 /// Packets that can meet keys.
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meeting {
     /// True if a packet can meet them at all.
@@ -224,7 +225,7 @@ impl Shape {
     fn meeting(&self) -> Meeting {
         let mut meeting = Meeting::default();
         for sort in Sort::all(self.protocol()) {
-            let Some(proper) = self.takes(&sort) else {
+            let Some(proper) = self.takes(sort) else {
                 continue;
             };
             meeting.any = true;
@@ -246,7 +247,7 @@ impl Shape {
     }
 
     /// True if packets of a sort that meet the keys can be proper ones; none if none meets them.
-    fn takes(&self, sort: &Sort) -> Option<bool> {
+    fn takes(&self, sort: Sort) -> Option<bool> {
         let family = match sort.version {
             Version::V4 => self.v4,
             Version::V6 => self.v6,
@@ -267,7 +268,7 @@ impl Shape {
     }
 
     /// True if the program looks for a packet inside.
-    fn is_tunnel(&self, sort: &Sort) -> bool {
+    fn is_tunnel(&self, sort: Sort) -> bool {
         sort.depth != Depth::Nothing
             && match sort.protocol {
                 Some(sort::IPIP | sort::IPV6 | sort::GRE) => true,
@@ -283,8 +284,9 @@ impl Shape {
 impl Wish {
     fn both(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
-            (Self::Nothing, wish) | (wish, Self::Nothing | Self::Known) => wish,
-            (Self::Known, wish) => wish,
+            (Self::Nothing, wish)
+            | (wish, Self::Nothing | Self::Known)
+            | (Self::Known, wish @ Self::In(_)) => wish,
             (Self::In(one), Self::In(other)) => {
                 let (low, high) = (one.low().max(other.low()), one.high().min(other.high()));
                 Self::In(Values::range(low, high)?)

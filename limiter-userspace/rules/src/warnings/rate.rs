@@ -104,14 +104,10 @@ pub(super) fn session(
     let rate = display_rate(&bound.quota.with_burst(0));
     let wait = Duration::from_nanos(period.nanos() / requests_per_unit.max(1));
     let wait = humantime::format_duration(rounded(wait));
-    let what = match (count, bound.burst) {
-        (Count::Bytes, bytes) => format!("{bytes} bytes"),
-        (_, 1) => "the first one".to_owned(),
-        (_, packets) => format!("{packets} packets"),
-    };
-    let after = match count {
-        Count::Packets => format!("after {what} one more passes every {wait}"),
-        _ => format!("after {what} there is {rate}"),
+    let after = match (count, bound.burst) {
+        (Count::Bytes, bytes) => format!("after {bytes} bytes there is {rate}"),
+        (_, 0 | 1) => format!("one passes every {wait}"),
+        (_, packets) => format!("after {packets} packets one more passes every {wait}"),
     };
     let remedy = if count == Count::Packets && meeting.syns {
         let syns = display_rate(&Quota { count: Count::Syns, ..bound.quota }.with_burst(0));

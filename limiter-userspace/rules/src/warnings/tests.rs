@@ -163,10 +163,10 @@ fn a_rate_that_carries_no_session_is_told() {
     }
     // A slow rate for some sources, and what only marks, is meant.
     none("{key: remote_address, value: 192.0.2.7, rate_limit: {rate: 5/min}}");
-    none(&nested(&[("destination_port", "22")], "rate: 5/min").replace(
-        "}}",
-        "}, action: {mark: {dscp: 8}}}",
-    ));
+    none(
+        &nested(&[("destination_port", "22")], "rate: 5/min")
+            .replace("}}", "}, action: {mark: {dscp: 8}}}"),
+    );
     let budget = "budgets: [{name: b, rate_limit: {rate: 5/min}}]\ndescriptors: [{key: \
                   destination_port, value: 22, budget: b}]";
     assert!(told(budget)[0].starts_with("the budget b carries no TCP session"));

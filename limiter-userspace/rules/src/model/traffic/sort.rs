@@ -97,31 +97,29 @@ impl Sort {
     }
 
     /// True if packets of this sort can be whole, and as the standards say.
-    pub(super) fn is_proper(&self) -> bool {
+    pub(super) fn is_proper(self) -> bool {
         let family = match (self.version, self.protocol) {
             (_, None) => false,
-            (Version::V4, Some(number)) => {
-                number != ICMPV6 && !matches!(number, 0 | 43 | 44 | 60)
-            }
+            (Version::V4, Some(number)) => number != ICMPV6 && !matches!(number, 0 | 43 | 44 | 60),
             (Version::V6, Some(number)) => !matches!(number, ICMP | IGMP),
         };
         family && (self.depth == Depth::Whole || self.piece == Fragment::Later)
     }
 
     /// True if such a packet is charged to limits that count SYNs.
-    pub(super) fn is_syn(&self) -> bool {
+    pub(super) fn is_syn(self) -> bool {
         self.flags == Some(FlagClass::Syn)
     }
 
     /// True if such a packet may belong to an established TCP connection.
-    pub(super) fn is_evidence(&self) -> bool {
+    pub(super) fn is_evidence(self) -> bool {
         let syn = matches!(self.flags, None | Some(FlagClass::Syn | FlagClass::SynAck));
         let whole = self.piece == Fragment::Whole && self.depth == Depth::Whole;
         whole && self.protocol == Some(TCP) && !syn
     }
 
     /// True if packets with this fact can be proper ones; none if none has it.
-    pub(super) fn has(&self, fact: Fact) -> Option<bool> {
+    pub(super) fn has(self, fact: Fact) -> Option<bool> {
         let has = match fact {
             Fact::DestinationPort | Fact::SourcePort => {
                 self.depth != Depth::Nothing && self.protocol.is_some_and(has_ports)
@@ -141,7 +139,7 @@ impl Sort {
     }
 
     /// True if packets with one of these values can be proper ones; none if none has one.
-    pub(super) fn has_one(&self, fact: Fact, values: Values) -> Option<bool> {
+    pub(super) fn has_one(self, fact: Fact, values: Values) -> Option<bool> {
         self.has(fact)?;
         match fact {
             Fact::DestinationPort | Fact::SourcePort | Fact::Dscp | Fact::Ttl => Some(true),
@@ -162,7 +160,7 @@ impl Sort {
     }
 
     /// Whether there is a message of these numbers, and an assigned one (IANA) that is not exempt.
-    fn has_message(&self, values: Values) -> Option<bool> {
+    fn has_message(self, values: Values) -> Option<bool> {
         let mut proper = None;
         for kind in 0..=u8::MAX {
             if !values.has(Icmp { kind, code: 0 }.message(self.version).into()) {
@@ -182,27 +180,28 @@ impl Sort {
     }
 
     /// The length of the shortest packet that has its headers.
-    fn least_length(&self) -> u16 {
+    fn least_length(self) -> u16 {
         let fixed = match self.version {
             Version::V4 => 20,
             Version::V6 => 40,
         };
-        let payload = match (self.piece, self.protocol) {
-            (Fragment::Later, _) => 1,
-            // A first piece is a multiple of eight bytes, and has the transport header (RFC 7112).
-            (Fragment::First, Some(TCP | IPIP)) => 24,
-            (Fragment::First, Some(SCTP | DCCP)) => 16,
-            (Fragment::First, Some(IPV6)) => 40,
-            (Fragment::First, _) => 8,
-            (Fragment::Whole, Some(TCP | IPIP)) => 20,
-            (Fragment::Whole, Some(UDP | UDP_LITE | ICMP)) => 8,
-            (Fragment::Whole, Some(SCTP | DCCP)) => 12,
-            (Fragment::Whole, Some(ICMPV6 | GRE)) => 4,
-            (Fragment::Whole, Some(IPV6)) => 40,
-            (Fragment::Whole, _) => 0,
+        let head: u16 = match self.protocol {
+            Some(TCP | IPIP) => 20,
+            Some(UDP | UDP_LITE | ICMP) => 8,
+            Some(SCTP | DCCP) => 12,
+            Some(ICMPV6 | GRE) => 4,
+            Some(IPV6) => 40,
+            _ => 0,
+        };
+        let payload = match self.piece {
+            Fragment::Whole => head,
+            // A multiple of eight bytes, with the transport header (RFC 7112).
+            Fragment::First => head.max(8).next_multiple_of(8),
+            Fragment::Later => 1,
         };
         // IPv6 has a header of eight bytes in each piece.
-        let piece = if self.version == Version::V6 && self.piece != Fragment::Whole { 8 } else { 0 };
+        let piece =
+            if self.version == Version::V6 && self.piece != Fragment::Whole { 8 } else { 0 };
         fixed + piece + payload
     }
 }
