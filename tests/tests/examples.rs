@@ -8,6 +8,7 @@ use std::path::Path;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_rules::RuleFile;
+use limiter_rules::warnings::Warnings;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
@@ -83,10 +84,45 @@ fn ssh_box_lets_five_connections_in_and_then_one_in_six_seconds() {
     // An open connection is not an attempt.
     assert_eq!(machine.burst(&tcp([198, 51, 100, 1], 22, ACK), 20), 20);
     machine.wait(6 * SECOND);
-    assert_eq!(machine.burst(&knock, 20), 1);
+    // With fifteen strikes, four more are no ban.
+    assert_eq!(machine.burst(&knock, 4), 1);
     // Another port, another source.
     assert_eq!(machine.burst(&tcp([198, 51, 100, 1], 443, SYN), 20), 20);
     assert_eq!(machine.burst(&tcp([198, 51, 100, 2], 22, SYN), 20), 5);
+}
+
+/// The ban that the file promises comes, ends, and is nobody else's.
+#[test]
+fn ssh_box_bans_who_goes_on() {
+    let mut machine = Machine::with("ssh-box.yaml");
+    let (source, other) = ([198, 51, 100, 1], [198, 51, 100, 2]);
+    // Five pass, and nineteen strikes are not enough.
+    assert_eq!(machine.burst(&tcp(source, 22, SYN), 24), 5);
+    assert_eq!(machine.burst(&tcp(source, 443, ACK), 5), 5);
+    // The twentieth is.
+    assert_eq!(machine.burst(&tcp(source, 22, SYN), 1), 0);
+    assert_eq!(machine.reason(&tcp(source, 443, ACK)), Reason::Banned);
+    assert_eq!(machine.burst(&tcp(other, 443, ACK), 5), 5);
+    machine.wait(601 * SECOND);
+    assert_eq!(machine.burst(&tcp(source, 443, ACK), 5), 5);
+}
+
+/// Each example that has a ban has one that can come, and `check` has nothing against any example
+/// that its comments do not say.
+#[test]
+fn examples_have_no_warnings_but_the_ban_by_syns() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut told = Vec::new();
+    for file in std::fs::read_dir(directory).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let file = RuleFile::parse(&name, &std::fs::read(&path).unwrap(), 1522).unwrap();
+        let lines = Warnings::of(&file.rules, |_| false).in_full();
+        told.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
+    }
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let ban = "ssh-box.yaml: the rule for destination_port=22 remote_address bans without evidence";
+    assert!(told[0].starts_with(ban), "{told:?}");
 }
 
 #[test]

@@ -82,6 +82,8 @@ const TUNING: Page = Page {
             "limiter tune --for 10m --spare 99% --to live.yaml",
             "the test `a_proposal_from_live_traffic_does_what_it_promised` does, in three seconds",
         ),
+        ("limiter set 192.0.2.1 20mbit/s --burst 25kB", "a measurement of two minutes"),
+        ("iperf3 -c 192.0.2.254 -t 10 -O 2", "the same measurement"),
     ],
 };
 

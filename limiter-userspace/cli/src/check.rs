@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use limiter_common::bucket::MAX_SLOTS;
+use limiter_daemon::api::status::Status;
 use limiter_daemon::check;
+use limiter_daemon::control::Client;
 use limiter_daemon::render;
 
 use super::answer::Answer;
@@ -33,8 +35,15 @@ pub(super) struct Check {
 }
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
-pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {
-    let checked = check::check(&what.files, what.max_frame, what.max_rules);
+pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Answer, Failure> {
+    let mut checked = check::check(&what.files, what.max_frame, what.max_rules);
+    // It needs no daemon; where there is one, it knows the interfaces that are limited.
+    if checked.names_interfaces()
+        && let Ok(status) = client.get::<Status>("/v1/status")
+    {
+        let names = status.interfaces.into_iter().map(|interface| interface.name);
+        checked.limited_on(&names.collect::<Vec<_>>());
+    }
     let mut answer = Answer { code: if checked.ok { 0 } else { 2 }, ..Answer::default() };
     match output.document(&checked)? {
         Some(text) => answer.text = text,

@@ -111,7 +111,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         #[cfg(feature = "import")]
         Command::Import(ask) => super::import::import(ask, args.output),
-        Command::Check(what) => check::check(what, args.output),
+        Command::Check(what) => check::check(what, &client, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.
             .map_err(|failure| Failure::Diff(Box::new(failure))),

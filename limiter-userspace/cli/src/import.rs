@@ -5,9 +5,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
+use limiter_rules::RuleFile;
+use limiter_rules::warnings::Warnings;
 use limiter_text::plain::clean;
 
 use super::answer::Answer;
+use super::args::defaults::LEAST_FRAME;
 use super::failure::Failure;
 use super::output::Output;
 use super::{demo, export};
@@ -68,7 +71,8 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     let imported =
         limiter_import::import(&text, &options).map_err(|error| failed(error.to_string()))?;
     let refused = imported.count(Outcome::NotTranslated);
-    let errors = summary(&imported, refused);
+    let mut errors = summary(&imported, refused);
+    errors.extend(warnings(&imported));
     let text = match (&ask.to, output.document(&imported)?) {
         (Some(to), document) => {
             let written = export::written(to, imported.text.as_bytes())?;
@@ -77,6 +81,17 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
         (None, document) => document.unwrap_or(imported.text),
     };
     Ok(Answer { text, errors, code: if refused > 0 { 2 } else { 0 } })
+}
+
+/// What the rules that were made may do that is not meant, in the words of `limiter check`.
+fn warnings(imported: &Imported) -> Vec<String> {
+    if imported.is_list {
+        return Vec::new();
+    }
+    // The translation is read by whoever checks it; an error in it is told there.
+    let file = RuleFile::parse("-", imported.text.as_bytes(), LEAST_FRAME);
+    let lines = file.map(|file| Warnings::of(&file.rules, |_| false).in_full());
+    lines.unwrap_or_default().iter().map(|line| format!("warning: {}", clean(line))).collect()
 }
 
 /// Becomes the sandbox, which compares; returns only if that fails.

@@ -19,9 +19,11 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     if set.source().is_none() && source_text::parse(set.rate()).is_ok() {
         return Err(RateTextError::Missing(set.rate().to_owned()).into());
     }
-    Target::parse(set.source(), port, shared)?;
+    let target = Target::parse(set.source(), port, shared)?;
     let count = set.count.map(limiter_common::wire::Count::from);
-    let rate = RateText::parse(set.rate())?.counting(count, set.rate())?;
+    let rate = RateText::parse(set.rate())?;
+    target.ask(rate, count, set.rate())?;
+    let rate = rate.counting(count, set.rate())?;
     let burst = match (set.burst.as_deref(), rate) {
         (None, _) => None,
         (Some(_), RateText::Unlimited) => return Err(RateTextError::UnlimitedBurst.into()),

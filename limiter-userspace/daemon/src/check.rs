@@ -22,7 +22,8 @@ use serde::Serialize;
 use super::layers::Layers;
 use super::rule_files;
 use crate::api::rules::Document;
-use crate::render::{Render, line, push, rate, table, warnings};
+use crate::render::{self, Render, line, push, rate, table};
+use crate::warnings;
 
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;
@@ -56,6 +57,9 @@ pub struct Checked {
     pub(crate) interfaces: Vec<String>,
     /// Warnings: rules that may not do what their author thinks.
     pub(crate) warnings: Vec<String>,
+    /// Rules for packets of an interface, by its name.
+    #[serde(skip)]
+    by_interface: BTreeMap<String, Vec<Subject>>,
 }
 
 /// A mistake in a rule file.
@@ -128,6 +132,22 @@ pub fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
     checked
 }
 
+impl Checked {
+    /// True if it is of use to know which interfaces are limited here.
+    pub fn names_interfaces(&self) -> bool {
+        !self.by_interface.is_empty()
+    }
+
+    /// Warns of rules for other interfaces than those that a daemon limits here.
+    pub fn limited_on(&mut self, names: &[String]) {
+        for (name, rules) in &self.by_interface {
+            if !names.contains(name) {
+                self.warnings.extend(warnings::not_limited(name, rules, names));
+            }
+        }
+    }
+}
+
 fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules: u32) {
     // The interfaces and CPUs of the machine may be others: it need not be this one.
     let interfaces: RefCell<BTreeMap<String, u32>> = RefCell::default();
@@ -181,13 +201,16 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         return;
     }
     checked.rules = effective.rules.len();
-    let sentences = set.rules.iter().map(|rule| rule_sentence(rule));
+    let sentences = set.rules.iter().map(|rule| rule_sentence(rule, set));
     let sentences = sentences.chain(set.budgets.iter().map(budget_sentence));
     checked.sentences = sentences.take(MOST_SENTENCES).collect();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
-    checked.warnings = effective.warnings;
+    let paths: Vec<&Path> = set.rules.iter().map(|rule| &rule.path).collect();
+    checked.by_interface = warnings::by_interface(&paths);
+    checked.warnings = warnings::of_whole(&effective);
+    checked.warnings.extend(effective.judged.in_full());
     checked.interfaces = interfaces.into_inner().into_keys().collect();
 }
 
@@ -201,7 +224,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
     let mut last: Option<(&Path, usize)> = None;
     for rule in set.rules.iter().filter(|rule| rule.path.selector().is_none()) {
         let index = match last {
-            Some((path, index)) if have_same_keys(path, &rule.path) => index,
+            Some((path, index)) if path.is_in_table_of(&rule.path) => index,
             _ => {
                 let keys = keys(&rule.path);
                 let found = tables.iter().position(|table: &Table| table.keys == keys);
@@ -217,15 +240,6 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         last = Some((&rule.path, index));
     }
     tables
-}
-
-/// True if two rules are of one table.
-fn have_same_keys(one: &Path, other: &Path) -> bool {
-    let same = |(one, other): (&Part, &Part)| match (one, other) {
-        (Part::Source(one, _), Part::Source(other, _)) => one == other,
-        _ => one.same_key(other),
-    };
-    one.0.len() == other.0.len() && one.0.iter().zip(other.0.iter()).all(same)
 }
 
 /// The path without values.
@@ -337,6 +351,6 @@ impl Render for Checked {
             let names = self.interfaces.join(", ");
             line(text, format_args!("not looked for on this machine: the interfaces {names}"));
         }
-        warnings(text, &self.warnings);
+        render::warnings(text, &self.warnings);
     }
 }

@@ -7,6 +7,7 @@ use limiter_rules::compile::{BANS, REPLIES};
 use limiter_rules::model::Martians;
 use limiter_rules::place::budget_tag;
 use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
+use limiter_rules::warnings::Warnings;
 use limiter_rules::{Budget, RateLimit, Rule, RuleSet, Selector, Terms};
 use limiter_sharing::SharedSet;
 
@@ -56,6 +57,8 @@ pub(super) struct EffectiveSet {
     pub(super) shared: SharedSet,
     /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
+    /// What is warned of because of the rules alone; short, it is in `warnings`.
+    pub(super) judged: Warnings,
     /// Budgets that were read back from the maps, by the names that stand for theirs: the tag of
     /// the true name, and how well the words say what is in force. None for the daemon's own rules.
     read_back: Option<BTreeMap<String, (u64, Known)>>,

@@ -1,17 +1,31 @@
 //! Warnings about rules that are in force but may not do what their author thinks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use limiter_common::wire::{Evidence, field};
+use limiter_common::wire::field;
 use limiter_datapath::{Datapath, keep_tags};
-use limiter_rules::model::{Limits, Martians, Over};
+use limiter_rules::model::{Limits, Martians, Over, Part};
+use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Subject, Terms};
 
 use super::effective::{Effective, EffectiveSet};
+use crate::api::limits::Origin;
 
-/// Warnings about a rule set: one line for each kind.
-pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
-    let (mut rejects, mut forgeable, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+/// Warnings that follow from the rules alone. Whoever sets a limit on the command line says whether
+/// all share it.
+pub(super) fn of_rules(set: &EffectiveSet) -> Warnings {
+    let by_hand: HashSet<&Path> = set
+        .rules
+        .iter()
+        .filter(|effective| effective.origin == Origin::Cli)
+        .map(|effective| &effective.rule.path)
+        .collect();
+    Warnings::of(&set.rule_set(), |path| by_hand.contains(path))
+}
+
+/// Warnings about a rule set as a whole: one line for each kind.
+pub(super) fn of_whole(set: &EffectiveSet) -> Vec<String> {
+    let (mut rejects, mut shared) = (Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
     let mut look = |subject: Subject, limits: &Limits| {
         if limits.sharing.is_some() {
@@ -19,7 +33,6 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
         }
         match &limits.over {
             Over::Reject => rejects.push(subject),
-            Over::Ban(ban) if ban.evidence == Evidence::None => forgeable.push(subject),
             Over::Class(name) => {
                 named.insert(name.clone());
             }
@@ -50,12 +63,6 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
         warnings.push(format!(
             "{who} rejects, but there is no `replies`: packets over it are dropped, and nobody is \
              told; add replies to the rule file"
-        ));
-    }
-    if let Some(who) = first_of(&forgeable) {
-        warnings.push(format!(
-            "{who} bans without evidence: whoever forges a source address gets it banned; write \
-             `evidence: established` unless that is meant"
         ));
     }
     if let Some(who) = first_of(&shared)
@@ -104,6 +111,49 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
             )),
         })
         .collect()
+}
+
+/// Rules for interfaces that are not limited, so that no packet comes by them; asked anew for each
+/// rule set.
+pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let attached = datapath.attachments();
+    let is_limited = |name: &str| {
+        let index = datapath.interface_index(name).unwrap_or(0);
+        attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
+    };
+    let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
+    let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();
+    let by_interface = by_interface(&paths);
+    let elsewhere = by_interface.iter().filter(|(name, _)| !is_limited(name));
+    elsewhere.filter_map(|(name, rules)| not_limited(name, rules, &limited)).collect()
+}
+
+/// Rules for packets of one interface, by its name.
+pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
+    let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
+    for path in paths {
+        for part in path.0.iter() {
+            if let Part::Interface(Some(name)) = part {
+                let rules = match by_interface.get_mut(name) {
+                    Some(rules) => rules,
+                    None => by_interface.entry(name.clone()).or_default(),
+                };
+                rules.push(Subject::Rule((*path).clone()));
+            }
+        }
+    }
+    by_interface
+}
+
+/// The warning of rules for an interface that is not limited.
+pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> Option<String> {
+    let limited = limited.join(", ");
+    Some(format!(
+        "{} limits nothing: limiter is not on {name}, and no packet comes by it; write the \
+         interface that packets come in by (limited: {limited}), or start the daemon with --iface \
+         {name} as well",
+        first_of(rules)?
+    ))
 }
 
 fn first_of(subjects: &[Subject]) -> Option<String> {

@@ -4,6 +4,7 @@
 //! [`model`] says what a rule is, [`compile`] turns rules into the program's arithmetic and finds
 //! all that cannot be held, and [`place`] decides which slot and rule number each one gets, so that
 //! what did not change keeps its state. [`read_back`] goes the other way: from the maps to words.
+//! [`warnings`] says which rules may not do what their author thinks.
 
 pub mod compile;
 pub mod file;
@@ -13,6 +14,7 @@ pub mod rate_text;
 pub mod read_back;
 pub mod source_text;
 pub mod target_text;
+pub mod warnings;
 
 pub use compile::{CompileError, CompiledSet, Environment, LimitError, compile_set};
 pub use file::{RuleFile, RuleFileError, RuleFiles};

@@ -2,10 +2,14 @@
 //! both.
 
 use ipnet::IpNet;
+use limiter_common::wire::Count;
 
+use super::compile::display_rate;
 use super::model::key::{PROTOCOLS, has_ports};
-use super::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+use super::model::{Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
+use super::rate_text::RateText;
 use super::source_text::{self, SourceTextError};
+use super::warnings;
 
 /// The packets of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,19 @@ pub enum TargetError {
         "{0:?} is no port: write one like 22/tcp, 53/udp, 8000-8080/tcp, or a protocol as in icmp"
     )]
     Port(String),
+    /// A slow rate on a port of TCP, which may be one of packets or of connections.
+    #[error(
+        "{rate} on {path}: packets or connections? {rate} in packets stops open TCP sessions, \
+         too. Say it: --count syns for connections, as in {syns:?}, or --count packets"
+    )]
+    Ask {
+        /// The rate, as it was written.
+        rate: String,
+        /// The packets.
+        path: Path,
+        /// The same rate of connections.
+        syns: String,
+    },
     /// A port of a protocol that has none.
     #[error("{0} has no ports: write {0} alone")]
     NoPorts(&'static str),
@@ -74,6 +91,32 @@ impl Target {
             (_, true) => {}
         }
         Ok(Self { selector, path: Path(parts.into()) })
+    }
+}
+
+impl Target {
+    /// Asks whether packets or connections are meant, of a rate by the minute or longer that no
+    /// TCP session lives with. `text` is the text of the rate, and `count` what was said beside it.
+    ///
+    /// # Errors
+    ///
+    /// The question.
+    pub fn ask(&self, rate: RateText, count: Option<Count>, text: &str) -> Result<(), TargetError> {
+        let RateText::Rate { count: Count::Packets, requests_per_unit, period } = rate else {
+            return Ok(());
+        };
+        let quota = Quota { count: Count::Packets, requests_per_unit, period };
+        let traffic = self.path.traffic();
+        let asks = count.is_none()
+            && period.seconds() >= Unit::Minute.seconds()
+            && traffic.names_service()
+            && traffic.meeting().tcp_data
+            && warnings::is_slow(&quota);
+        if !asks {
+            return Ok(());
+        }
+        let syns = display_rate(&Quota { count: Count::Syns, ..quota }.with_burst(0));
+        Err(TargetError::Ask { rate: text.to_owned(), path: self.path.clone(), syns })
     }
 }
 

@@ -42,19 +42,23 @@ destination_port remote_address                   1
 destination_port masked_remote_address/v4:24      1
 interface                                         1
 
-each source: at most 300000000/s, 20 at once; more is dropped
-each source in 192.0.2.0/24: at most 10/s, 10 at once; more is dropped
+each other source: at most 300000020 packets in any second (300000000/s, 20 at once); more is dropped
+each source in 192.0.2.0/24: at most 20 packets in any second (10/s, 10 at once); more is dropped
 each source, of packets to port 22: charged to the budget slow
 each /24 of IPv4, of packets to port 22: charged to the budget slow
-all packets by the interface eth7 together: at most 5/s, 5 at once; more is dropped, and the \
-         sender is told
-budget slow, all that is charged to it together: at most 7/s, 7 at once; more is dropped
+all packets by the interface eth7 together: at most 10 packets in any second (5/s, 5 at once); \
+         more is dropped, and the sender is told
+budget slow, all that is charged to it together: at most 14 packets in any second (7/s, 7 at \
+         once); more is dropped
 
 RATE NOT HELD TO 0.1 %  LIMIT                       WRITTEN      EFFECTIVE
 rule for every source   300000000/s burst 20  300000000.0/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
 warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \
          dropped, and nobody is told; add replies to the rule file
+warning: the budget slow carries no TCP session: it counts packets, and after 7 packets one more \
+         passes every 142ms, so an open one hangs; to limit connections, write `rate: 7 syns/s` \
+         (`limiter set`: --count syns); to limit packets, at least 10/s
 "
     );
     let (answer, path) = check(&[("a.yaml", GOOD)], " --output json");
@@ -197,4 +201,92 @@ fn what_only_the_whole_set_shows_is_told() {
     let (answer, _) = check(&[("a.yaml", &many(40))], " --max-rules 32");
     assert!(answer.errors[0].contains("--max-rules"), "{answer:?}");
     assert_eq!(check(&[("a.yaml", &many(5))], " --max-rules 32").0.code, 0);
+}
+
+/// Sentences that once said another thing than what the program does: of a destination prefix each
+/// address has a bucket, a token bucket passes its burst and its rate, and a source without a limit
+/// in one table is limited by others.
+#[test]
+fn sentences_say_who_shares_how_much_and_who_is_limited() {
+    for (rule, wanted) in [
+        (
+            "{key: destination_address, value: 192.0.2.0/24, rate_limit: {rate: 3/hour}}",
+            "each destination address in 192.0.2.0/24: at most 6 packets in any hour (3/hour, 3 at \
+             once); more is dropped",
+        ),
+        (
+            "{key: destination_address, value: 192.0.2.7, rate_limit: {rate: 3/hour}}",
+            "all packets to 192.0.2.7 together: at most 6 packets in any hour",
+        ),
+        (
+            "{key: remote_address, rate_limit: {rate: 20/10s}}",
+            "each source: at most 40 packets in any 10s (20/10s, 20 at once)",
+        ),
+        (
+            "{key: remote_address, rate_limit: {rate: 20/10s, algorithm: sliding_log}}",
+            "each source: at most 20 packets in any 10s (sliding_log 20/10s)",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {rate: \
+             10/s}}]}",
+            "the source 192.0.2.53: no limit by rules with these keys; limited by others: the rule \
+             for destination_port=53 remote_address",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             remote_address, rate_limit: {rate: 10/s}}",
+            "each other source: at most 20 packets in any second",
+        ),
+        (
+            "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
+             remote_address, rate_limit: {rate: 10/s}}",
+            "the source 192.0.2.53: no limit\n",
+        ),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &format!("descriptors: [{rule}]\n"))], "");
+        assert!(answer.text.contains(wanted), "{}", answer.text);
+    }
+}
+
+/// A ban that its own limit can never bring is a mistake, with what to write; each that can come is
+/// taken.
+#[test]
+fn a_ban_that_never_comes_is_a_mistake() {
+    let ban = |keys: &str, rate: &str, ban: &str| {
+        format!(
+            "descriptors: [{{{keys}, descriptors: [{{key: remote_address, rate_limit: {{rate: \
+             {rate}}}, action: {{ban: {{{ban}}}}}}}]}}]\n"
+        )
+    };
+    let port = "key: destination_port, value: 22";
+    for (text, why) in [
+        (ban(port, "10 syns/min", ""), "its limit counts SYNs, which are none"),
+        (ban(port, "10 syns/min", "evidence: established"), "its limit counts SYNs"),
+        (ban("key: protocol, value: udp", "10/s", ""), "none of its packets is one"),
+        (ban("key: protocol, value: icmp", "10/s", ""), "none of its packets is one"),
+        (ban("key: tcp_flags, value: syn", "10/s", ""), "none of its packets is one"),
+        (ban("key: fragment, value: later", "10/s", ""), "none of its packets is one"),
+        (
+            "budgets: [{name: b, rate_limit: {rate: 9 syns/s}, action: {ban: {}}}]\ndescriptors: \
+             [{key: destination_port, value: 22, budget: b}]\n"
+                .to_owned(),
+            "budget b never bans",
+        ),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &text)], "");
+        assert_eq!(answer.code, 2, "{text}");
+        let told = answer.errors.join("\n");
+        assert!(told.contains("never bans") && told.contains(why), "{told}");
+        assert!(told.contains("write `evidence: none`") && told.contains("a.yaml:1:"), "{told}");
+    }
+    for text in [
+        ban(port, "10 syns/min", "evidence: none"),
+        ban(port, "100/s", ""),
+        ban("key: protocol, value: tcp", "100/s", ""),
+        ban("key: tcp_flags, value: ack", "100/s", ""),
+    ] {
+        let (answer, _) = check(&[("a.yaml", &text)], "");
+        assert_eq!((answer.code, answer.errors.len()), (0, 0), "{text}: {answer:?}");
+    }
 }

@@ -116,3 +116,32 @@ fn lines_of_lists_have_times() {
     }
     assert!(parse("limiter deny 192.0.2.1 --replace").is_err(), "without a file");
 }
+
+/// A translated rule is warned of in the words of `check`: a slow limit of all packets of TCP, and a
+/// burst of bytes that TCP cannot live with.
+#[test]
+fn a_translation_is_warned_of_as_check_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("saved").display().to_string();
+    let errors = |rule: &str| {
+        let text = format!("*filter\n:INPUT ACCEPT [0:0]\n{rule} -j DROP\nCOMMIT\n");
+        fs::write(&file, text).unwrap();
+        let line = format!("limiter import iptables {file}");
+        execute(&parse(&line).unwrap(), &Fake::default()).unwrap().errors
+    };
+    let told = errors(
+        "-A INPUT -p tcp -m tcp --dport 22 -m hashlimit --hashlimit-above 5/min --hashlimit-burst 5 \
+         --hashlimit-mode srcip --hashlimit-name ssh",
+    );
+    let of_tcp = |line: &String| {
+        line.starts_with("warning: the rule for ")
+            && line.contains("carries no TCP session")
+            && line.contains("`rate: 5 syns/min`")
+    };
+    assert!(told.iter().any(of_tcp), "{told:?}");
+    let told = errors(
+        "-A INPUT -p tcp -m tcp --dport 22 --syn -m hashlimit --hashlimit-above 5/min \
+         --hashlimit-burst 5 --hashlimit-mode srcip --hashlimit-name ssh",
+    );
+    assert!(!told.iter().any(|line| line.starts_with("warning: ")), "{told:?}");
+}

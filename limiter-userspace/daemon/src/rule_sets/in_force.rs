@@ -35,6 +35,7 @@ impl RuleSets {
         let Planned { layers, mut effective, mut plan } = planned;
         let datapath = ground.datapath.get_mut()?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
+        effective.warnings.extend(warnings::of_interfaces(&effective, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
         let generation = datapath.put_in_force(plan, end)?;
         let known = &self.effective.warnings;

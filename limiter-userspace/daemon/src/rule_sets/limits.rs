@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use limiter_common::wire::Count;
 use limiter_rules::file::render;
-use limiter_rules::model::{SOURCE_MASKS, terms_text};
+use limiter_rules::model::{Over, SOURCE_MASKS, over_text, terms_text};
+use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
 
@@ -42,7 +43,9 @@ impl RuleSets {
         }
         let max_frame = ground.datapath.get()?.max_frame();
         let count = limit.count.as_deref().map(count).transpose()?;
-        let rate = RateText::parse(&limit.rate)?.counting(count, &limit.rate)?;
+        let rate = RateText::parse(&limit.rate)?;
+        target.ask(rate, count, &limit.rate)?;
+        let rate = rate.counting(count, &limit.rate)?;
         let terms = rate.terms(limit.burst, max_frame)?;
         let terms = rate_text::shadowed(terms, limit.shadow)?;
         let terms = rate_text::rejecting(terms, limit.reject)?;
@@ -58,11 +61,17 @@ impl RuleSets {
             layers.ends.insert(path.clone(), limit_ends::now().saturating_add(seconds));
         }
         let before = self.stands(&path);
+        let replaced = self.on_path(&path).cloned();
         layers.edits.insert(path.clone(), Arc::clone(&rule));
         let changed =
             self.edit(ground, layers, Hand { session: limit.session, force: limit.force })?;
-        let done = set_line(&rule, &before, limit.seconds);
-        Ok(Changed { done: Some(done), ..changed })
+        let mut done = set_line(&rule, &before, limit.seconds);
+        if let Some(over) = replaced.and_then(|replaced| not_taken_over(&replaced, &rule)) {
+            done.push_str(&over);
+        }
+        let done = Some(done);
+        let warnings = self.of_this_first(&rule, changed.warnings);
+        Ok(Changed { warnings, done, ..changed })
     }
 
     /// Removes a limit that was set.
@@ -99,14 +108,32 @@ impl RuleSets {
         Err(error.into())
     }
 
-    /// The rule that holds for the packets of a path, in words: that on this path, or of sources
-    /// alone the one around them.
-    fn stands(&self, path: &Path) -> String {
-        let found = match path.selector() {
+    /// Warnings that a rule brought, with those about this one in the place of lines that name
+    /// another of the same kind.
+    fn of_this_first(&self, rule: &Rule, news: Vec<String>) -> Vec<String> {
+        let of_this = Warnings::of_rule(rule);
+        let is_told = |line: &String| {
+            let mut short = self.effective.judged.in_short();
+            short.any(|(kind, text)| {
+                text == *line && of_this.iter().any(|warning| warning.kind == kind)
+            })
+        };
+        let news = news.into_iter().filter(|line| !is_told(line));
+        of_this.iter().map(|warning| warning.text(0)).chain(news).collect()
+    }
+
+    /// The rule that holds for the packets of a path: that on this path, or of sources alone the one
+    /// around them.
+    fn on_path(&self, path: &Path) -> Option<&Arc<Rule>> {
+        match path.selector() {
             Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),
             None => self.effective.on_other_keys().map(|at| &at.rule).find(|at| at.path == *path),
-        };
-        match found {
+        }
+    }
+
+    /// [`RuleSets::on_path`] in words.
+    fn stands(&self, path: &Path) -> String {
+        match self.on_path(path) {
             None => "no limit".to_owned(),
             Some(rule) if rule.path == *path => terms_text(&rule.terms),
             Some(rule) => format!("{} ({})", terms_text(&rule.terms), rule.path),
@@ -174,6 +201,23 @@ fn name(text: &str) -> Result<Box<str>, ServiceError> {
     Err(ServiceError::Word {
         word: "name",
         problem: "it is empty, or has characters that are not seen: write a plain name".to_owned(),
+    })
+}
+
+/// What the rule before had beside its limits, and the one in its place does not; bans that are made
+/// go on.
+fn not_taken_over(before: &Rule, rule: &Rule) -> Option<String> {
+    let over = |rule: &Rule| rule.terms.limits().map(|limits| limits.over.clone());
+    let (had, has) = (over(before)?, over(rule));
+    if before.path != rule.path || had == Over::Drop || Some(&had) == has.as_ref() {
+        return None;
+    }
+    let text = over_text(&had);
+    Some(match had {
+        Over::Ban(_) => {
+            format!("; the rule's `{text}` is not in it: bans in force go on, and no new ones come")
+        }
+        _ => format!("; the rule's `{text}` is not in it"),
     })
 }
 

@@ -37,16 +37,89 @@ fn a_limit_on_a_port_has_keys_a_name_and_a_unit() {
         "masked_remote_address/v4:24=198.51.100.0/24: 5/min burst 5, was no limit; all of \
          198.51.100.0/24 shares it"
     );
-    let dns = limit(SetLimit { to: Some("53".into()), shared: true, ..SetLimit::default() });
+    let dns = limit(SetLimit { to: Some("53/udp".into()), shared: true, ..SetLimit::default() });
     assert_eq!(
         done(&mut daemon, &dns),
-        "destination_port=53: 5/min burst 5, was no limit; all of them share it"
+        "protocol=udp destination_port=53: 5/min burst 5, was no limit; all of them share it"
     );
     let daemon = daemon.restart(&[]);
     let limits = daemon.service.limits().unwrap().limits;
     let named = limits.iter().find(|entry| entry.name.as_deref() == Some("ssh")).unwrap();
     assert_eq!((named.limit.as_str(), named.origin), ("5 syns/min", Origin::Cli));
     assert_eq!(limits.len(), 5);
+}
+
+/// A slow rate on a port of TCP is asked about, as packets of it stop open sessions. What was said
+/// is taken, with a warning.
+#[test]
+fn a_slow_rate_on_a_port_of_tcp_is_asked_about() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    let to = |to: &str, count: Option<&str>, rate: &str| SetLimit {
+        to: Some(to.into()),
+        count: count.map(str::to_owned),
+        rate: rate.into(),
+        ..SetLimit::default()
+    };
+    let before = daemon.rules();
+    for (port, rate) in [("22/tcp", "5/min"), ("443", "100/hour"), ("tcp", "1000/week")] {
+        let error = daemon.service.set(&to(port, None, rate)).unwrap_err().to_string();
+        for words in ["packets or connections?", "--count syns", "--count packets", rate] {
+            assert!(error.contains(words), "{error}");
+        }
+    }
+    assert_eq!(daemon.rules(), before, "what is asked about changes nothing");
+    let mut warnings = |limit: SetLimit| daemon.service.set(&limit).unwrap().warnings;
+    let told = warnings(to("22/tcp", Some("packets"), "5/min"));
+    assert!(told.len() == 1 && told[0].contains("write `rate: 5 syns/min`"), "{told:?}");
+    let told = warnings(to("443/tcp", None, "5/s"));
+    assert!(
+        told.len() == 1 && told[0].starts_with("the rule for protocol=tcp destination_port=443 ")
+    );
+    assert!(told[0].contains("carries no TCP session"), "{told:?}");
+    for limit in [
+        to("25/tcp", Some("syns"), "5/min"),
+        to("80/tcp", None, "5 syns/min"),
+        to("53/udp", None, "5/min"),
+        to("icmp", None, "5/min"),
+        to("8080/tcp", None, "1000/min"),
+    ] {
+        assert_eq!(warnings(limit), [""; 0]);
+    }
+}
+
+/// A burst that starves TCP is told of at the limit that has it, with the burst to write.
+#[test]
+fn a_short_burst_is_told_of_when_it_is_set() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    let told = daemon.set("192.0.2.7", "20mbit/s", Some(60_000)).unwrap().warnings;
+    assert!(told.len() == 1 && told[0].contains("write `burst: 625kB`"), "{told:?}");
+    let told = daemon.set("192.0.2.8", "100mbit/s", Some(60_000)).unwrap().warnings;
+    assert!(told.len() == 1 && told[0].starts_with("the rule for 192.0.2.8 has"), "{told:?}");
+    assert_eq!(daemon.set("192.0.2.9", "20mbit/s", None).unwrap().warnings, [""; 0]);
+}
+
+/// A limit takes the place of a rule with all that it had: that is said.
+#[test]
+fn what_a_limit_does_not_take_over_is_said() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    daemon.write(
+        "descriptors: [{key: destination_port, value: 22, descriptors: [{key: remote_address, \
+         rate_limit: {rate: 10 syns/min}, action: {ban: {first: 10min, evidence: none}}}]}]\n",
+    );
+    daemon.service.reload().unwrap();
+    let port =
+        |rate: &str| SetLimit { to: Some("22".into()), rate: rate.into(), ..SetLimit::default() };
+    let done = done(&mut daemon, &port("5 syns/min"));
+    assert!(
+        done.contains("5 syns/min burst 5, was 10 syns/min burst 10; ban 10m to 1day"),
+        "{done}"
+    );
+    assert!(
+        done.ends_with("`ban 10m to 1day` is not in it: bans in force go on, and no new ones come")
+    );
+    let limits = daemon.service.limits().unwrap().limits;
+    let rule = limits.iter().find(|rule| rule.source.contains("destination_port=22")).unwrap();
+    assert_eq!(rule.action.as_deref(), Some("drop"));
 }
 
 #[test]
@@ -117,8 +190,8 @@ fn words_that_mean_nothing_are_refused() {
             "\"2mbit/s\" counts bytes",
         ),
         (SetLimit { count: Some("bits".into()), ..with("22") }, "count: \"bits\" is no unit"),
-        (SetLimit { name: Some("a\u{1b}b".into()), ..with("22") }, "name: it is empty"),
-        (SetLimit { seconds: Some(0), ..with("22") }, "0 seconds are over at once"),
+        (SetLimit { name: Some("a\u{1b}b".into()), ..with("22/udp") }, "name: it is empty"),
+        (SetLimit { seconds: Some(0), ..with("22/udp") }, "0 seconds are over at once"),
         (
             SetLimit { source: Some("192.0.2.99".into()), ..with("22") },
             "192.0.2.99 is inside the management prefix",

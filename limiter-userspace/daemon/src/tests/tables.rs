@@ -73,6 +73,35 @@ fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
     assert_eq!(warnings(&daemon), [""; 0]);
 }
 
+/// A rule for an interface that is there and not limited is said to meet nothing, when it is set in
+/// force and in the status, and only such a rule.
+#[test]
+fn a_rule_for_an_interface_without_limiter_is_told_of() {
+    let rule = |name: &str| {
+        format!(
+            "descriptors: [{{key: interface, value: {name}, descriptors: [{{key: remote_address, \
+             rate_limit: {{rate: 100/s}}}}]}}]\n"
+        )
+    };
+    let warnings = |daemon: &Daemon| daemon.service.status().unwrap().warnings;
+    let mut daemon = started(&rule("fake0"), &["203.0.113.9"]);
+    assert_eq!(warnings(&daemon), [""; 0]);
+    daemon.write(&rule("fake1"));
+    let told = daemon.service.reload().unwrap().warnings;
+    assert_eq!(told, warnings(&daemon));
+    assert_eq!(
+        told,
+        [
+            "the rule for interface=fake1 remote_address limits nothing: limiter is not on fake1, and \
+          no packet comes by it; write the interface that packets come in by (limited: fake0), or \
+          start the daemon with --iface fake1 as well"
+        ]
+    );
+    daemon.write(&rule("fake0"));
+    daemon.service.reload().unwrap();
+    assert_eq!(warnings(&daemon), [""; 0]);
+}
+
 #[test]
 fn every_limit_is_listed() {
     let daemon = started(TABLES, &[]);
@@ -105,9 +134,12 @@ fn every_limit_is_listed() {
         [
             "the rule for every source rejects, but there is no `replies`: packets over it are \
              dropped, and nobody is told; add replies to the rule file",
+            "the rule for every source carries no TCP session: it counts packets, and after 60 \
+             packets one more passes every 1s, so an open one hangs; to limit connections, write \
+             `rate: 60 syns/min` (`limiter set`: --count syns); to limit packets, at least 10/s",
             "the rule for destination_port=22 remote_address bans without evidence: whoever \
-             forges a source address gets it banned; write `evidence: established` unless that is \
-             meant",
+             forges a source address gets it banned, and there is no evidence in its packets; \
+             keep it only where that is meant, with a short ban, or write `action: drop`",
         ]
     );
     assert_eq!(daemon.service.status().unwrap().rules, 4);

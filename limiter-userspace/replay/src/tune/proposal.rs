@@ -66,7 +66,7 @@ pub(super) fn score(
     if seconds < SHORTEST {
         return None;
     }
-    let burst = rate.burst(quantile(needs, settings.spare)?)?;
+    let burst = rate.burst(quantile(needs, settings.spare)?)?.max(rate.burst_for_tcp());
     #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
     let score = rate.per_second().mul_add(HORIZON.min(seconds / 10.0), burst as f64);
     let rounded = round_up(burst.saturating_mul(100 + MARGIN).div_ceil(100));

@@ -4,7 +4,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
 use limiter_decision::gcra;
 use limiter_rules::model::{Period, Quota, Terms};
-use limiter_rules::{LimitError, RateLimit, Unit, compile};
+use limiter_rules::{LimitError, RateLimit, Unit, compile, warnings};
 
 /// Number of rates.
 pub const RATES: usize = 32;
@@ -71,6 +71,15 @@ impl Rate {
             }
         }
         None
+    }
+
+    /// The burst below which a TCP stream gets only a part of the rate: of bytes, as packets are
+    /// limited against floods as well.
+    pub(super) fn burst_for_tcp(&self) -> u64 {
+        match self.quota.count {
+            Count::Bytes => warnings::burst_for_tcp(&self.quota),
+            Count::Packets | Count::Syns | Count::Flows => 0,
+        }
     }
 
     /// The rate with a burst.

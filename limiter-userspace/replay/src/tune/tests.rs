@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use limiter_rules::RuleFile;
+use limiter_rules::warnings::Warnings;
+use limiter_rules::{Path, Rule, RuleFile, Selector};
 use proptest::prelude::*;
 
 use super::*;
@@ -73,6 +74,25 @@ proptest! {
             }
         }
     }
+}
+
+/// Of bytes no burst is proposed with which a TCP stream gets a part of the rate.
+#[test]
+fn a_proposal_in_bytes_has_a_burst_for_tcp() {
+    let mut tuner = tuner(Settings { count: Count::Bytes, ..Settings::default() });
+    // 30 sources with a packet each 10 ms: no burst at all is needed for them.
+    for packet in 0..2_000u64 {
+        for host in 0..30 {
+            let nanos = BEGAN + packet * SECOND / 100;
+            tuner.observe(&Observation { nanos, source: source(host), bytes: 1_000 });
+        }
+    }
+    let report = tuner.report();
+    let proposal = report.proposal.unwrap();
+    assert!(proposal.burst * 4 >= proposal.limit.requests_per_unit, "{proposal:?}");
+    assert_eq!(proposal.sources_hit, 0);
+    let rule = Rule::new(Path::of_source(&Selector::Every), proposal.limit);
+    assert_eq!(Warnings::of_rule(&rule), Vec::new());
 }
 
 /// A load as packets, with its settings.
@@ -170,7 +190,7 @@ fn buckets_may_be_prefixes() {
     let rules = RuleFile::parse("t.yaml", text.as_bytes(), 1522).unwrap().rules;
     assert_eq!(
         rules.rules[0].path,
-        limiter_rules::Path(vec![limiter_rules::model::Part::Source(masks, None)].into())
+        Path(vec![limiter_rules::model::Part::Source(masks, None)].into())
     );
     assert!(rules.rules[0].terms.is_shadow());
 }

@@ -1,9 +1,9 @@
 //! Why a rule set cannot be put in force, whatever is in force now.
 
-use limiter_common::wire::{MAX_RANGES, MAX_SHAPES, MAX_TABLES};
+use limiter_common::wire::{Count, MAX_RANGES, MAX_SHAPES, MAX_TABLES};
 
 use super::LimitError;
-use crate::model::Subject;
+use crate::model::{Limits, Subject};
 
 /// All that is wrong with a rule set: at least one error, in the order in which they are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,11 @@ pub enum RuleError {
     NoBudget(String),
     /// A class whose budget has a class of its own.
     ClassOfClass(String),
+    /// A ban for which no packet over the limits is evidence.
+    NoEvidence {
+        /// True if the limits count SYNs alone.
+        syns: bool,
+    },
     /// An interface that is not there.
     NoInterface(String),
     /// Nodes share it, and it has an interface among its keys.
@@ -71,6 +76,11 @@ pub enum RuleError {
 impl RuleError {
     pub(super) fn limit(limit: Option<usize>, source: LimitError) -> Self {
         Self::Limit { limit, source: Box::new(source) }
+    }
+
+    pub(super) fn no_evidence(limits: &Limits) -> Self {
+        let mut counts = limits.limits.iter().map(|limit| limit.meter.quota().count);
+        Self::NoEvidence { syns: !limits.limits.is_empty() && counts.all(|at| at == Count::Syns) }
     }
 
     /// All of it in one line, with its remedy.
@@ -101,6 +111,18 @@ impl RuleError {
                 "{subject}: the class {name} has a class of its own: give that budget another \
                  action"
             ),
+            Self::NoEvidence { syns } => {
+                let (why, or) = if *syns {
+                    ("its limit counts SYNs, which are none", "count packets")
+                } else {
+                    ("none of its packets is one", "remove the ban")
+                };
+                format!(
+                    "{subject} never bans: `evidence: established`, the default, is a packet of \
+                     an open TCP connection, and {why}: write `evidence: none`, by which forged \
+                     packets ban, too, or {or}"
+                )
+            }
             Self::NoInterface(name) => format!(
                 "{subject}: there is no interface {name:?}: `ip link` shows all; create it first"
             ),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use limiter_common::wire::{self, ActionKind, Count, Full, Limit, MARK_ECN, Record};
+use limiter_common::wire::{self, ActionKind, Count, Evidence, Full, Limit, MARK_ECN, Record};
 use limiter_sharing::SharedTerms;
 
 use super::environment::Environment;
@@ -125,6 +125,8 @@ pub fn compile_set<'a>(
         environment,
         by_name: set.budgets.iter().map(|budget| (budget.name.as_str(), budget)).collect(),
         named: BTreeSet::new(),
+        charged: BTreeSet::new(),
+        evident: BTreeSet::new(),
         bans: false,
         errors: Vec::new(),
         compiled: CompiledSet {
@@ -169,6 +171,10 @@ struct Compiler<'a, 'm> {
     by_name: BTreeMap<&'a str, &'a Budget>,
     /// Budgets that rules in force name.
     named: BTreeSet<&'a str>,
+    /// Budgets that packets of rules are charged to, before any class.
+    charged: BTreeSet<&'a str>,
+    /// Budgets over which a packet can be evidence for a ban.
+    evident: BTreeSet<&'a str>,
     /// True if any action bans.
     bans: bool,
     errors: Vec<CompileError>,
@@ -282,10 +288,19 @@ impl<'a> Compiler<'a, '_> {
             Terms::Unlimited => Some(CompiledTerms::Unlimited),
             Terms::Budget(name) => self.budget(name, &subject).map(|budget| {
                 self.class(&budget.limits.over, &Subject::Budget(budget.name.clone()));
+                self.charged.insert(&budget.name);
+                if wants_evidence(&budget.limits)
+                    && budget.limits.can_have_evidence(path.traffic().meeting())
+                {
+                    self.evident.insert(&budget.name);
+                }
                 CompiledTerms::Budget(&budget.name)
             }),
             Terms::Limits(limits) => {
                 self.class(&limits.over, &subject);
+                if wants_evidence(limits) && !limits.can_have_evidence(path.traffic().meeting()) {
+                    self.refuse(&subject, RuleError::no_evidence(limits));
+                }
                 self.limits(limits, &subject).map(|limits| CompiledTerms::Limits(Box::new(limits)))
             }
         };
@@ -385,6 +400,13 @@ impl<'a> Compiler<'a, '_> {
         wanted.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
         for budget in wanted {
             let subject = Subject::Budget(budget.name.clone());
+            let charged = self.charged.contains(budget.name.as_str());
+            if charged
+                && wants_evidence(&budget.limits)
+                && !self.evident.contains(budget.name.as_str())
+            {
+                self.refuse(&subject, RuleError::no_evidence(&budget.limits));
+            }
             if let Some(limits) = self.limits(&budget.limits, &subject) {
                 let name = &budget.name;
                 self.compiled.budgets.push(CompiledBudget { name, subject, limits });
@@ -450,6 +472,11 @@ const fn is_plain(terms: &Terms) -> bool {
         Terms::Budget(_) => false,
         Terms::Limits(limits) => limits.plain().is_some(),
     }
+}
+
+/// True if a packet over these limits brings a ban only if it is evidence.
+const fn wants_evidence(limits: &Limits) -> bool {
+    matches!(&limits.over, Over::Ban(ban) if matches!(ban.evidence, Evidence::Established))
 }
 
 /// True if any of these prefixes is around a longer one.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, Full, OnLoss};
+use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 
 use super::limit::{LimitList, RateLimit};
 use super::sharing::Sharing;
+use super::traffic::Meeting;
 
 /// How a packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +110,14 @@ impl Limits {
             on_loss: OnLoss::Keep,
             sharing: None,
         }
+    }
+
+    /// True if a packet over one of the limits, of those that come, can be evidence for a ban. A SYN
+    /// is none.
+    pub fn can_have_evidence(&self, meeting: Meeting) -> bool {
+        let counts_others =
+            self.limits.iter().any(|limit| limit.meter.quota().count != Count::Syns);
+        meeting.evidence && (self.limits.is_empty() || counts_others)
     }
 
     /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays

@@ -1,6 +1,7 @@
 //! Rules and rule sets after every check that needs no other rule.
 
 mod action;
+mod bound;
 pub mod key;
 mod limit;
 mod part;
@@ -9,9 +10,11 @@ mod selector;
 mod sentence;
 mod sharing;
 mod text;
+mod traffic;
 mod values;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
+pub use bound::Bound;
 pub use key::Fact;
 pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
@@ -20,6 +23,7 @@ pub use selector::{Selector, SelectorError, TriePrefix};
 pub use sentence::{budget_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
 pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
+pub use traffic::{Meeting, Shape, Traffic};
 pub use values::Values;
 
 use std::fmt;

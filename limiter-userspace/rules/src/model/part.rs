@@ -98,6 +98,32 @@ impl Part {
         }
     }
 
+    /// True if packets with the other part have this one as well.
+    pub fn has_all(&self, other: &Self) -> bool {
+        let around = |outer: &Option<IpNet>, inner: &Option<IpNet>| match (outer, inner) {
+            (None, _) => true,
+            (Some(outer), Some(inner)) => outer.contains(inner),
+            (Some(_), None) => false,
+        };
+        match (self, other) {
+            (Self::Source(masks, outer), Self::Source(others, inner)) => {
+                masks == others && around(outer, inner)
+            }
+            (Self::Destination(outer), Self::Destination(inner))
+            | (Self::Inner(outer), Self::Inner(inner)) => around(outer, inner),
+            (Self::Fact(fact, outer), Self::Fact(of, inner)) => {
+                fact == of
+                    && match (outer, inner) {
+                        (None, _) => true,
+                        (Some(outer), Some(inner)) => outer.has_all(*inner),
+                        (Some(_), None) => false,
+                    }
+            }
+            (Self::Interface(outer), Self::Interface(inner)) => outer.is_none() || outer == inner,
+            _ => false,
+        }
+    }
+
     /// Share of the packets of an SSH session that have this part. The session is that of `peer`,
     /// to `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
@@ -124,7 +150,7 @@ fn overlap(net: &IpNet, peer: &Selector) -> bool {
 }
 
 /// A whole IPv4 address reads better without its length.
-fn address_text(net: &IpNet) -> String {
+pub(super) fn address_text(net: &IpNet) -> String {
     let whole = net.prefix_len() == net.max_prefix_len();
     if whole { net.addr().to_string() } else { net.to_string() }
 }

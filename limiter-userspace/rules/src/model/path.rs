@@ -46,6 +46,22 @@ impl Path {
         self.0.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
     }
 
+    /// True if both are of one table: they have the same keys.
+    pub fn is_in_table_of(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Part, &Part)| match (one, other) {
+            (Part::Source(one, _), Part::Source(other, _)) => one == other,
+            _ => one.same_key(other),
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(other.0.iter()).all(same)
+    }
+
+    /// True if the other one is of the same table, and for some of the packets of this one.
+    pub fn has_inside(&self, other: &Self) -> bool {
+        self.is_in_table_of(other)
+            && self != other
+            && self.0.iter().zip(other.0.iter()).all(|(part, other)| part.has_all(other))
+    }
+
     /// True if the interface is one of the keys.
     pub fn has_interface(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Interface(_)))

@@ -8,18 +8,26 @@ use limiter_common::wire::Count;
 use super::action::{Limits, Over, Terms};
 use super::key::Fact;
 use super::limit::{Meter, RuleLimit};
-use super::part::{Part, SOURCE_MASKS, SourceMasks};
+use super::part::{Part, SOURCE_MASKS, SourceMasks, address_text};
 use super::path::Path;
 use super::text::{limit_text, over_text};
-use super::{Budget, Rule};
+use super::{Budget, Rule, RuleSet};
 use crate::compile::display_rate;
 
-/// The sentence of a rule, as `each source, of packets to port 22 by tcp: at most 10/min, 5 at
-/// once; more is dropped`.
-pub fn rule_sentence(rule: &Rule) -> String {
-    let subject = subject(&rule.path);
+/// The sentence of a rule among those of its set, as `each source, of packets to port 22 by tcp: at
+/// most 15 SYNs in any minute (10 syns/min, 5 at once); more is dropped`.
+///
+/// Where other rules of its table take some of the packets, it is about the others, and says so.
+pub fn rule_sentence(rule: &Rule, set: &RuleSet) -> String {
+    let traffic = rule.path.traffic();
+    let takes_some = |other: &Path| {
+        let is_around = other.has_inside(&rule.path) || *other == rule.path;
+        rule.path.is_in_table_of(other) && !is_around && traffic.meets(&other.traffic())
+    };
+    let other = set.rules.iter().any(|other| takes_some(&other.path));
+    let subject = subject(&rule.path, other);
     match &rule.terms {
-        Terms::Unlimited => format!("{subject}: no limit"),
+        Terms::Unlimited => format!("{subject}: {}", no_limit(rule, set)),
         Terms::Budget(name) => format!("{subject}: charged to the budget {name}"),
         Terms::Limits(limits) => format!("{subject}: {}", terms(limits)),
     }
@@ -30,18 +38,49 @@ pub fn budget_sentence(budget: &Budget) -> String {
     format!("budget {}, all that is charged to it together: {}", budget.name, terms(&budget.limits))
 }
 
-/// Whom a rule is for: one bucket for each of what has no value, of packets with all values.
-fn subject(path: &Path) -> String {
+/// A rule lifts the limits of its own table, and those of others hold.
+fn no_limit(rule: &Rule, set: &RuleSet) -> String {
+    let traffic = rule.path.traffic();
+    let mut others = set.rules.iter().filter(|other| {
+        other.terms != Terms::Unlimited
+            && !other.terms.is_shadow()
+            && !rule.path.is_in_table_of(&other.path)
+            && traffic.meets(&other.path.traffic())
+    });
+    let Some(first) = others.next() else {
+        return "no limit".to_owned();
+    };
+    let more = match others.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let first = &first.path;
+    format!("no limit by rules with these keys; limited by others: the rule for {first}{more}")
+}
+
+/// Whom a rule is for: one bucket for each of what has no value, of packets with all values. With
+/// `other`, other rules take some of them.
+fn subject(path: &Path, other: bool) -> String {
+    let other = if other { "other " } else { "" };
     let (mut each, mut whose) = (Vec::new(), Vec::new());
     for part in path.0.iter() {
+        let other = if each.is_empty() { other } else { "" };
         match part {
-            Part::Source(masks, net) => each.push(source(*masks, net.as_ref())),
-            Part::Inner(net) => {
-                each.push(format!("{} inside a tunnel", source(SOURCE_MASKS, net.as_ref())));
+            Part::Source(masks, Some(net))
+                if *masks != SOURCE_MASKS && masks.of(net) == Some(net.prefix_len()) =>
+            {
+                whose.push(format!("from {}", address_text(net)));
             }
-            Part::Destination(None) => each.push("each destination address".to_owned()),
-            Part::Fact(fact, None) => each.push(format!("each {}", spoken(*fact))),
-            Part::Interface(None) => each.push("each interface".to_owned()),
+            Part::Source(masks, net) => each.push(source(*masks, net.as_ref(), other)),
+            Part::Inner(net) => {
+                each.push(format!("{} inside a tunnel", source(SOURCE_MASKS, net.as_ref(), other)));
+            }
+            Part::Destination(None) => each.push(format!("each {other}destination address")),
+            Part::Destination(Some(net)) if net.prefix_len() < net.max_prefix_len() => {
+                each.push(format!("each {other}destination address in {net}"));
+            }
+            Part::Fact(fact, None) => each.push(format!("each {other}{}", spoken(*fact))),
+            Part::Interface(None) => each.push(format!("each {other}interface")),
             Part::Destination(Some(_)) | Part::Interface(Some(_)) | Part::Fact(_, Some(_)) => {
                 whose.push(filter(part));
             }
@@ -50,7 +89,7 @@ fn subject(path: &Path) -> String {
     if each.is_empty() {
         let whose = whose.join(" ");
         let space = if whose.is_empty() { "" } else { " " };
-        return format!("all packets{space}{whose} together");
+        return format!("all {other}packets{space}{whose} together");
     }
     let mut text = each.join(" and ");
     if !whose.is_empty() {
@@ -61,17 +100,14 @@ fn subject(path: &Path) -> String {
 }
 
 /// Sources with a bucket of their own.
-fn source(masks: SourceMasks, net: Option<&IpNet>) -> String {
+fn source(masks: SourceMasks, net: Option<&IpNet>, other: &str) -> String {
     let within = |each: String| net.map_or_else(|| each.clone(), |net| format!("{each} in {net}"));
     if masks == SOURCE_MASKS {
         return match net {
-            Some(net) if net.prefix_len() == net.max_prefix_len() => {
-                format!("the source {}", net.addr())
+            Some(net) if masks.of(net) == Some(net.prefix_len()) => {
+                format!("the source {}", address_text(net))
             }
-            Some(net @ IpNet::V6(_)) if Some(net.prefix_len()) == masks.v6 => {
-                format!("the source {net}")
-            }
-            _ => within("each source".to_owned()),
+            _ => within(format!("each {other}source")),
         };
     }
     let of =
@@ -82,7 +118,7 @@ fn source(masks: SourceMasks, net: Option<&IpNet>) -> String {
         let both = [of(masks.v4, "IPv4"), of(masks.v6, "IPv6")];
         both.into_iter().flatten().collect::<Vec<_>>().join(" and each ")
     };
-    within(format!("each {blocks}"))
+    within(format!("each {other}{blocks}"))
 }
 
 /// A key with its value, behind "packets".
@@ -126,21 +162,32 @@ fn terms(limits: &Limits) -> String {
         };
         return format!("{what}{shadow}");
     }
-    let each: Vec<String> = limits.limits.iter().map(|limit| at_most(&limit)).collect();
-    let over = match &limits.over {
-        Over::Drop => "more is dropped".to_owned(),
-        Over::Reject => "more is dropped, and the sender is told".to_owned(),
-        Over::Mark(_) => format!("more passes, {}", over_text(&limits.over)),
-        Over::Class(name) => format!("more is charged to the budget {name}"),
-        Over::Interface(name) => format!("more leaves by the interface {name}"),
-        Over::Cpu(cpu) => format!("more goes on on CPU {cpu}"),
-        Over::Ban(_) => format!("more is dropped, and brings a {}", over_text(&limits.over)),
+    let (word, over) = match &limits.over {
+        Over::Drop => ("at most", "more is dropped".to_owned()),
+        Over::Reject => ("at most", "more is dropped, and the sender is told".to_owned()),
+        Over::Ban(_) => {
+            ("at most", format!("more is dropped, and brings a {}", over_text(&limits.over)))
+        }
+        Over::Mark(_) => ("up to", format!("more passes, {}", over_text(&limits.over))),
+        Over::Class(name) => ("up to", format!("more is charged to the budget {name}")),
+        Over::Interface(name) => ("up to", format!("more leaves by the interface {name}")),
+        Over::Cpu(cpu) => ("up to", format!("more goes on on CPU {cpu}")),
     };
-    let nodes = if limits.sharing.is_some() { " over all nodes" } else { "" };
-    format!("at most {}{nodes}; {over}{shadow}", each.join(", and "))
+    let each: Vec<String> = if limits.sharing.is_some() {
+        // Its bound is no number of one node.
+        limits.limits.iter().map(|limit| as_written(&limit)).collect()
+    } else {
+        let bounded = |limit: RuleLimit| format!("{} ({})", limit.bound(), as_written(&limit));
+        limits.limits.iter().map(bounded).collect()
+    };
+    let each = each.join(", and ");
+    if limits.sharing.is_some() {
+        return format!("{each} over all nodes, as docs/cluster.md bounds it; {over}{shadow}");
+    }
+    format!("{word} {each}; {over}{shadow}")
 }
 
-fn at_most(limit: &RuleLimit) -> String {
+fn as_written(limit: &RuleLimit) -> String {
     match (&limit.meter, &limit.upper) {
         (Meter::TokenBucket(rate), None) => {
             let unit = if rate.count == Count::Bytes { " bytes" } else { "" };
@@ -179,27 +226,33 @@ descriptors:
   - {key: generic_key, value: all, rate_limit: {rate: 9/s, burst: 3, algorithm: token_bucket}}
 ";
         let file = RuleFile::parse("rules.yaml", text.as_bytes(), 1522).unwrap();
-        let told: Vec<String> = file.rules.rules.iter().map(|rule| rule_sentence(rule)).collect();
+        let told: Vec<String> =
+            file.rules.rules.iter().map(|rule| rule_sentence(rule, &file.rules)).collect();
         assert_eq!(
             told,
             [
-                "each source: at most 1000/s, 200 at once; more is dropped",
-                "the source 192.0.2.7: no limit",
-                "each source in 198.51.100.0/24: at most 2mbit/s, 60000 bytes at once; more is \
-                 dropped (shadow mode: only counted, nothing happens)",
-                "each /24 of IPv4 and each /48 of IPv6: at most 5000/s, 100 at once; more is \
-                 dropped",
-                "each source, of packets to port 22 by tcp: at most 10 syns/min, 5 at once; more \
-                 is dropped, and the sender is told",
+                "each other source: at most 1200 packets in any second (1000/s, 200 at once); \
+                 more is dropped",
+                "the source 192.0.2.7: no limit by rules with these keys; limited by others: the \
+                 rule for masked_remote_address/v4:24/v6:48 (and 4 more)",
+                "each source in 198.51.100.0/24: at most 310000 bytes in any second (2mbit/s, \
+                 60000 bytes at once); more is dropped (shadow mode: only counted, nothing \
+                 happens)",
+                "each /24 of IPv4 and each /48 of IPv6: at most 5100 packets in any second \
+                 (5000/s, 100 at once); more is dropped",
+                "each source, of packets to port 22 by tcp: at most 15 SYNs in any minute (10 \
+                 syns/min, 5 at once); more is dropped, and the sender is told",
                 "all packets to port 19 together: all dropped",
                 "all packets with source port 6000-6010 together: charged to the budget uplink",
-                "all packets together: at most 9/s, 3 at once; more is dropped",
+                "all packets together: at most 12 packets in any second (9/s, 3 at once); more is \
+                 dropped",
             ]
         );
         let told: Vec<String> = file.rules.budgets.iter().map(budget_sentence).collect();
         assert!(
             told[0].starts_with(
-                "budget uplink, all that is charged to it together: at most 100mbit/s, "
+                "budget uplink, all that is charged to it together: at most 25000000 bytes in any \
+                 second (100mbit/s, "
             ),
             "{told:?}"
         );

@@ -159,7 +159,7 @@ descriptors:
     descriptors:
       - key: remote_address
         rate_limit: {rate: 10 syns/min, burst: 5}
-        action: {ban: {first: 1min, longest: 1day}}
+        action: {ban: {first: 1min, longest: 1day, evidence: none}}
   - key: destination_port
     value: 1000-1999
     descriptors:

@@ -39,7 +39,7 @@ descriptors:
             6 => "{key: vlan, value: 8, budget: b}".to_owned(),
             7 => format!(
                 "{{key: destination_port, value: 22, descriptors: [{{key: remote_address, {syns}, \
-                 action: {{ban: {{}}}}}}]}}"
+                 action: {{ban: {{evidence: none}}}}}}]}}"
             ),
             8 => format!(
                 "{{key: destination_port, descriptors: [{{key: remote_address, value: \

@@ -1,0 +1,217 @@
+//! Warnings: rules that can be put in force, and may not do what their author thinks. They are told
+//! by whatever takes rules: `check`, `apply`, `set`, `import`, `status`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use limiter_common::wire::{Count, Evidence};
+
+use super::model::{Limits, Meeting, Over, Part, Path, Rule, RuleSet, Subject, Terms, Traffic};
+
+mod kind;
+mod rate;
+
+pub use kind::{Kind, Warning};
+pub use rate::{burst_for_tcp, is_slow};
+
+/// Rules of one kind that are told one by one, before the others are only counted.
+const MOST_TOLD: usize = 10;
+
+/// All warnings about a rule set: the first rules of each kind.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings {
+    by_kind: Vec<(Kind, Vec<Warning>, usize)>,
+}
+
+impl Warnings {
+    /// Judges a rule set. `meant` is true of rules that were asked for as they are, by somebody who
+    /// said that all packets share them.
+    pub fn of(set: &RuleSet, meant: impl Fn(&Path) -> bool) -> Self {
+        let mut judge = Judge { warnings: Self::default(), meetings: HashMap::new() };
+        let budgets: HashMap<&str, &Limits> =
+            set.budgets.iter().map(|budget| (budget.name.as_str(), &budget.limits)).collect();
+        let mut judged = BTreeSet::new();
+        let alone = BySource::of(set);
+        for rule in &set.rules {
+            judge.meets_nothing(rule);
+            let traffic = rule.path.traffic();
+            let meeting = judge.meeting(&traffic);
+            match &rule.terms {
+                Terms::Unlimited => {}
+                Terms::Budget(name) => {
+                    if let Some(limits) = budgets.get(name.as_str())
+                        // One rule of a budget is enough to judge its limits by.
+                        && judged.insert((name.as_str(), meeting.tcp_data, meeting.syns))
+                    {
+                        let subject = Subject::Budget(name.clone());
+                        judge.limits(&subject, limits, &rule.path, &traffic, meeting);
+                    }
+                }
+                Terms::Limits(limits) => {
+                    let subject = Subject::Rule(rule.path.clone());
+                    judge.limits(&subject, limits, &rule.path, &traffic, meeting);
+                    if is_together(rule, &traffic) && !alone.has(&rule.path) && !meant(&rule.path) {
+                        judge.add(Warning::of(Kind::Together, subject));
+                    }
+                }
+            }
+        }
+        judge.warnings
+    }
+
+    /// The warnings about one rule that somebody asked for as it is.
+    pub fn of_rule(rule: &Rule) -> Vec<Warning> {
+        let all = Self::of(&RuleSet::of([rule.clone()]), |_| true);
+        all.by_kind.into_iter().flat_map(|(_, warnings, _)| warnings).collect()
+    }
+
+    /// A line for each kind: its first rule, and how many more there are.
+    pub fn in_short(&self) -> impl Iterator<Item = (Kind, String)> + '_ {
+        let by_kind = self.by_kind.iter();
+        by_kind.filter_map(|(kind, told, count)| {
+            Some((*kind, told.first()?.text(count.saturating_sub(1))))
+        })
+    }
+
+    /// A line for each rule, up to some of a kind.
+    pub fn in_full(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (_, told, count) in &self.by_kind {
+            let more = |at: usize| if at + 1 == told.len() { count - told.len() } else { 0 };
+            lines.extend(told.iter().enumerate().map(|(at, warning)| warning.text(more(at))));
+        }
+        lines
+    }
+}
+
+/// Rules of each source, by their keys without it.
+struct BySource(BTreeSet<Vec<Part>>);
+
+impl BySource {
+    fn of(set: &RuleSet) -> Self {
+        let limiting = set.rules.iter().filter(|rule| rule.terms != Terms::Unlimited);
+        let parts = limiting.filter_map(|rule| {
+            let each = |part: &Part| matches!(part, Part::Source(_, None));
+            let others = |part: &&Part| !each(part);
+            rule.path.0.iter().any(each).then(|| {
+                let mut parts: Vec<Part> = rule.path.0.iter().filter(others).cloned().collect();
+                parts.sort();
+                parts
+            })
+        });
+        Self(parts.filter(|parts| !parts.is_empty()).collect())
+    }
+
+    /// True if a rule bounds each source, of the packets of this one.
+    fn has(&self, path: &Path) -> bool {
+        let mut parts = path.0.to_vec();
+        parts.sort();
+        self.0.contains(&parts)
+    }
+}
+
+/// A rule set that is judged.
+struct Judge {
+    warnings: Warnings,
+    /// What was found of the shapes of traffic: many rules have one.
+    meetings: HashMap<super::model::Shape, Meeting>,
+}
+
+impl Judge {
+    fn add(&mut self, warning: Warning) {
+        let by_kind = &mut self.warnings.by_kind;
+        match by_kind.iter_mut().find(|(kind, ..)| *kind == warning.kind) {
+            Some((_, told, count)) => {
+                *count += 1;
+                if told.len() < MOST_TOLD {
+                    told.push(warning);
+                }
+            }
+            None => by_kind.push((warning.kind, vec![warning], 1)),
+        }
+    }
+
+    fn meeting(&mut self, traffic: &Traffic) -> Meeting {
+        let shape = traffic.shape();
+        *self.meetings.entry(shape).or_insert_with(|| traffic.meeting())
+    }
+
+    /// Whether any packet, and any that is as it should be, has the keys of a rule.
+    fn meets_nothing(&mut self, rule: &Rule) {
+        let traffic = rule.path.traffic();
+        let meeting = self.meeting(&traffic);
+        let (kind, such): (Kind, fn(Meeting) -> bool) = match meeting {
+            Meeting { any: false, .. } => (Kind::Nothing, |meeting| meeting.any),
+            Meeting { proper: false, .. } => (Kind::Broken, |meeting| meeting.proper),
+            Meeting { with_head: false, .. } if !traffic.names_fragment() => {
+                (Kind::Pieces, |meeting| meeting.with_head)
+            }
+            _ => return,
+        };
+        let keys = rule.path.contradiction(such).unwrap_or_default();
+        let detail = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        self.add(Warning { detail, ..Warning::of(kind, Subject::Rule(rule.path.clone())) });
+    }
+
+    /// Limits, of the packets of a path.
+    fn limits(
+        &mut self,
+        subject: &Subject,
+        limits: &Limits,
+        path: &Path,
+        traffic: &Traffic,
+        meeting: Meeting,
+    ) {
+        // Said already.
+        if !meeting.any {
+            return;
+        }
+        let drops = matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_));
+        let mut told: BTreeSet<Kind> = BTreeSet::new();
+        for limit in limits.limits.iter() {
+            let count = limit.meter.quota().count;
+            let found = if !meeting.charged(count) {
+                Some((Kind::NoSyns, path.to_string()))
+            } else if drops && meeting.tcp_data {
+                rate::session(&limit, path, traffic, meeting)
+                    .map(|detail| (Kind::Session, detail))
+                    .or_else(|| Some((Kind::Burst, rate::burst(&limit, traffic)?)))
+            } else {
+                None
+            };
+            if let Some((kind, detail)) = found
+                && told.insert(kind)
+            {
+                self.add(Warning { detail, ..Warning::of(kind, subject.clone()) });
+            }
+        }
+        if let Over::Ban(ban) = &limits.over {
+            let counts = |count| limits.limits.iter().any(|at| at.meter.quota().count == count);
+            match ban.evidence {
+                Evidence::None if limits.can_have_evidence(meeting) => {
+                    self.add(Warning::of(Kind::Forgeable, subject.clone()));
+                }
+                Evidence::None => {
+                    self.add(Warning::of(Kind::OnlyForgeable, subject.clone()));
+                }
+                // SYNs alone are refused.
+                Evidence::Established if counts(Count::Syns) => {
+                    self.add(Warning::of(Kind::NoStrikes, subject.clone()));
+                }
+                Evidence::Established => {}
+            }
+        }
+    }
+}
+
+/// True if all senders share the bucket of a rule on a port, a protocol or the like.
+fn is_together(rule: &Rule, traffic: &Traffic) -> bool {
+    let each =
+        |part: &Part| matches!(part, Part::Source(..) | Part::Inner(_) | Part::Destination(None));
+    let limits = rule.terms.limits().is_some_and(|limits| {
+        !limits.limits.is_empty() && matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_))
+    });
+    limits && !rule.path.0.iter().any(each) && traffic.names_protocol()
+}
+
+#[cfg(test)]
+mod tests;

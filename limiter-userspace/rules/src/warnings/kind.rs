@@ -1,0 +1,91 @@
+//! Kinds of warnings, and their words.
+
+use crate::model::Subject;
+
+/// A kind of warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// No packet has the keys.
+    Nothing,
+    /// Broken packets alone have the keys.
+    Broken,
+    /// Later fragments alone have the keys.
+    Pieces,
+    /// The limit counts SYNs, and none of the packets is one.
+    NoSyns,
+    /// The limit carries no TCP session.
+    Session,
+    /// The burst is too short for a TCP stream.
+    Burst,
+    /// All senders share one bucket.
+    Together,
+    /// The ban takes no evidence, and could.
+    Forgeable,
+    /// The ban takes no evidence, and there is none to take.
+    OnlyForgeable,
+    /// Packets over the limit of SYNs are no strikes.
+    NoStrikes,
+}
+
+/// A warning about a rule or a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The kind.
+    pub kind: Kind,
+    /// The rule or budget.
+    pub subject: Subject,
+    /// What is said of this one alone.
+    pub(super) detail: String,
+}
+
+impl Warning {
+    pub(super) const fn of(kind: Kind, subject: Subject) -> Self {
+        Self { kind, subject, detail: String::new() }
+    }
+
+    /// The warning in one line, which stands for so many more of its kind.
+    pub fn text(&self, more: usize) -> String {
+        let Self { kind, subject, detail } = self;
+        let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+        let who = format!("the {subject}{more}");
+        match kind {
+            Kind::Nothing => format!(
+                "{who} limits nothing: no packet has {detail}; correct the keys, or remove it"
+            ),
+            Kind::Broken => format!(
+                "{who} limits broken packets alone: no other has {detail}; correct the keys, or \
+                 remove it"
+            ),
+            Kind::Pieces => format!(
+                "{who} limits later fragments alone: no other packet has {detail}; correct the \
+                 keys, or add `fragment: later`"
+            ),
+            Kind::NoSyns => format!(
+                "{who} counts SYNs, and no packet with {detail} is one, so everything passes: \
+                 count packets or flows"
+            ),
+            Kind::Session => format!("{who} carries no TCP session: {detail}"),
+            Kind::Burst => format!(
+                "{who} has a burst that starves TCP: {detail} (docs/tuning.md#bursts-for-tcp)"
+            ),
+            Kind::Together => format!(
+                "{who} is one bucket for all senders, and one of them can use it up: nest \
+                 `remote_address` in it for a bucket each, or charge a `budget`, which is shared \
+                 by name"
+            ),
+            Kind::Forgeable => format!(
+                "{who} bans without evidence: whoever forges a source address gets it banned; \
+                 write `evidence: established` unless that is meant"
+            ),
+            Kind::OnlyForgeable => format!(
+                "{who} bans without evidence: whoever forges a source address gets it banned, and \
+                 there is no evidence in its packets; keep it only where that is meant, with a \
+                 short ban, or write `action: drop`"
+            ),
+            Kind::NoStrikes => format!(
+                "{who} bans with `evidence: established`, and counts SYNs among others: who is \
+                 over its limit of SYNs alone is not banned, because a SYN is no evidence"
+            ),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+use super::*;
+use crate::RuleFile;
+
+/// The warnings about a rule file, as `check` has them.
+fn told(text: &str) -> Vec<String> {
+    let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
+    Warnings::of(&file.rules, |_| false).in_full()
+}
+
+/// The one warning about one rule.
+#[track_caller]
+fn one(descriptors: &str) -> String {
+    let told = told(&format!("descriptors: [{descriptors}]"));
+    assert_eq!(told.len(), 1, "{descriptors}: {told:?}");
+    told.into_iter().next().unwrap()
+}
+
+#[track_caller]
+fn none(descriptors: &str) {
+    assert_eq!(told(&format!("descriptors: [{descriptors}]")), [""; 0], "{descriptors}");
+}
+
+/// A path of keys, with each source below, and its rate.
+fn nested(keys: &[(&str, &str)], limit: &str) -> String {
+    let inner = format!("{{key: remote_address, rate_limit: {{{limit}}}}}");
+    keys.iter().rev().fold(inner, |inner, (key, value)| {
+        format!("{{key: {key}, value: {value}, descriptors: [{inner}]}}")
+    })
+}
+
+/// Keys that no packet has together are named, and only those of the rule that do not fit.
+#[test]
+fn keys_that_exclude_each_other_are_named() {
+    for (keys, wanted) in [
+        (
+            &[("protocol", "icmp"), ("destination_port", "53"), ("dscp", "0")][..],
+            "no packet has protocol=icmp and destination_port=53;",
+        ),
+        (&[("protocol", "udp"), ("tcp_flags", "syn")], "protocol=udp and tcp_flags=syn"),
+        (&[("protocol", "tcp"), ("icmp_type", "8")], "protocol=tcp and icmp_type=echo-request"),
+        (&[("protocol", "gre"), ("source_port", "53")], "protocol=gre and source_port=53"),
+        (
+            &[("fragment", "later"), ("destination_port", "53")],
+            "fragment=later and destination_port=53",
+        ),
+        (&[("fragment", "later"), ("icmp_type", "8")], "fragment=later and icmp_type="),
+        (&[("protocol", "esp"), ("destination_port", "500")], "protocol=esp and destination_port"),
+        (&[("protocol", "ah")], "no packet has protocol=ah;"),
+        (&[("tcp_flags", "ack"), ("fragment", "later")], "tcp_flags=ack and fragment=later"),
+    ] {
+        let told = one(&nested(keys, "rate: 100/s"));
+        assert!(told.contains("limits nothing: no packet has ") && told.contains(wanted), "{told}");
+    }
+    let tunnel = "{key: protocol, value: tcp, descriptors: [{key: inner_remote_address, \
+                  rate_limit: {rate: 100/s}}]}";
+    assert!(one(tunnel).contains("protocol=tcp and inner_remote_address"));
+}
+
+/// Keys that only packets have which no host sends.
+#[test]
+fn keys_of_broken_packets_are_named() {
+    for (keys, wanted) in [
+        (&[("packet_length", "0-19")][..], "no other has packet_length=0-19;"),
+        (
+            &[("protocol", "udp"), ("destination_port", "53"), ("packet_length", "25")],
+            "destination_port=53 and packet_length=25",
+        ),
+        (&[("icmp_type", "neighbour-solicitation")], "icmp_type=neighbour-solicitation"),
+        (&[("vlan", "4095")], "vlan=4095"),
+    ] {
+        let told = one(&nested(keys, "rate: 100/s"));
+        assert!(told.contains("limits broken packets alone") && told.contains(wanted), "{told}");
+    }
+    for keys in [
+        &[("protocol", "udp"), ("packet_length", "25")][..],
+        &[("protocol", "tcp"), ("packet_length", "21-39")],
+        &[("packet_length", "21-27"), ("protocol", "icmp")],
+    ] {
+        let told = one(&nested(keys, "rate: 100/s"));
+        assert!(told.contains("limits later fragments alone: no other packet has"), "{told}");
+    }
+    let of = |protocol: &str, source: &str| {
+        one(&format!(
+            "{{key: protocol, value: {protocol}, descriptors: [{{key: remote_address, value: \
+             \"{source}\", rate_limit: {{rate: 10/s}}}}]}}"
+        ))
+    };
+    assert!(of("icmpv6", "192.0.2.0/24").contains("protocol=icmpv6 and remote_address=192."));
+    assert!(of("icmp", "2001:db8::/32").contains("protocol=icmp and remote_address=2001:"));
+    assert!(of("igmp", "2001:db8::/32").contains("protocol=igmp and remote_address=2001:"));
+}
+
+/// Keys that fit, however near to those that do not.
+#[test]
+fn keys_that_fit_are_not_warned_of() {
+    for keys in [
+        &[("protocol", "udp"), ("destination_port", "27015-27050"), ("packet_length", "0-28")][..],
+        &[("protocol", "sctp"), ("destination_port", "53")],
+        &[("protocol", "icmp"), ("icmp_type", "echo-request")],
+        &[("protocol", "icmpv6"), ("icmp_type", "packet-too-big")],
+        &[("fragment", "later"), ("protocol", "udp")],
+        &[("fragment", "first"), ("protocol", "udp"), ("destination_port", "53")],
+        &[("packet_length", "0-20"), ("protocol", "253")],
+        &[("protocol", "ipv6")],
+        &[("ttl", "0-1")],
+        &[("vlan", "0")],
+    ] {
+        none(&nested(keys, "rate: 100/s"));
+    }
+    let vxlan = "{key: protocol, value: udp, descriptors: [{key: inner_remote_address, \
+                 rate_limit: {rate: 100/s}}]}";
+    none(vxlan);
+}
+
+/// A limit of SYNs where none can be.
+#[test]
+fn syns_of_packets_that_are_none_are_told() {
+    for keys in [
+        &[("protocol", "udp"), ("destination_port", "53")][..],
+        &[("tcp_flags", "ack")],
+        &[("icmp_type", "echo-request")],
+        &[("protocol", "icmp")],
+    ] {
+        let told = one(&nested(keys, "rate: 10 syns/s"));
+        assert!(told.contains("counts SYNs, and no packet with"), "{told}");
+    }
+    none(&nested(&[("destination_port", "53")], "rate: 10 syns/s"));
+    none(&nested(&[("tcp_flags", "syn")], "rate: 10 syns/s"));
+    let budget = "budgets: [{name: b, rate_limit: {rate: 10 syns/s}}]\ndescriptors: [{key: \
+                  protocol, value: udp, budget: b}]";
+    assert!(told(budget)[0].starts_with("the budget b counts SYNs"), "{:?}", told(budget));
+}
+
+/// Packets of TCP at a rate with which a session hangs, with the line to write.
+#[test]
+fn a_rate_that_carries_no_session_is_told() {
+    for (keys, limit, wanted) in [
+        (&[("destination_port", "22")][..], "rate: 5/min", "`rate: 5 syns/min`"),
+        (&[("protocol", "tcp"), ("destination_port", "443")], "rate: 9/s", "`rate: 9 syns/s`"),
+        (&[("protocol", "tcp")], "rate: 100/hour", "`rate: 100 syns/hour`"),
+        (&[("source_port", "443")], "rate: 5/min", "--count syns"),
+        (&[("destination_port", "80-90")], "rate: 5/min, algorithm: sliding_log", "--count syns"),
+        (&[("tcp_flags", "ack")], "rate: 5/min", "give it more"),
+        (&[("protocol", "tcp")], "rate: 1kB/s, burst: 10kB", "give it more"),
+        (&[], "rate: 1000/week", "one more passes every 10m"),
+        (&[], "rate: 86400/day", "one more passes every 1s"),
+    ] {
+        let told = one(&nested(keys, limit));
+        assert!(told.contains("carries no TCP session") && told.contains(wanted), "{told}");
+    }
+    for (keys, limit) in [
+        (&[("destination_port", "22")][..], "rate: 5 syns/min"),
+        (&[("destination_port", "22")], "rate: 5 flows/min"),
+        (&[("protocol", "tcp"), ("destination_port", "443")], "rate: 10/s"),
+        (&[("protocol", "udp"), ("destination_port", "53")], "rate: 5/min"),
+        (&[("protocol", "icmp")], "rate: 5/min"),
+        (&[("tcp_flags", "syn")], "rate: 5/min"),
+        (&[("fragment", "later")], "rate: 5/min"),
+        (&[], "rate: 50MB/day, algorithm: fixed_window"),
+        (&[], "rate: 2/s"),
+    ] {
+        none(&nested(keys, limit));
+    }
+    // A slow rate for some sources, and what only marks, is meant.
+    none("{key: remote_address, value: 192.0.2.7, rate_limit: {rate: 5/min}}");
+    none(
+        &nested(&[("destination_port", "22")], "rate: 5/min")
+            .replace("}}", "}, action: {mark: {dscp: 8}}}"),
+    );
+    let budget = "budgets: [{name: b, rate_limit: {rate: 5/min}}]\ndescriptors: [{key: \
+                  destination_port, value: 22, budget: b}]";
+    assert!(told(budget)[0].starts_with("the budget b carries no TCP session"));
+}
+
+/// A burst below a quarter of a second of its rate, with the burst to write.
+#[test]
+fn a_burst_that_starves_tcp_is_told() {
+    for (limit, wanted) in [
+        ("rate: 100mbit/s, burst: 31260B", "31260 bytes are 2ms of 100mbit/s"),
+        ("rate: 100mbit/s, burst: 31260B", "`burst: 3125kB`"),
+        ("rate: 20mbit/s, burst: 200kB", "`burst: 625kB`"),
+        ("rate: 2mbit/s, burst: 60kB", "`burst: 63kB`"),
+        ("rate: 20mbit/s, algorithm: leaky_bucket, backlog: 100ms", "`backlog: 250ms`"),
+        (
+            "rate: 1mbit/s, burst: 1MB, ceiling: {rate: 20mbit/s, burst: 20kB}",
+            "20000 bytes are 8ms of 20mbit/s",
+        ),
+    ] {
+        let told = one(&nested(&[], limit));
+        assert!(told.contains("starves TCP") && told.contains(wanted), "{told}");
+    }
+    let packets = nested(&[("protocol", "tcp")], "rate: 1000/s, burst: 20");
+    assert!(one(&packets).contains("`burst: 250`"));
+    let each = "{key: destination_address, value: 192.0.2.0/24, rate_limit: {rate: 80mbit/s, \
+                burst: 1MB}}";
+    assert!(one(each).contains("`burst: 2500kB`"));
+    for (keys, limit) in [
+        (&[][..], "rate: 100mbit/s"),
+        (&[], "rate: 20mbit/s, burst: 625kB"),
+        (&[], "rate: 1000/s, burst: 20"),
+        (&[], "rate: 20mbit/s, algorithm: sliding_counter"),
+        (&[], "rate: 100gbit/s, burst: 64MB"),
+        (&[("protocol", "udp")], "rate: 100mbit/s, burst: 31260B"),
+    ] {
+        none(&nested(keys, limit));
+    }
+    let budget = "budgets: [{name: b, rate_limit: {rate: 80mbit/s, burst: 1MB}}]\ndescriptors: \
+                  [{key: remote_address, value: 192.0.2.0/24, budget: b}]";
+    assert!(told(budget)[0].starts_with("the budget b has a burst that starves TCP"));
+}
+
+/// One bucket for all senders on a port, unless it was meant: by a budget, by a rule that holds
+/// each of them, or by who asked for it.
+#[test]
+fn one_bucket_for_all_senders_is_told() {
+    for (key, value) in [("destination_port", "22"), ("protocol", "icmp"), ("tcp_flags", "syn")] {
+        let rule = format!("{{key: {key}, value: {value}, rate_limit: {{rate: 100/s}}}}");
+        assert!(one(&rule).contains("one bucket for all senders"), "{rule}");
+    }
+    none("{key: destination_port, value: 22, action: drop}");
+    none("{key: generic_key, value: all, rate_limit: {rate: 100/s}}");
+    none("{key: destination_address, value: 192.0.2.7, rate_limit: {rate: 100/s}}");
+    none(
+        "{key: destination_port, value: 22, rate_limit: {rate: 500 syns/s}, descriptors: [{key: \
+         remote_address, rate_limit: {rate: 20 syns/s}}]}",
+    );
+    assert_eq!(
+        told(
+            "budgets: [{name: b, rate_limit: {rate: 100/s}}]\ndescriptors: [{key: \
+             destination_port, value: 22, budget: b}]"
+        ),
+        [""; 0]
+    );
+    let file = RuleFile::parse(
+        "r.yaml",
+        b"descriptors: [{key: destination_port, value: 22, rate_limit: {rate: 100/s}}]",
+        1522,
+    )
+    .unwrap();
+    assert_eq!(Warnings::of(&file.rules, |_| true).in_full(), [""; 0]);
+}
+
+/// The first ten of a kind have a line each, and short there is one for the kind.
+#[test]
+fn many_rules_of_a_kind_are_counted() {
+    let rule = |port: u16| {
+        format!("{{key: destination_port, value: {port}, rate_limit: {{rate: 100/s}}}}")
+    };
+    let rules: Vec<String> = (1..=14).map(rule).collect();
+    let text = format!("descriptors: [{}]", rules.join(", "));
+    let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
+    let warnings = Warnings::of(&file.rules, |_| false);
+    let (full, short) = (warnings.in_full(), warnings.in_short().collect::<Vec<_>>());
+    assert_eq!((full.len(), short.len()), (10, 1));
+    assert!(full[9].starts_with("the rule for destination_port=10 (and 4 more) is one bucket"));
+    assert!(short[0].1.starts_with("the rule for destination_port=1 (and 13 more) is one bucket"));
+}
