@@ -51,6 +51,7 @@ pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
 pub use views::key as source_of;
+pub use watch::Watch;
 
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
-use super::watch;
+use super::watch::{self, Watch};
 #[cfg(feature = "page")]
 use crate::control::Loopback;
 use crate::control::Server;
@@ -57,8 +57,8 @@ pub struct RunOptions {
     pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// Time between two readings of the rule files for changes, if they are watched.
-    pub watch: Option<Duration>,
+    /// How the rule files are watched for changes, if they are.
+    pub watch: Option<Watch>,
     /// Options of the events of drops.
     pub events: EventOptions,
     /// Time without a sign of life after which rules that ask for it only count.
@@ -270,7 +270,7 @@ async fn serve(
     let until_stopped = async {
         let watching = async {
             match options.watch {
-                Some(every) => watch::watch(&service, &options.rules, every).await,
+                Some(how) => watch::watch(&service, &options.rules, how).await,
                 None => std::future::pending().await,
             }
         };

@@ -284,7 +284,8 @@ fn reload_is_all_or_nothing() {
     assert_eq!(daemon.rules().len(), 2);
 
     daemon.write("descriptors: []\n");
-    let changed = daemon.service.reload_rules(ReloadRules { force: true }).unwrap();
+    let changed =
+        daemon.service.reload_rules(ReloadRules { force: true, ..ReloadRules::default() }).unwrap();
     assert_eq!((changed.generation, changed.rules), (2, 0));
     assert!(daemon.service.status().unwrap().last_reload.ok);
     assert_eq!(daemon.service.source("192.0.2.7").unwrap().rule, None);
