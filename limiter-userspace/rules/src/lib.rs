@@ -6,6 +6,7 @@
 //! what did not change keeps its state. [`read_back`] goes the other way: from the maps to words.
 
 pub mod compile;
+pub mod feed;
 pub mod file;
 pub mod model;
 pub mod place;
