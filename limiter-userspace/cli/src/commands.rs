@@ -71,8 +71,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
-        Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
-        Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
+        Command::Allow(listing) => print.noted(&lists::set(&client, ListName::Allow, listing)?),
+        Command::Deny(listing) => print.noted(&lists::set(&client, ListName::Deny, listing)?),
         Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -23,6 +24,7 @@ use super::interface::MIN_MAX_FRAME;
 use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::maps::{MapSource, Maps};
+use super::own_addresses::own_addresses;
 use super::program_maps::ProgramMaps;
 use super::source_store::SourceStore;
 use super::sources::Sources;
@@ -169,6 +171,18 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     fn interface_name(&self, index: u32) -> Option<String> {
         let attached = self.held().attachments.iter().find(|at| at.ifindex == index);
         attached.map(|at| at.asked.clone()).or_else(|| Some(Interface::at(index).ok()??.name))
+    }
+
+    fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {
+        let found = own_addresses().map_err(|source| DatapathError::Netlink {
+            interface: "all interfaces".to_owned(),
+            source,
+        })?;
+        let named = found.into_iter().map(|(index, net)| {
+            let name = self.interface_name(index).unwrap_or_else(|| format!("interface {index}"));
+            (name, net)
+        });
+        Ok(named.collect())
     }
 
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {

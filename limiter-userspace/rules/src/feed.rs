@@ -39,6 +39,8 @@ pub struct Feed {
     pub entries: Vec<Entry>,
     /// Lines that could not be read.
     pub bad: Vec<Bad>,
+    /// True if these are decisions of CrowdSec, of which there may be none.
+    pub is_decisions: bool,
     /// Decisions that are for nobody's packets now: trials, captchas, and those that have ended.
     pub passed_over: Vec<Bad>,
 }
@@ -49,6 +51,7 @@ impl Feed {
         let text = text.trim_start_matches('\u{feff}');
         let mut feed = Self::default();
         if let Some(decisions) = decisions(text) {
+            feed.is_decisions = true;
             for (index, decision) in decisions.iter().enumerate() {
                 feed.decision(index + 1, &|name| field(decision, name));
             }
@@ -61,6 +64,7 @@ impl Feed {
             if let Some(columns) = &columns {
                 feed.row(number, columns, line);
             } else if is_header(line) {
+                feed.is_decisions = true;
                 columns = Some(line.split(',').map(str::trim).collect());
             } else {
                 feed.line(number, line);
@@ -352,7 +356,8 @@ mod tests {
             &[],
         );
         for none in ["null", "[]", "null\n"] {
-            assert_eq!(Feed::parse(none), Feed::default(), "{none}");
+            let feed = Feed { is_decisions: true, ..Feed::default() };
+            assert_eq!(Feed::parse(none), feed, "{none}");
         }
     }
 

@@ -61,7 +61,7 @@ impl Service {
             reloads: self.rule_sets.reloads,
             last_ok: self.rule_sets.last_reload.ok,
             last_at: last_at.as_secs_f64(),
-            lists: self.lists.totals(),
+            lists: self.with_store(self.lists.totals()),
             edits: self.rule_sets.layers.edits.len(),
             changed_on_disk: self
                 .rule_sets

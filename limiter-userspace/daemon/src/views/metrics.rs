@@ -145,6 +145,9 @@ fn daemon(
     page.metric("limiter_list_entries", Gauge, "Addresses and prefixes on the lists.")
         .add(&[("list", "allow")], facts.lists.allowed)
         .add(&[("list", "deny")], facts.lists.denied);
+    let help = "1 while changes of the lists are not on disk: a reboot takes them back.";
+    page.metric("limiter_lists_not_saved", Gauge, help)
+        .add(&[], u8::from(facts.lists.not_saved.is_some()));
     Ok(())
 }
 
