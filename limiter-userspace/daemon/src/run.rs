@@ -12,6 +12,7 @@ use limiter_cluster::{Config, Notices};
 use limiter_datapath::{Backend, Datapath};
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 use limiter_rules::{Environment, Installed, Selector, source_text};
+use limiter_sharing::clock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
@@ -225,6 +226,19 @@ async fn serve(
     let listeners = listeners(options)?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
+    }
+    match clock::ahead() {
+        Ok(0) => {}
+        Ok(ahead) => tracing::info!(
+            "this is a time namespace, whose clock is {} s from the kernel's: times are the \
+             kernel's",
+            ahead / 1_000_000_000
+        ),
+        Err(error) => tracing::warn!(
+            %error,
+            "/proc/self/timens_offsets cannot be read: in a time namespace trials, bans and entries \
+             for a time end at other times than they should"
+        ),
     }
     if let Some(warning) = layers.nobody_is_safe() {
         tracing::warn!("{warning}");

@@ -16,6 +16,7 @@ use limiter_common::wire::{
 use limiter_model::{Reading, of_narrow};
 use limiter_rules::place::Slots;
 use limiter_rules::{Installed, Selector};
+use limiter_sharing::clock;
 
 use super::batch::KeyedMap;
 use super::change_map::ChangeMap;
@@ -245,9 +246,6 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     }
 
     fn now(&self) -> Ticks {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+        Ticks::from_nanos(clock::kernel_nanos())
     }
 }
