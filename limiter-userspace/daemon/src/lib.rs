@@ -40,6 +40,7 @@ mod service;
 mod sources;
 pub mod ssh;
 mod state_dir;
+mod store_guard;
 mod troubles;
 mod views;
 mod warnings;

@@ -30,6 +30,7 @@ use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
+use super::store_guard::{self, STORE};
 use super::watch::{self, Watch};
 #[cfg(feature = "page")]
 use crate::control::Loopback;
@@ -115,6 +116,10 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let file = rule_files::parse(&documents, max_frame)?;
     let cluster = options.cluster.as_deref().map(Config::load).transpose()?;
     let nodes = cluster.as_ref().map(|config| u64::from(config.node.nodes));
+    let mut management = management;
+    for server in cluster.iter().flat_map(store_guard::sources) {
+        management.entry(server).or_insert(STORE);
+    }
     let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;

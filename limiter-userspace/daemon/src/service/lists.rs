@@ -30,7 +30,7 @@ impl Service {
         });
         let least = if by.as_deref() == Some(CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
         // A person with a session, or of a daemon that knows its managers, is guarded by these.
-        let guarded = by.is_none() && (request.session.is_some() || !layers.management.is_empty());
+        let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
         let hazard = |selector: &Selector| {
             let found = guard::hazard(selector, request.list, &own, least);
             found.filter(|_| !guarded)

@@ -14,7 +14,7 @@ impl Service {
         warnings.extend(layers.nobody_is_safe());
         warnings.extend(self.rule_sets.not_in_force());
         warnings.extend(self.troubles.warnings());
-        warnings.extend(self.cluster.warnings());
+        warnings.extend(self.cluster.warnings(layers));
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
