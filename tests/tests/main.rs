@@ -67,6 +67,7 @@ mod stack;
 mod succession;
 mod systemd;
 mod tables;
+mod time_namespace;
 mod top;
 mod trial;
 mod tuning;

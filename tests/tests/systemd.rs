@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -345,4 +346,31 @@ fn the_filter_lets_all_through_that_the_daemon_calls() -> Result<()> {
     ensure!(refused.is_empty(), "the unit's filter would refuse {refused:?}");
     limiter.close()?;
     bed.close()
+}
+
+/// The kernel decides, not the one that the package was installed under.
+#[test]
+fn the_generator_gives_the_capability_that_the_kernel_asks_for() -> Result<()> {
+    let generator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/systemd/limiter-generator");
+    let kernels = [
+        ("6.1.0-28-amd64", true),
+        ("6.8.0-51-generic", true),
+        ("6.12.57+deb13-amd64", true),
+        ("6.17", true),
+        ("5.15.0", true),
+        ("6.18.0", false),
+        ("6.18-rc1", false),
+        ("7.0.1", false),
+        ("10.1", false),
+    ];
+    for (release, needed) in kernels {
+        let directory = tempfile::tempdir()?;
+        let mut command = Command::new("sh");
+        command.arg(&generator).arg(directory.path()).env("LIMITER_KERNEL", release);
+        ensure!(command.status()?.success(), "{release}");
+        let made = directory.path().join("limiter.service.d/perfmon.conf");
+        let given = fs::read_to_string(made).is_ok_and(|text| text.contains("CAP_PERFMON"));
+        ensure!(given == needed, "{release}: {given}");
+    }
+    Ok(())
 }

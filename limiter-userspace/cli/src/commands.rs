@@ -34,8 +34,8 @@ use super::failure::Failure;
 use super::output::Output;
 use super::without_daemon::Asked;
 use super::{
-    capture, check, demo, doctor, events, explain_now, export, limits, lists, observe, pinned,
-    rule_sets, shells, sources, top,
+    capture, check, demo, doctor, events, explain_now, export, hand, limits, lists, observe,
+    pinned, rule_sets, shells, sources, top,
 };
 #[cfg(feature = "replay")]
 use super::{explain, simulate, tune};
@@ -45,7 +45,6 @@ use super::{explain, simulate, tune};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const RELOAD: &str = "/v1/reload";
-const FORCED_RELOAD: &str = "/v1/reload?force=true";
 
 /// Does what the arguments say; a mistake that the arguments have is an error.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
@@ -72,8 +71,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
-        Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
-        Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
+        Command::Allow(listing) => print.noted(&lists::set(&client, ListName::Allow, listing)?),
+        Command::Deny(listing) => print.noted(&lists::set(&client, ListName::Deny, listing)?),
         Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
@@ -100,7 +99,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Capture(ask) => capture::capture(&client, ask),
         Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
         Command::Reload { force } => {
-            print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
+            let hand = hand::query(*force);
+            print.answer(&client.post::<Changed>(&format!("{RELOAD}?{}", hand.trim_matches('&')))?)
         }
         #[cfg(feature = "replay")]
         Command::Schema { load: true } => schema_in(&load_schema(), args.output),

@@ -5,132 +5,153 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use limiter_daemon::api::lists::{ListName, Lists, ListsChanged, SetList};
+use limiter_daemon::api::lists::{ListName, ListsChanged, SetList, Timed};
 use limiter_daemon::api::rules::Session;
 use limiter_daemon::control::Client;
 use limiter_daemon::ssh;
+use limiter_rules::feed::{Bad, Feed};
 use limiter_rules::{Selector, source_text};
 
 use super::args::lists::{Listing, Whom};
 use super::failure::Failure;
 use super::hand;
 
-/// Sources in one request: far below the largest body that the daemon takes.
+/// Sources in one request that takes some off: far below the longest path that the daemon takes.
 const BATCH: usize = 500;
 
-/// Puts sources on a list. Everything is checked before anything is sent; a long list goes in
-/// several requests.
+/// Lines of a list that are reported, at most.
+const MOST_LINES: usize = 20;
+
+/// Puts sources on a list, all in one request: it is taken whole, or not at all. Says what of a file
+/// could not be read.
 pub(super) fn set(
     client: &Client,
     list: ListName,
     listing: &Listing,
-) -> Result<ListsChanged, Failure> {
-    let mut sources = named(&listing.whom)?;
+) -> Result<(ListsChanged, Vec<String>), Failure> {
+    let Listing { whom, replace, strict, time, reason } = listing;
+    for source in &whom.sources {
+        source_text::parse(source)?;
+    }
     // A part of a second more is no harm; less would be.
-    let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
-    for (_, own) in &mut sources {
-        *own = own.or(seconds);
-    }
-    let session = ssh::own_session();
-    let own = |source: &str| source_text::parse(source).is_ok_and(|at| is_around(&at, session));
-    // Sources that may be refused come first, because then nothing is changed.
-    sources.sort_by_key(|(source, seconds)| (!own(source), *seconds));
-    let force = listing.whom.force;
-    let listed: BTreeSet<Selector> = match &listing.whom.file {
-        Some(_) => held(client, list)?,
-        None => BTreeSet::new(),
+    let seconds = time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+    let mut request = SetList {
+        list,
+        sources: whom.sources.clone(),
+        timed: Vec::new(),
+        seconds,
+        by: whom.author_of_entries()?,
+        replace: *replace,
+        strict: *strict,
+        reason: reason.clone(),
+        force: whom.force,
+        session: ssh::own_session(),
     };
-    let mut changed = ListsChanged::default();
-    let of_one_time = sources.chunk_by(|(_, one), (_, other)| one == other);
-    for batch in of_one_time.flat_map(|group| group.chunks(BATCH)) {
-        let seconds = batch.first().and_then(|(_, seconds)| *seconds);
-        let sources = batch.iter().map(|(source, _)| source.clone()).collect();
-        let reason = listing.reason.clone();
-        let request = SetList { list, sources, seconds, reason, force, session };
-        let mut done = std::mem::take(&mut changed.done);
-        changed = client.put::<ListsChanged>("/v1/lists", &request)?;
-        done.append(&mut changed.done);
-        changed.done = done;
+    let mut notes = Vec::new();
+    if let Some(path) = &whom.file {
+        let feed = read(path)?;
+        notes = unread(path, &feed);
+        if *strict && !feed.bad.is_empty() {
+            return Err(Failure::ListFile(notes.join("\n")));
+        }
+        for entry in feed.entries {
+            let source = entry.source.to_string();
+            match entry.seconds {
+                Some(seconds) => request.timed.push(Timed { source, seconds }),
+                None => request.sources.push(source),
+            }
+        }
+        let empty = request.sources.is_empty() && request.timed.is_empty();
+        // An empty list of decisions is one that was read.
+        if empty && (!feed.is_decisions || !feed.bad.is_empty()) {
+            notes.push("no source is named: the file has none".to_owned());
+            return Err(Failure::ListFile(notes.join("\n")));
+        }
     }
-    if listing.replace {
-        let kept: BTreeSet<Selector> = sources
-            .iter()
-            .map(|(source, _)| source_text::parse(source))
-            .collect::<Result<_, _>>()?;
-        changed = take_off_others(client, list, &kept, force)?.unwrap_or(changed);
-    }
-    if listing.whom.file.is_none() {
-        return Ok(changed);
+    let changed = client.put::<ListsChanged>("/v1/lists", &request)?;
+    if whom.file.is_none() {
+        return Ok((changed, notes));
     }
     // Of a file the sums are told, and not each of its sources.
-    let named: BTreeSet<Selector> =
-        sources.iter().map(|(source, _)| source_text::parse(source)).collect::<Result<_, _>>()?;
-    let before = named.intersection(&listed).count();
-    let mut sums = format!(
-        "{} named: {} new on the {} list, {before} on it before",
-        named.len(),
-        named.len() - before,
-        list.name()
-    );
-    if listing.replace {
-        let off = listed.difference(&named).count();
-        // A string takes everything.
+    let ListsChanged { new, kept, off, ref skipped, .. } = changed;
+    let named = new + kept + skipped.len();
+    let mut sums =
+        format!("{named} named: {new} new on the {} list, {kept} on it before", list.name());
+    // A string takes everything.
+    if !skipped.is_empty() {
+        let _: std::fmt::Result = write!(sums, ", {} skipped", skipped.len());
+    }
+    if *replace {
         let _: std::fmt::Result = write!(sums, "; {off} others taken off");
     }
-    Ok(ListsChanged { done: vec![sums], ..changed })
+    Ok((ListsChanged { done: vec![sums], ..changed }, notes))
 }
 
-/// Sources on a list now.
-fn held(client: &Client, list: ListName) -> Result<BTreeSet<Selector>, Failure> {
-    let Lists { entries } = client.get("/v1/lists")?;
-    let entries = entries.iter().filter(|entry| entry.list == list);
-    Ok(entries.map(|entry| source_text::parse(&entry.source)).collect::<Result<_, _>>()?)
-}
-
-/// Takes off a list all but some sources. They come last, so that nobody is on it in between who is
-/// to stay; none if there are no others.
-fn take_off_others(
-    client: &Client,
-    list: ListName,
-    kept: &BTreeSet<Selector>,
-    force: bool,
-) -> Result<Option<ListsChanged>, Failure> {
-    let held = held(client, list)?;
-    let others: Vec<String> = held.difference(kept).map(ToString::to_string).collect();
-    let hand = hand::query(force);
-    let mut changed = None;
-    for batch in others.chunks(BATCH) {
-        let path = format!("/v1/lists?sources={}{hand}", batch.join(","));
-        // Some may have expired meanwhile: they are off the list as well.
-        let off = client.delete::<ListsChanged>(&path)?;
-        changed = Some(ListsChanged { not_listed: 0, ..off });
+/// Lines of a list that could not be read, or are for nobody's packets.
+fn unread(path: &Path, feed: &Feed) -> Vec<String> {
+    let name = path.display();
+    let told = |bad: &Bad| format!("{name}:{}: {}", bad.line, bad.problem);
+    let mut notes: Vec<String> = feed.bad.iter().take(MOST_LINES).map(told).collect();
+    if feed.bad.len() > MOST_LINES {
+        notes.push(format!("{name}: {} more lines cannot be read", feed.bad.len() - MOST_LINES));
     }
-    Ok(changed)
+    notes.extend(feed.passed_over.iter().take(MOST_LINES).map(told));
+    if feed.passed_over.len() > MOST_LINES {
+        let more = feed.passed_over.len() - MOST_LINES;
+        notes.push(format!("{name}: {more} more decisions are passed over"));
+    }
+    notes
+}
+
+/// Reads a list.
+fn read(path: &Path) -> Result<Feed, Failure> {
+    let text = if path == Path::new("-") {
+        io::read_to_string(io::stdin().lock())
+    } else {
+        fs::read_to_string(path)
+    };
+    let text = text.map_err(|error| {
+        let name = path.display();
+        Failure::ListFile(format!("{name}: {error}: give a text file with a source a line"))
+    })?;
+    Ok(Feed::parse(&text))
 }
 
 /// Takes sources off their lists, as [`set`] puts them there.
 pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failure> {
-    let sources = named(whom)?;
-    let parsed = sources.iter().map(|(source, _)| source_text::parse(source));
+    let parsed = whom.sources.iter().map(|source| source_text::parse(source));
     // The parsed form has nothing in it that a URL would have to escape.
-    let selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
+    let mut selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
+    if let Some(path) = &whom.file {
+        let feed = read(path)?;
+        if let Some(bad) = feed.bad.first() {
+            let (name, line) = (path.display(), bad.line);
+            return Err(Failure::ListFile(format!("{name}:{line}: {}", bad.problem)));
+        }
+        selectors.extend(feed.entries.iter().map(|entry| entry.source));
+    }
+    if selectors.is_empty() {
+        return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
+    }
+    let by = whom.author().map(|by| format!("&by={}", escaped(by))).unwrap_or_default();
     let session = ssh::own_session();
     let (own, others): (Vec<Selector>, Vec<Selector>) =
         selectors.into_iter().partition(|selector| is_around(selector, session));
     let names: Vec<String> = own.iter().chain(&others).map(ToString::to_string).collect();
-    let hand = hand::query(whom.force);
+    let hand = hand::query(whom.force) + &by;
     if let ([name], None) = (names.as_slice(), &whom.file) {
         return Ok(client.delete(&format!("/v1/lists?source={name}{hand}"))?);
     }
     let mut changed = ListsChanged::default();
     for batch in names.chunks(BATCH) {
-        let not_listed = changed.not_listed;
+        let ListsChanged { not_listed, skipped, .. } = changed;
         changed = client.delete(&format!("/v1/lists?sources={}{hand}", batch.join(",")))?;
         changed.not_listed += not_listed;
+        changed.skipped.extend(skipped);
     }
     if whom.file.is_some() {
         // Of a file the sums are told, and not each of its sources.
-        let off = names.len().saturating_sub(changed.not_listed);
+        let off = names.len().saturating_sub(changed.not_listed + changed.skipped.len());
         changed.done = vec![format!("{} named: {off} taken off", names.len())];
     }
     Ok(changed)
@@ -141,51 +162,47 @@ fn is_around(source: &Selector, session: Option<Session>) -> bool {
     session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
 }
 
-/// All that are named, checked, each with the seconds that its line in the file has.
-fn named(whom: &Whom) -> Result<Vec<(String, Option<u64>)>, Failure> {
-    let mut sources: Vec<(String, Option<u64>)> =
-        whom.sources.iter().map(|source| (source.clone(), None)).collect();
-    for (source, _) in &sources {
-        source_text::parse(source)?;
-    }
-    if let Some(path) = &whom.file {
-        let name = path.display();
-        let text = if path == Path::new("-") {
-            io::read_to_string(io::stdin().lock())
+/// A word as a query has it.
+fn escaped(word: &str) -> String {
+    let mut escaped = String::new();
+    for byte in word.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            escaped.push(char::from(byte));
         } else {
-            fs::read_to_string(path)
-        };
-        let text = text.map_err(|error| {
-            Failure::ListFile(format!("{name}: {error}: give a text file with a source a line"))
-        })?;
-        for (index, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let wrong = |error: String| Failure::ListFile(format!("{name}:{}: {error}", index + 1));
-            let (source, time) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            source_text::parse(source).map_err(|error| wrong(error.to_string()))?;
-            let seconds = seconds(time.trim()).map_err(wrong)?;
-            sources.push((source.to_owned(), seconds));
+            // A string takes everything.
+            let _: std::fmt::Result = write!(escaped, "%{byte:02X}");
         }
     }
-    if sources.is_empty() {
-        return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
-    }
-    Ok(sources)
+    escaped
 }
 
-/// Whole seconds of the time behind a source.
-fn seconds(time: &str) -> Result<Option<u64>, String> {
-    if time.is_empty() {
-        return Ok(None);
+impl Whom {
+    /// The program that was named as the author; none for a person.
+    fn author(&self) -> Option<&str> {
+        self.by.as_deref().filter(|by| *by != PERSON)
     }
-    match humantime::parse_duration(time) {
-        Ok(time) => Ok(Some(time.as_secs() + u64::from(time.subsec_nanos() > 0))),
-        Err(_) => Err(format!(
-            "{time:?} is no length of time: write a source a line, and behind it, if you want, for \
-             how long, as in `192.0.2.7 10min`"
-        )),
+
+    /// The author of new entries: of those of a file, that file, unless another one is named.
+    fn author_of_entries(&self) -> Result<Option<String>, Failure> {
+        match &self.file {
+            _ if self.by.is_some() => Ok(self.author().map(str::to_owned)),
+            None => Ok(None),
+            Some(path) if path == Path::new("-") => Ok(Some("standard input".to_owned())),
+            Some(path) => {
+                let path = std::path::absolute(path).map_err(|error| {
+                    Failure::ListFile(format!("{}: {error}: name it with --by", path.display()))
+                })?;
+                // The end of a long path tells files apart.
+                let text = path.display().to_string();
+                let skip = text.chars().count().saturating_sub(MOST_NAME);
+                Ok(Some(text.chars().skip(skip).collect()))
+            }
+        }
     }
 }
+
+/// The name of an author that is no program.
+const PERSON: &str = "person";
+
+/// Characters of the name of a program or list.
+const MOST_NAME: usize = 128;

@@ -16,6 +16,7 @@ use crate::bans::BY_HAND;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::layers::Layers;
+use crate::store_guard;
 
 /// The node, and what it told that still holds.
 #[derive(Debug)]
@@ -102,9 +103,9 @@ impl Membership {
     }
 
     /// Warnings about the cluster, for `limiter status`.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self, layers: &Layers) -> Vec<String> {
         let Some(node) = &self.0 else { return Vec::new() };
-        let mut warnings = Vec::new();
+        let mut warnings = store_guard::warnings(layers, &node.cluster.status().servers);
         if let Some(error) = &node.cut_off {
             warnings.push(format!(
                 "no contact to the other nodes: {error}; budgets with `scope: cluster` do what \

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_rules::compile::{RuleId, TableForm};
 use limiter_rules::model::key::Overlap;
@@ -18,6 +19,7 @@ use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::layers::Layers;
 use super::lists::{Book, Changes, Standing};
+use crate::api::lists::ListName;
 use crate::api::rules::Session;
 
 /// The author of a change.
@@ -150,6 +152,34 @@ pub(super) fn objection_to_lists(
              allowed any more: {otherwise}"
         ),
     })
+}
+
+/// The least lengths of prefixes, of IPv4 and of IPv6, that are a part of all addresses, and not all
+/// of them or half.
+pub(super) const LEAST: [u8; 2] = [3, 4];
+
+/// The same for entries of other nodes, in which nobody here can look.
+pub(super) const LEAST_OF_OTHERS: [u8; 2] = [8, 16];
+
+/// The reason why a source should be on no list, if there is one: it is nearly everybody, or, to be
+/// denied, this machine and its network. The store of a cluster is a management prefix.
+pub(super) fn hazard(
+    selector: &Selector,
+    list: ListName,
+    own: &[(String, IpNet)],
+    [least_v4, least_v6]: [u8; 2],
+) -> Option<String> {
+    let wide = match selector {
+        Selector::Every => true,
+        Selector::Prefix(IpNet::V4(net)) => net.prefix_len() < least_v4,
+        Selector::Prefix(IpNet::V6(net)) => net.prefix_len() < least_v6,
+    };
+    if wide {
+        return Some("it is a large part of all addresses".to_owned());
+    }
+    let around = |net: &IpNet| selector.contains(&Selector::address(net.addr()));
+    let (interface, net) = own.iter().find(|(_, net)| list == ListName::Deny && around(net))?;
+    Some(format!("it has {}, the own address of {interface}, in it", net.addr()))
 }
 
 /// The objection to a rule that would limit the session.

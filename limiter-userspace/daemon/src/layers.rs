@@ -11,6 +11,7 @@ use limiter_rules::{
 
 use crate::api::limits::Origin;
 use crate::effective::{Effective, EffectiveSet};
+use crate::store_guard::STORE;
 
 /// Layers of rules, by where they come from.
 #[derive(Clone, Debug, Default)]
@@ -59,9 +60,14 @@ impl Layers {
         })
     }
 
+    /// True if there is anybody whom the daemon must not lock out.
+    pub(super) fn has_managers(&self) -> bool {
+        self.management.values().any(|reason| *reason != STORE)
+    }
+
     /// The warning of a daemon that knows of nobody whom it must not lock out.
     pub(super) fn nobody_is_safe(&self) -> Option<String> {
-        self.management.is_empty().then(|| {
+        (!self.has_managers()).then(|| {
             "no address is safe from the limits: there is no --management prefix, and no SSH \
              session started the daemon; start it with --management PREFIX, the network from which \
              you log in"

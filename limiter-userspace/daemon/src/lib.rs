@@ -40,6 +40,7 @@ mod service;
 mod sources;
 pub mod ssh;
 mod state_dir;
+mod store_guard;
 mod troubles;
 mod views;
 mod warnings;
@@ -51,6 +52,7 @@ pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
 pub use views::key as source_of;
+pub use watch::Watch;
 
 #[cfg(test)]
 mod tests;

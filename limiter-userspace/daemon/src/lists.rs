@@ -3,6 +3,7 @@
 //! While maps are pinned they are the truth, so a restart adopts the lists with everything else.
 //! The files in the state directory bring them back after a reboot.
 
+mod authors;
 mod entries;
 mod reason;
 mod saved;
@@ -10,7 +11,6 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
@@ -20,11 +20,12 @@ use limiter_text::plain::clean;
 
 use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
-use crate::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
-use entries::{Entries, Entry, after};
+use crate::api::lists::{ListName, ListedSource, ListsChanged, UnsetList};
+use entries::{Entries, Entry};
 use saved::Reasons;
 use store::Store;
 
+pub(super) use authors::{CLUSTER, Wanted, author};
 pub(super) use entries::name;
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
@@ -90,11 +91,11 @@ impl Book {
             if is_management(&entry) {
                 managed_before.push(selector);
             } else {
-                let reason = reasons
+                let (reason, by) = reasons
                     .remove(&selector)
-                    .filter(|(list, _)| entry.verdict().map(name) == Some(*list))
-                    .map(|(_, reason)| reason);
-                book.keep(selector, Entry { listed: entry, reason });
+                    .filter(|(list, ..)| entry.verdict().map(name) == Some(*list))
+                    .map_or((None, None), |(_, reason, by)| (reason, by));
+                book.keep(selector, Entry { listed: entry, reason, by });
             }
         }
         for prefix in management {
@@ -120,46 +121,40 @@ impl Book {
         Ok((book, warnings))
     }
 
-    /// Puts sources on a list, all or none: everything is checked first.
-    pub(super) fn set(
+    /// Makes a change that was worked out, whole or not at all.
+    pub(super) fn make(
         &mut self,
         datapath: &mut dyn Datapath,
-        request: &SetList,
+        Wanted { put, gone, stay, skipped }: Wanted,
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
-        let verdict = verdict(request.list);
-        let reason = request.reason.as_deref().map(reason::checked).transpose()?;
-        let mut selectors = BTreeSet::new();
-        for source in &request.sources {
-            let selector = source_text::parse(source)?;
-            if verdict == Listed::Deny
-                && let Some(prefix) = managed(&selector)
-            {
-                return Err(ServiceError::Management { selector, prefix });
-            }
-            selectors.insert(selector);
-        }
-        self.check_room(&selectors)?;
-        let expires = match request.seconds {
-            Some(0) => return Err(ServiceError::NoTime),
-            Some(seconds) => Some(after(datapath.now(), Duration::from_secs(seconds))),
-            None => None,
-        };
-        let mut changed = Vec::new();
-        for selector in selectors {
+        let (mut changed, mut kept) = (Vec::new(), stay);
+        let (off, named) = (gone.len(), put.len());
+        let steps = gone.into_iter().map(|selector| (selector, None));
+        // What goes makes room for what comes.
+        for (selector, entry) in steps.chain(put.into_iter().map(|(at, entry)| (at, Some(entry)))) {
             let before = self.entries.get(&selector).cloned();
-            let entry = Entry { listed: ListEntry::new(verdict, expires), reason: reason.clone() };
-            // A management prefix may be allowed as well: it stays safe either way.
-            if let Err(error) = self.put(datapath, selector, entry) {
-                self.take_back(datapath, selector, before, &managed);
-                for (selector, before) in changed {
+            let done = match entry {
+                // A management prefix may be allowed as well: it stays safe either way.
+                Some(entry) => {
+                    let same = |before: &Entry| before.listed.verdict() == entry.listed.verdict();
+                    kept += usize::from(before.as_ref().is_some_and(same));
+                    self.put(datapath, selector, entry)
+                }
+                None => self
+                    .remove(datapath, &selector)
+                    .and_then(|()| protect(datapath, selector, &managed)),
+            };
+            changed.push((selector, before));
+            if let Err(error) = done {
+                for (selector, before) in changed.into_iter().rev() {
                     self.take_back(datapath, selector, before, &managed);
                 }
                 return Err(error);
             }
-            changed.push((selector, before));
         }
-        Ok(self.totals.clone())
+        let new = named + stay - kept;
+        Ok(ListsChanged { new, kept, off, skipped, ..self.totals.clone() })
     }
 
     /// Undoes a change, as far as the kernel lets.
@@ -241,6 +236,8 @@ impl Book {
                     .expires()
                     .map(|expires| expires.since(now).as_nanos().div_ceil(1_000_000_000)),
                 reason: entry.reason.as_deref().map(str::to_owned),
+                by: entry.by.as_deref().map(str::to_owned),
+                not_saved: self.store.lacks(selector),
             });
             (*selector, told)
         })
@@ -264,15 +261,29 @@ impl Book {
                 Listed::Allow | Listed::Management => "allowed",
                 Listed::Deny => "denied",
             };
-            let time = entry.listed.expires().map_or_else(
-                || "for ever".to_owned(),
-                |end| format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
-            );
+            let time = match entry.listed.expires() {
+                Some(end) => format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
+                None if self.store.lacks(&selector) => "until a reboot, not saved,".to_owned(),
+                None => "for ever".to_owned(),
+            };
             let by = if selector == *source { String::new() } else { format!(" by {selector}") };
             let why = entry.reason.as_deref().map(|reason| format!(" ({})", clean(reason)));
             return format!("{what} {time}{by}{}", why.unwrap_or_default());
         }
         "on no list".to_owned()
+    }
+
+    /// Why changes are not on disk; none if they are.
+    pub(super) fn not_saved(&self) -> Option<&str> {
+        self.store.not_saved()
+    }
+
+    /// True if the entry that decides on a source is not on disk, and could not be.
+    pub(super) fn lacks(&self, source: &Selector, now: Ticks) -> bool {
+        let mut at = std::iter::once(*source).chain(source.wider());
+        let decides =
+            at.find(|at| self.entries.get(at).is_some_and(|it| it.listed.at(now).is_some()));
+        decides.is_some_and(|at| self.store.lacks(&at))
     }
 
     /// The list that decides on a source now; none if the rules do.
@@ -405,11 +416,18 @@ impl Book {
         }
     }
 
-    fn check_room(&self, wanted: &BTreeSet<Selector>) -> Result<(), ServiceError> {
+    fn check_room(&self, wanted: &Wanted) -> Result<(), ServiceError> {
         let mut sizes = self.sizes;
-        for selector in wanted.iter().filter(|selector| !self.entries.contains_key(selector)) {
-            let [sources, prefixes] = &mut sizes;
-            *(if selector.is_source() { sources } else { prefixes }) += 1;
+        let at = |selector: &Selector| usize::from(!selector.is_source());
+        for selector in wanted.gone.iter().filter(|gone| self.entries.contains_key(gone)) {
+            if let Some(size) = sizes.get_mut(at(selector)) {
+                *size = size.saturating_sub(1);
+            }
+        }
+        for selector in wanted.put.keys().filter(|new| !self.entries.contains_key(new)) {
+            if let Some(size) = sizes.get_mut(at(selector)) {
+                *size += 1;
+            }
         }
         let what = ["single sources", "prefixes"];
         for ((size, capacity), what) in sizes.into_iter().zip(CAPACITY).zip(what) {
@@ -452,12 +470,4 @@ const fn verdict(list: ListName) -> Listed {
         ListName::Allow => Listed::Allow,
         ListName::Deny => Listed::Deny,
     }
-}
-
-/// Changes of entries that a request would make; none if it is refused anyway.
-pub(super) fn changes(request: &SetList, now: Ticks) -> Changes {
-    let expires = request.seconds.map(|seconds| after(now, Duration::from_secs(seconds)));
-    let entry = ListEntry::new(verdict(request.list), expires);
-    let sources = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
-    sources.map(|selector| (selector, Some(entry))).collect()
 }

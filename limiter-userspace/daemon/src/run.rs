@@ -12,6 +12,7 @@ use limiter_cluster::{Config, Notices};
 use limiter_datapath::{Backend, Datapath};
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 use limiter_rules::{Environment, Installed, Selector, source_text};
+use limiter_sharing::clock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
@@ -29,7 +30,8 @@ use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
-use super::watch;
+use super::store_guard::{self, STORE};
+use super::watch::{self, Watch};
 #[cfg(feature = "page")]
 use crate::control::Loopback;
 use crate::control::Server;
@@ -57,8 +59,8 @@ pub struct RunOptions {
     pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// Time between two readings of the rule files for changes, if they are watched.
-    pub watch: Option<Duration>,
+    /// How the rule files are watched for changes, if they are.
+    pub watch: Option<Watch>,
     /// Options of the events of drops.
     pub events: EventOptions,
     /// Time without a sign of life after which rules that ask for it only count.
@@ -114,6 +116,10 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let file = rule_files::parse(&documents, max_frame)?;
     let cluster = options.cluster.as_deref().map(Config::load).transpose()?;
     let nodes = cluster.as_ref().map(|config| u64::from(config.node.nodes));
+    let mut management = management;
+    for server in cluster.iter().flat_map(store_guard::sources) {
+        management.entry(server).or_insert(STORE);
+    }
     let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
@@ -226,6 +232,19 @@ async fn serve(
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }
+    match clock::ahead() {
+        Ok(0) => {}
+        Ok(ahead) => tracing::info!(
+            "this is a time namespace, whose clock is {} s from the kernel's: times are the \
+             kernel's",
+            ahead / 1_000_000_000
+        ),
+        Err(error) => tracing::warn!(
+            %error,
+            "/proc/self/timens_offsets cannot be read: in a time namespace trials, bans and entries \
+             for a time end at other times than they should"
+        ),
+    }
     if let Some(warning) = layers.nobody_is_safe() {
         tracing::warn!("{warning}");
     }
@@ -270,7 +289,7 @@ async fn serve(
     let until_stopped = async {
         let watching = async {
             match options.watch {
-                Some(every) => watch::watch(&service, &options.rules, every).await,
+                Some(how) => watch::watch(&service, &options.rules, how).await,
                 None => std::future::pending().await,
             }
         };

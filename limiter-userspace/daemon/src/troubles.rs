@@ -10,6 +10,11 @@ use crate::error::ServiceError;
 pub(crate) struct Troubles(BTreeMap<&'static str, String>);
 
 impl Troubles {
+    /// Steps that cannot be done now, and why, for `limiter status`.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(what, error)| format!("it is not possible to {what}: {error}"))
+    }
+
     /// Notes how a step went.
     pub(crate) fn note(&mut self, what: &'static str, done: &Result<(), ServiceError>) {
         match done {

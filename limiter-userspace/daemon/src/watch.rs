@@ -1,4 +1,5 @@
-//! Watching the rule files: a change of what is in them is a reload.
+//! Watching the rule files: a change of what is in them is checked and reported, or, where that was
+//! asked for, put on trial.
 //!
 //! The kernel tells of changes in the directories (inotify); what it does not tell of, as on file
 //! systems of other machines, is found by reading the files from time to time. Either way only
@@ -16,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::readable::Readable;
 use super::rule_files::{self, Digest};
+use super::rule_sets::RuleSets;
 use super::service::{Service, lock};
 
 /// Time from the first event to the reading of the files: an editor is done by then.
@@ -27,8 +29,21 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// Most waits for that; then the next event or period tries again.
 const MOST_CHANGES: usize = 50;
 
-/// Reloads when the files of `paths` change. Never ends.
-pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Duration) {
+/// How the rule files are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Time between two readings, whether the kernel tells of a change or not.
+    pub every: Duration,
+    /// Time that changed files are on trial; none: they are checked and reported.
+    pub trial: Option<Duration>,
+}
+
+/// Looks at the files of `paths` when they change. Never ends.
+pub(super) async fn watch(
+    service: &Mutex<Service>,
+    paths: &[PathBuf],
+    Watch { every, trial }: Watch,
+) {
     let mut events = match Events::open() {
         Ok(events) => Some(events),
         Err(error) => {
@@ -45,7 +60,7 @@ pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Du
             events.renew(&directories(paths));
         }
         // A change between two rounds is seen here, because the directories are watched already.
-        look(service, paths).await;
+        look(service, paths, trial).await;
         let changed = async {
             match &mut events {
                 Some(events) => events.next().await,
@@ -61,15 +76,16 @@ pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Du
     }
 }
 
-/// Reloads if the files have another content than at the last reload, and keep it.
-async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
+/// Tells the service of files that have another content than at the last look, and keep it.
+async fn look(service: &Mutex<Service>, paths: &[PathBuf], trial: Option<Duration>) {
     // A change during a trial is looked at when the trial is over.
     let known = {
         let service = lock(service);
         if service.rule_sets.trial(&service.datapath).is_some() {
             return;
         }
-        service.rule_sets.seen
+        let RuleSets { taken, on_disk, .. } = &service.rule_sets;
+        on_disk.as_ref().map_or(*taken, |on_disk| on_disk.digest)
     };
     let mut content = Digest::of(&rule_files::read(paths));
     for _ in 0..MOST_CHANGES {
@@ -77,16 +93,14 @@ async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
             return;
         }
         sleep(SETTLE).await;
-        let again = Digest::of(&rule_files::read(paths));
+        let read = rule_files::read(paths);
+        let again = Digest::of(&read);
         if again == content {
             let mut service = lock(service);
-            // A reload by request may have been faster.
-            if service.rule_sets.seen != content {
-                tracing::info!("the rule files changed");
-                if let Err(error) = service.reload() {
-                    // The service has logged and kept it for `limiter status`.
-                    tracing::debug!(%error, "watch");
-                }
+            let (rule_sets, mut ground) = service.at_rules();
+            // A request may have been faster.
+            if rule_sets.not_on_trial(&mut ground).is_ok() {
+                rule_sets.look_at_files(&mut ground, read, trial);
             }
             return;
         }

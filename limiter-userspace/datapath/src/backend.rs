@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ipnet::IpNet;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -60,6 +61,8 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// The name of an interface by its index, in this network namespace; that by which it was asked
     /// to be limited, if it was.
     fn interface_name(&self, index: u32) -> Option<String>;
+    /// Addresses of this machine, each with the name of its interface and its network.
+    fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the brake lets every packet pass.
     fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.control(Control::Brake)? != 0)

@@ -36,6 +36,7 @@ mod on_trial;
 mod open_maps;
 mod options;
 mod other_pins;
+mod own_addresses;
 mod own_links;
 mod pin_lock;
 pub mod pinned;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use ipnet::IpNet;
 use limiter_common::owner::Owner;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -15,6 +16,7 @@ use limiter_common::wire::{
 use limiter_model::{Reading, of_narrow};
 use limiter_rules::place::Slots;
 use limiter_rules::{Installed, Selector};
+use limiter_sharing::clock;
 
 use super::batch::KeyedMap;
 use super::change_map::ChangeMap;
@@ -23,6 +25,7 @@ use super::interface::MIN_MAX_FRAME;
 use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::maps::{MapSource, Maps};
+use super::own_addresses::own_addresses;
 use super::program_maps::ProgramMaps;
 use super::source_store::SourceStore;
 use super::sources::Sources;
@@ -182,6 +185,18 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
         attached.map(|at| at.asked.clone()).or_else(|| Some(Interface::at(index).ok()??.name))
     }
 
+    fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {
+        let found = own_addresses().map_err(|source| DatapathError::Netlink {
+            interface: "all interfaces".to_owned(),
+            source,
+        })?;
+        let named = found.into_iter().map(|(index, net)| {
+            let name = self.interface_name(index).unwrap_or_else(|| format!("interface {index}"));
+            (name, net)
+        });
+        Ok(named.collect())
+    }
+
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
         let mut tallies = [Tally::default(); Reason::COUNT];
         for (tally, reason) in tallies.iter_mut().zip(Reason::ALL) {
@@ -242,9 +257,6 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     }
 
     fn now(&self) -> Ticks {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+        Ticks::from_nanos(clock::kernel_nanos())
     }
 }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aya::maps::MapError;
+use ipnet::IpNet;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -92,6 +93,8 @@ pub struct State {
     pub reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
     pub lists: BTreeMap<Selector, ListEntry>,
+    /// Addresses of the machine, each with the name of its interface and its network.
+    pub own_addresses: Vec<(String, IpNet)>,
     /// How often the wall clock was set.
     pub clock_refreshed: usize,
     /// Drops that the program has told, and nobody has taken.
@@ -176,6 +179,7 @@ impl Default for Fake {
             events: VecDeque::new(),
             event_counts: EventBudget::default(),
             event_rate: None,
+            own_addresses: Vec::new(),
             source_table: SourceTable::default(),
             captured: VecDeque::new(),
             capture_filter: CaptureFilter::default(),
@@ -298,6 +302,10 @@ impl Observed for Opened {
             .into_iter()
             .find(|name| interface_index(name) == Some(index))
             .map(str::to_owned)
+    }
+
+    fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {
+        Ok(self.fake.state().own_addresses.clone())
     }
 
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {

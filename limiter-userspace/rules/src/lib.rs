@@ -7,6 +7,7 @@
 //! [`warnings`] says which rules may not do what their author thinks.
 
 pub mod compile;
+pub mod feed;
 pub mod file;
 pub mod model;
 pub mod place;

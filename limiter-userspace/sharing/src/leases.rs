@@ -2,8 +2,8 @@
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
-use rustix::time::{ClockId, clock_gettime};
 
+use super::clock;
 use super::key::Words;
 
 /// Totals of a lease that the data path counts. They may begin at any number, and `used` may fall
@@ -18,7 +18,8 @@ pub struct Counts {
 
 /// Leases of a data path. Nobody else writes their words.
 pub trait Leases: Send + 'static {
-    /// Microseconds of the clock by which the data path judges: `CLOCK_MONOTONIC`.
+    /// Microseconds of the clock by which the data path judges: the kernel's
+    /// `CLOCK_MONOTONIC`.
     fn now(&self) -> u64;
 
     /// Counts of a lease; zeros of one that there is not.
@@ -64,11 +65,9 @@ impl Leases for Box<dyn Leases> {
     }
 }
 
-/// Microseconds of `CLOCK_MONOTONIC`.
+/// Microseconds of the kernel's `CLOCK_MONOTONIC`.
 pub fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
+    clock::kernel_nanos() / 1000
 }
 
 /// Counts of a lease of the data path.

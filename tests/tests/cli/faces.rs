@@ -166,7 +166,7 @@ fn bash_completes_words_and_living_values() -> Result<()> {
     let socket = format!("limiter --socket {}", limiter.socket().display());
     for (words, at, offered) in [
         ("limiter sta".to_owned(), 1, "status stats"),
-        ("limiter run --watch-".to_owned(), 2, "--watch-interval"),
+        ("limiter run --watch-".to_owned(), 2, "--watch-interval --watch-trial"),
         ("limiter status --output y".to_owned(), 3, "yaml"),
         ("limiter detach --iface l".to_owned(), 3, "lo"),
         (format!("{socket} unlist 198"), 4, "198.51.100.0/28 198.51.100.7"),

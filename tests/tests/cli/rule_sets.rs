@@ -27,25 +27,48 @@ fn wait_for(limiter: &Limiter, holds: impl Fn(&Value) -> bool) -> Result<Value> 
     }
 }
 
+/// Saving a file applies nothing, whether it is whole or half-finished.
 #[test]
-fn a_changed_file_is_reloaded() -> Result<()> {
+fn a_changed_file_is_reported_and_not_in_force() -> Result<()> {
     require_root();
     let bed = Testbed::create("watch")?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
-    fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "198.51.100.0/24"))?;
-    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
-    ensure!(entry(&limiter, "192.0.2.0/24")?.is_none(), "the old rule is still there");
-    ensure!(entry(&limiter, "198.51.100.0/24")?.is_some(), "the new rule is not there");
     let before = limiter.json(&["list"])?;
+    fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "198.51.100.0/24"))?;
+    wait_for(&limiter, |status| status["changed_on_disk"].is_object())?;
+    let told = limiter.ok(["status"])?;
+    ensure!(told.contains("rules.yaml: changed on disk, not in force: limiter reload"), "{told}");
     fs::write(limiter.rules(), RULES.replace("unit", "unitt"))?;
-    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
-    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    let status = wait_for(&limiter, |status| status["changed_on_disk"]["error"].is_string())?;
+    let error = status["changed_on_disk"]["error"].as_str().context("no error")?;
     ensure!(error.contains("rules.yaml:3:") && error.contains("\"unit\""), "{error}");
-    ensure!(
-        limiter.json(&["list"])?["generation"] == before["generation"],
-        "a mistake did something"
-    );
+    let after = limiter.json(&["list"])?;
+    ensure!(after["generation"] == before["generation"], "a file that was saved did something");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_changed_file_is_on_trial_where_that_was_asked_for() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("watchap")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.options(["--watch", "apply", "--watch-trial", "1h"]);
+    limiter.start()?;
+    fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "198.51.100.0/24"))?;
+    wait_for(&limiter, |status| status["trial"].is_object())?;
+    ensure!(entry(&limiter, "198.51.100.0/24")?.is_some(), "the new rule is not on trial");
+    limiter.ok(["revert"])?;
+    ensure!(entry(&limiter, "192.0.2.0/24")?.is_some(), "the old rule is not back");
+    fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "203.0.113.0/24"))?;
+    wait_for(&limiter, |status| status["trial"].is_object())?;
+    limiter.ok(["confirm"])?;
+    let status = limiter.json(&["status"])?;
+    ensure!(status["changed_on_disk"].is_null() && status["applied"] == false, "{status}");
+    limiter.kill()?;
+    limiter.start()?;
+    ensure!(entry(&limiter, "203.0.113.0/24")?.is_some(), "what was confirmed is not in force");
     limiter.close()?;
     bed.close()
 }
@@ -109,10 +132,12 @@ fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
     ensure!(limiter.json(&["status"])?["applied"] == false);
     ensure!(limiter.cli(["diff", &rules])?.status.code() == Some(0), "not the file's rules");
 
-    // A change of the file ends applied rules, too.
+    // A change of the file ends nothing.
     limiter.ok(["apply", "--force", directory])?;
     fs::write(limiter.rules(), format!("# changed\n{RULES}"))?;
-    wait_for(&limiter, |status| status["applied"] == false)?;
+    wait_for(&limiter, |status| status["changed_on_disk"].is_object())?;
+    ensure!(limiter.json(&["status"])?["applied"] == true);
+    limiter.ok(["reload"])?;
     ensure!(entry(&limiter, "destination_port=22")?.is_none(), "the applied rules are still there");
     limiter.close()?;
     bed.close()

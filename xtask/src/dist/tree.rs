@@ -34,6 +34,10 @@ const FILES: [(&str, &str); 8] = [
     ("README.md", "usr/share/doc/limiter/README.md"),
 ];
 
+/// The generator of the drop-in that the kernel needs, and its place.
+const GENERATOR: (&str, &str) =
+    ("dist/systemd/limiter-generator", "usr/lib/systemd/system-generators/limiter-generator");
+
 /// Folders of the checkout, their files' extension, and their places.
 const FOLDERS: [(&str, &str, &str); 6] = [
     ("docs", "md", "usr/share/doc/limiter/docs"),
@@ -89,6 +93,7 @@ impl<'a> Tree<'a> {
         for (program, to) in PROGRAMS {
             tree.copy(program(programs), to, 0o755)?;
         }
+        tree.copy(&source.root.join(GENERATOR.0), GENERATOR.1, 0o755)?;
         for (from, to) in FILES {
             tree.copy(&source.root.join(from), to, 0o644)?;
         }

@@ -1,17 +1,18 @@
 //! The arguments of `limiter run`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use limiter_common::bucket::MAX_SLOTS;
-use limiter_daemon::RunOptions;
 #[cfg(feature = "page")]
 use limiter_daemon::control::Loopback;
+use limiter_daemon::{RunOptions, Watch};
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 
 use super::defaults::{MAX_RULES, PIN_DIR};
-use super::time::{at_least, interval};
+use super::time::{at_least, interval, trial_time};
 use crate::events::Telling;
 use crate::living;
 
@@ -23,9 +24,12 @@ pub(crate) struct Run {
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
-    /// Reload when the rule files change
-    #[arg(long, value_enum, default_value_t = Watch::On)]
-    watch: Watch,
+    /// What becomes of rule files that change on disk
+    #[arg(long, value_enum, default_value_t = Watched::Report)]
+    watch: Watched,
+    /// With `--watch apply`: how long changed files are on trial, until `limiter confirm`
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = trial_time)]
+    watch_trial: NonZeroU32,
     /// How often the rule files are read in case the kernel does not tell of a change
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     watch_interval: Duration,
@@ -91,8 +95,13 @@ pub(crate) struct Run {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Watch {
-    On,
+enum Watched {
+    /// They are checked and reported, and come in force by `limiter reload`
+    #[value(alias = "on")]
+    Report,
+    /// They are checked as `limiter apply` does, and on trial: `limiter confirm` keeps them
+    Apply,
+    /// They are not looked at
     Off,
 }
 
@@ -143,6 +152,16 @@ impl SourceTableChoice {
 }
 
 impl Run {
+    fn watch(&self) -> Option<Watch> {
+        let trial = Duration::from_secs(u64::from(self.watch_trial.get()));
+        let trial = match self.watch {
+            Watched::Off => return None,
+            Watched::Report => None,
+            Watched::Apply => Some(trial),
+        };
+        Some(Watch { every: self.watch_interval, trial })
+    }
+
     /// The options in the form that the daemon takes.
     pub(crate) fn options(&self, socket: PathBuf) -> RunOptions {
         RunOptions {
@@ -165,7 +184,7 @@ impl Run {
             },
             source_table: self.source_table.named(),
             management: self.management.clone(),
-            watch: (self.watch == Watch::On).then_some(self.watch_interval),
+            watch: self.watch(),
             events: self.events.options(),
             daemon_lost_after: self.daemon_lost_after,
             detach_on_exit: self.detach_on_exit,

@@ -1,7 +1,7 @@
 //! Other parts of the machine: docker, connection tracking, the clock.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use limiter_datapath::machine::Link;
 
@@ -99,6 +99,29 @@ pub(super) fn clock(clocks: Option<(String, String)>) -> Finding {
     }
 }
 
+/// Judges the clock of this process, beside the kernel's.
+pub(super) fn time_namespace(ahead: &io::Result<i64>) -> Finding {
+    let check = "time-namespace";
+    match ahead {
+        Ok(0) => Finding::ok(check, "this process has the kernel's clock"),
+        Ok(nanos) => Finding::note(
+            check,
+            format!(
+                "this is a time namespace, whose clock is {} s from the kernel's: limiter takes \
+                 the kernel's",
+                nanos / 1_000_000_000
+            ),
+        ),
+        Err(error) => Finding::unknown(
+            check,
+            format!(
+                "whether this is a time namespace: /proc/self/timens_offsets: {error}; in one, \
+                 trials, bans and entries for a time end at other times than they should"
+            ),
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
@@ -135,5 +158,17 @@ mod tests {
         assert!(slow.command.unwrap().starts_with("echo tsc > "));
         assert_eq!(of("hpet", "hpet acpi_pm").command, None);
         assert_eq!(clock(None).level, Level::Unknown);
+    }
+
+    #[test]
+    fn a_time_namespace_is_told_in_both_directions() {
+        assert_eq!(time_namespace(&Ok(0)).level, Level::Ok);
+        for ahead in [1_000_000_000_000_000, -1_000_000_000_000] {
+            let found = time_namespace(&Ok(ahead));
+            let seconds = (ahead / 1_000_000_000).to_string();
+            assert!(found.level == Level::Note && found.seen.contains(&seconds), "{}", found.seen);
+        }
+        let unseen = time_namespace(&Err(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(unseen.level, Level::Unknown);
     }
 }

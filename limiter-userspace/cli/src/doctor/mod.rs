@@ -96,6 +96,7 @@ fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
     }
     findings.push(host::conntrack(host::tracked()));
     findings.push(host::clock(host::clocks()));
+    findings.push(host::time_namespace(&machine::clock_ahead()));
     findings.extend(session(&client, status.as_ref().ok()));
     findings.extend(daemon::daemon(client.socket(), &status));
     findings

@@ -79,6 +79,7 @@ impl Link for Fake {
             applied: false,
             reloads: Reloads::default(),
             watch: None,
+            changed_on_disk: None,
             trial: None,
             last_trial: None,
         })

@@ -38,13 +38,28 @@ impl ListName {
 pub struct SetList {
     /// List that they are put on.
     pub list: ListName,
-    /// Addresses and prefixes. A source is on one list at most: the last word counts.
+    /// Addresses and prefixes. A source is on one list at most: the last word of a person counts.
+    #[serde(default)]
     #[schema(value_type = Vec<words::Prefix>)]
     pub sources: Vec<String>,
+    /// More of them, each for a time of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timed: Vec<Timed>,
     /// Seconds until they expire; never when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 60, 86400))]
     pub seconds: Option<u64>,
+    /// The program or list that writes the entries, as `fail2ban`; a person when left out. Entries
+    /// of a program replace and shorten none of a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Reason>)]
+    pub by: Option<String>,
+    /// True if entries that the same program wrote before, and that are not named, are to go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
+    /// True if sources that a program may not list are to be a refusal of all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// The reason for it, which is shown with the entries: up to 128 characters. It is this node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Reason>)]
@@ -55,6 +70,18 @@ pub struct SetList {
     /// The SSH session of whoever asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+}
+
+/// A source that is listed for a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timed {
+    /// An address or a prefix.
+    #[schema(value_type = words::Prefix)]
+    pub source: String,
+    /// Seconds until it expires.
+    #[schema(examples(1, 60, 86400))]
+    pub seconds: u64,
 }
 
 /// The query of `DELETE /v1/lists`: one of the first two.
@@ -71,6 +98,11 @@ pub struct UnsetList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Prefixes>)]
     pub sources: Option<String>,
+    /// The program or list that takes its own entries off; a person when left out, who takes off
+    /// any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Reason>)]
+    pub by: Option<String>,
     /// True if it may lock out whoever asks.
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.
@@ -92,9 +124,33 @@ pub struct ListsChanged {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(default = 0)]
     pub not_listed: usize,
+    /// Sources that are on the list now and were not before.
+    #[serde(default)]
+    pub new: usize,
+    /// Sources that were on the list before, also for another time or by somebody else.
+    #[serde(default)]
+    pub kept: usize,
+    /// Entries that went: of the same program, or inside what a person listed otherwise.
+    #[serde(default)]
+    pub off: usize,
+    /// Sources that stay as they are, and why.
+    #[serde(default)]
+    pub skipped: Vec<Skipped>,
+    /// Why the change is not on disk; none if it is. A reboot takes it back then.
+    #[serde(default)]
+    pub not_saved: Option<String>,
     /// How each of the sources stands now and stood before, if they are at most ten.
     #[serde(default)]
     pub done: Vec<String>,
+}
+
+/// A source that stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Skipped {
+    /// The address or prefix.
+    pub source: String,
+    /// The reason.
+    pub why: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -107,6 +163,9 @@ const fn is_zero(count: &usize) -> bool {
 pub struct Lists {
     /// All entries that have not expired.
     pub entries: Vec<ListedSource>,
+    /// Why changes of the lists are not on disk; none if they are. A reboot takes them back.
+    #[serde(default)]
+    pub not_saved: Option<String>,
 }
 
 /// An entry of a list.
@@ -122,13 +181,32 @@ pub struct ListedSource {
     /// The reason that was given for it; none if none was.
     #[serde(default)]
     pub reason: Option<String>,
+    /// The program or list that wrote it; none for a person.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// True if a reboot forgets it, because it could not be saved.
+    #[serde(default)]
+    pub not_saved: bool,
 }
+
+/// Sources that stay as they are, of which a table has so many.
+const MOST_SKIPPED: usize = 100;
 
 impl Render for ListsChanged {
     fn render(&self, text: &mut String) {
-        let Self { allowed, denied, not_listed, done } = self;
+        let Self { allowed, denied, not_listed, skipped, not_saved, done, .. } = self;
         for done in done {
             line(text, format_args!("{done}"));
+        }
+        for Skipped { source, why } in skipped.iter().take(MOST_SKIPPED) {
+            line(text, format_args!("skipped {source}: {}", clean(why)));
+        }
+        if skipped.len() > MOST_SKIPPED {
+            let more = skipped.len() - MOST_SKIPPED;
+            line(text, format_args!("skipped {more} more: `--output json` has all"));
+        }
+        if let Some(error) = not_saved {
+            line(text, format_args!("not saved, so a reboot takes this back: {}", clean(error)));
         }
         let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
         if *not_listed > 0 {
@@ -144,18 +222,29 @@ impl Render for Lists {
             return;
         }
         let told = self.entries.iter().any(|entry| entry.reason.is_some());
-        let columns = ["SOURCE", "LIST", ">EXPIRES IN", "REASON"];
-        let mut table = table(columns.get(..if told { 4 } else { 3 }).unwrap_or(&columns));
+        let programs = self.entries.iter().any(|entry| entry.by.is_some());
+        let mut columns = vec!["SOURCE", "LIST", ">EXPIRES IN"];
+        columns.extend(programs.then_some("BY"));
+        columns.extend(told.then_some("REASON"));
+        let mut table = table(&columns);
         for entry in &self.entries {
-            let expires = entry
-                .expires_in_seconds
-                .map_or("never".to_owned(), |seconds| format!("{seconds} s"));
+            let expires = match entry.expires_in_seconds {
+                Some(seconds) => format!("{seconds} s"),
+                None if entry.not_saved => "at a reboot".to_owned(),
+                None => "never".to_owned(),
+            };
             let mut row = vec![entry.source.clone(), entry.list.name().to_owned(), expires];
+            if programs {
+                row.push(clean(entry.by.as_deref().unwrap_or("a person")));
+            }
             if told {
                 row.push(clean(entry.reason.as_deref().unwrap_or_default()));
             }
             table.add_row(row);
         }
         push(text, &table);
+        if let Some(error) = &self.not_saved {
+            line(text, format_args!("not all of it is saved: {}", clean(error)));
+        }
     }
 }

@@ -126,12 +126,24 @@ impl Session {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
 )]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ReloadRules {
-    /// True if the files may leave nobody limited.
-    #[serde(default)]
+    /// True if the files may leave nobody limited, or lock out whoever asks.
     pub force: bool,
+    /// The client's address of the SSH session of whoever asks, if it is one.
+    #[param(value_type = Option<words::Address>)]
+    pub peer: Option<std::net::IpAddr>,
+    /// The port that its server listens at.
+    #[param(maximum = 65_535)]
+    pub port: Option<u16>,
+}
+
+impl ReloadRules {
+    /// The SSH session of whoever asks.
+    pub(crate) fn session(&self) -> Option<Session> {
+        Session::named(self.peer, self.port)
+    }
 }
 
 /// The query of `GET /v1/rules`.

@@ -53,6 +53,10 @@ pub struct Status {
     /// Numbers of reloads since the start.
     #[serde(default)]
     pub reloads: Reloads,
+    /// The rule files on disk, while they are others than those in force, or than those that
+    /// `limiter apply` replaced.
+    #[serde(default)]
+    pub changed_on_disk: Option<ChangedOnDisk>,
     /// Watch over the rule files; none without one.
     #[serde(default)]
     pub watch: Option<Watching>,
@@ -78,6 +82,16 @@ pub struct Reloads {
 pub struct Watching {
     /// Seconds between two readings, whether the kernel tells of a change or not.
     pub every_seconds: u64,
+    /// Seconds that changed files are on trial; none if they are checked and reported only.
+    #[serde(default)]
+    pub trial_seconds: Option<u64>,
+}
+
+/// Rule files that changed on disk, and are not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedOnDisk {
+    /// The reason why they cannot be in force; none if `limiter reload` would take them.
+    pub error: Option<String>,
 }
 
 /// An interface under limits.
@@ -225,7 +239,12 @@ impl Render for Status {
         row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
         let watching = self.watch.map_or_else(
             || "off".to_owned(),
-            |watch| format!("for changes, and read every {} s", watch.every_seconds),
+            |Watching { every_seconds: every, trial_seconds }| match trial_seconds {
+                None => format!("for changes, which are reported; read every {every} s"),
+                Some(trial) => {
+                    format!("for changes, which are on trial for {trial} s; read every {every} s")
+                }
+            },
         );
         row("watched", watching);
         for prefix in &self.management {

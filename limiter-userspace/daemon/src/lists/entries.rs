@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) listed: ListEntry,
     /// The reason that was given for it.
     pub(super) reason: Option<Arc<str>>,
+    /// The program or list that wrote it; none for a person.
+    pub(super) by: Option<Arc<str>>,
 }
 
 /// The list of an entry, as people name it.

@@ -49,6 +49,9 @@ pub(super) struct SavedEntry<'a> {
     /// The reason that was given for it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'a, str>>,
+    /// The program or list that wrote it; none for a person.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    by: Option<Cow<'a, str>>,
 }
 
 impl SavedEntry<'_> {
@@ -64,7 +67,8 @@ impl SavedEntry<'_> {
         let until = left.map(|left| wall.saturating_add(left).as_secs());
         let left = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
         let reason = entry.reason.as_deref().map(|reason| Cow::Owned(reason.to_owned()));
-        Some(Self { source: Cow::Owned(selector.to_string()), list, until, left, reason })
+        let by = entry.by.as_deref().map(|by| Cow::Owned(by.to_owned()));
+        Some(Self { source: Cow::Owned(selector.to_string()), list, until, left, reason, by })
     }
 }
 
@@ -102,10 +106,15 @@ struct FoundEntry {
     /// Seconds that it had left.
     left: u64,
     reason: Option<Arc<str>>,
+    by: Option<Arc<str>>,
 }
 
-/// Reasons by the sources of their entries, with the list that each is for.
-pub(super) type Reasons = BTreeMap<Selector, (ListName, Arc<str>)>;
+/// What the maps do not have of an entry: the list that it is for, its reason, and the program that
+/// wrote it.
+pub(super) type Words = (ListName, Option<Arc<str>>, Option<Arc<str>>);
+
+/// Words by the sources of their entries.
+pub(super) type Reasons = BTreeMap<Selector, Words>;
 
 /// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the
 /// machine: it is set aside, and told in a warning with its remedy.
@@ -121,7 +130,7 @@ pub(super) fn read(
         warnings.append(&mut problems);
     }
     let wall = wall.max(Duration::from_secs(latest));
-    let entry = |FoundEntry { list, until, left, reason }: FoundEntry| {
+    let entry = |FoundEntry { list, until, left, reason, by }: FoundEntry| {
         let most = Duration::from_secs(left);
         let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
         let verdict = match list {
@@ -130,7 +139,7 @@ pub(super) fn read(
         };
         let over = left.is_some_and(|left| left.is_zero());
         let listed = ListEntry::new(verdict, left.map(|left| after(now, left)));
-        (!over).then_some(Entry { listed, reason })
+        (!over).then_some(Entry { listed, reason, by })
     };
     Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
 }
@@ -146,8 +155,8 @@ pub(super) fn reasons(state: &StateDir) -> Reasons {
             tracing::warn!("the lists are in force, and reasons of entries are lost: {problem}");
         }
     }
-    let reason = |(at, saved): (_, FoundEntry)| Some((at, (saved.list, saved.reason?)));
-    found.into_iter().filter_map(reason).collect()
+    let words = |(at, saved): (_, FoundEntry)| (at, (saved.list, saved.reason, saved.by));
+    found.into_iter().map(words).collect()
 }
 
 /// All that was saved; the time of the last change, in seconds since 1970; and what is wrong with
@@ -198,14 +207,20 @@ fn set_aside(state: &StateDir, problems: &mut Vec<String>) {
 
 /// Adds entries; what they could not be, one of them, and how many.
 fn take(found: &mut Found, entries: Vec<SavedEntry<'_>>) -> Option<String> {
-    let mut bad = None;
-    for SavedEntry { source, list, until, left, reason } in entries {
+    let (mut bad, mut last) = (None, None::<Arc<str>>);
+    for SavedEntry { source, list, until, left, reason, by } in entries {
         match source_text::parse(&source) {
             Ok(selector) => {
                 // A reason that cannot be shown is not worth an entry.
                 let reason = reason.and_then(|reason| reason::checked(&reason).ok());
                 let left = left.unwrap_or(u64::MAX);
-                found.insert(selector, FoundEntry { list, until, left, reason });
+                // Thousands of entries in a row are of one list.
+                let by = by.map(|by| match &last {
+                    Some(last) if **last == *by => Arc::clone(last),
+                    _ => Arc::from(&*by),
+                });
+                last.clone_from(&by);
+                found.insert(selector, FoundEntry { list, until, left, reason, by });
             }
             Err(error) => {
                 let (_, more) = bad.get_or_insert((error, 0));

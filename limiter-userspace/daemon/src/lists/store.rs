@@ -35,7 +35,7 @@ pub(super) struct Store {
     whole: bool,
     /// True if the last try failed. Only housekeeping tries again: a full disk is not to hold up
     /// every request.
-    failed: bool,
+    failed: Option<String>,
     /// Entries in both files, and changes of them.
     records: usize,
     /// The digest of `lists.json`.
@@ -60,7 +60,7 @@ impl Default for Store {
             changed: BTreeSet::new(),
             expired: false,
             whole: false,
-            failed: false,
+            failed: None,
             records: 0,
             digest: Digest::of_bytes(&[]),
             journal: None,
@@ -78,9 +78,17 @@ impl Store {
 
     /// Notes that the entry of a source is not as on disk.
     pub(super) fn note(&mut self, selector: Selector) {
-        if !self.whole {
-            self.changed.insert(selector);
-        }
+        self.changed.insert(selector);
+    }
+
+    /// Why changes are not on disk; none if they are.
+    pub(super) fn not_saved(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// True if the entry of a source is not on disk as it is, and could not be.
+    pub(super) fn lacks(&self, selector: &Selector) -> bool {
+        self.failed.is_some() && self.changed.contains(selector)
     }
 
     /// Notes that an entry expired.
@@ -97,7 +105,7 @@ impl Store {
         (now, wall): (Ticks, Duration),
     ) -> Option<Result<(), StateError>> {
         let is_due = self.whole || self.expired || !self.changed.is_empty();
-        (is_due && !self.failed).then(|| self.save(entries, state, (now, wall)))
+        (is_due && self.failed.is_none()).then(|| self.save(entries, state, (now, wall)))
     }
 
     /// Stores what is not on disk yet, and writes all where the journal has become long.
@@ -108,7 +116,7 @@ impl Store {
         (now, wall): (Ticks, Duration),
     ) -> Result<(), StateError> {
         self.whole |= self.records > 2 * entries.len() + SLACK;
-        self.failed = false;
+        self.failed = None;
         self.store(entries, state, (now, wall)).unwrap_or(Ok(()))
     }
 
@@ -126,9 +134,11 @@ impl Store {
             done.inspect_err(|error| tracing::debug!(%error, "all lists are written anew")).is_ok()
         };
         let done = if appended { Ok(()) } else { self.write(entries, state, (now, wall)) };
-        self.failed = done.is_err();
-        self.whole = self.failed;
-        self.changed.clear();
+        self.failed = done.as_ref().err().map(ToString::to_string);
+        self.whole = done.is_err();
+        if done.is_ok() {
+            self.changed.clear();
+        }
         self.expired = false;
         done
     }

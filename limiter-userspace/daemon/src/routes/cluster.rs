@@ -36,6 +36,6 @@ impl Service {
                     .to_owned(),
             ));
         };
-        Ok(Cluster { warnings: self.cluster.warnings(), ..Cluster::from(&*status) })
+        Ok(Cluster { warnings: self.cluster.warnings(&self.rule_sets.layers), ..Cluster::from(&*status) })
     }
 }

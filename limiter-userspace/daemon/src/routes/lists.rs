@@ -6,25 +6,26 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_cluster::{Change, List};
 use limiter_common::time::Ticks;
-use limiter_rules::{Selector, source_text};
+use limiter_rules::Selector;
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
 use crate::api::rules::Session;
 use crate::cluster::told_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
-    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
+    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, Sliced, Step, change,
+    sliced,
 };
 use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
-use crate::lists::{self, Book, Changes};
+use crate::lists::{self, Book, Changes, Wanted};
 use crate::service::{Service, Shared};
 
 /// Sources of one request whose standing is told, at most.
 const MOST_TOLD: usize = 10;
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/lists", get(all).put(list).delete(unlist))
+    Routes::default().at_rules("/v1/lists", get(all).put(list).delete(unlist))
 }
 
 /// Allowed and denied sources
@@ -47,7 +48,7 @@ pub(super) async fn all(State(service): State<Shared>, Extension(peer): Extensio
 pub(super) async fn list(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
-    JsonBody(asked): JsonBody<SetList>,
+    JsonBody(asked): JsonBody<SetList, MAX_RULES_BODY>,
 ) -> Answer {
     change(&service, &peer, |service| service.list(&asked))
 }
@@ -74,18 +75,21 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
-        let assumed = lists::changes(request, self.datapath()?.now());
-        self.heed_lists(&assumed, hand)?;
-        let before = stand(&self.lists, assumed.keys().copied(), self.datapath()?.now());
-        let changed = self.put_on_list(request)?;
-        self.cluster.publish(told(request));
+        let wanted = self.wanted(request, lists::author(request.by.as_deref())?)?;
+        self.heed_lists(&wanted.changes(), hand)?;
+        let now = self.datapath()?.now();
+        let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);
+        let told = told(request, &wanted, now);
+        let changed = self.change_lists(wanted)?;
+        self.cluster.publish(told);
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
         Ok(ListsChanged { done, ..changed })
     }
 
     /// Takes sources off their lists, and stores that before it is answered.
     pub(crate) fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
-        let selectors = lists::named(request)?;
+        let by = lists::author(request.by.as_deref())?;
+        let (selectors, skipped) = self.lists.own(&lists::named(request)?, by.as_deref());
         let session = Session::named(request.peer, request.port);
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
@@ -94,6 +98,8 @@ impl Service {
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
             && request.source.is_some()
+            // A program whose entry has ended has what it wants.
+            && by.is_none()
             && changed.not_listed > 0
             && self.cluster.status().is_none()
         {
@@ -104,7 +110,7 @@ impl Service {
         let sources = selectors.iter().filter_map(told_prefix);
         self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
-        Ok(ListsChanged { done, ..changed })
+        Ok(ListsChanged { done, skipped, ..changed })
     }
 
     /// Refuses changes of the lists that would lock out whoever makes them.
@@ -116,16 +122,18 @@ impl Service {
     }
 }
 
-/// Changes that the other nodes are told of when sources were put on a list here.
-fn told(request: &SetList) -> impl Iterator<Item = Change> {
+/// Changes that the other nodes are told of when the lists change here.
+fn told(request: &SetList, wanted: &Wanted, now: Ticks) -> Vec<Change> {
     let list = match request.list {
         ListName::Deny => List::Deny,
         ListName::Allow => List::Allow,
     };
-    let left = request.seconds.map(Duration::from_secs);
-    let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
-    let sources = selectors.filter_map(|selector| told_prefix(&selector));
-    sources.map(move |sources| Change::List { list, sources, left })
+    let gone = wanted.gone().filter_map(told_prefix).map(|sources| Change::Unlist { sources });
+    let put = wanted.put().filter_map(|(selector, end)| {
+        let left = end.map(|end| Duration::from_nanos(end.since(now).as_nanos()));
+        Some(Change::List { list, sources: told_prefix(selector)?, left })
+    });
+    gone.chain(put).collect()
 }
 
 /// How sources stand on the lists, in words; of none, if they are many.
@@ -187,6 +195,7 @@ impl Sliced<Service> for ListsText {
             }
         }
         self.parts.close_array();
+        self.parts.member("not_saved", &book.not_saved())?;
         self.parts.end();
         self.ended = true;
         Ok(Step::Part(self.parts.take()))

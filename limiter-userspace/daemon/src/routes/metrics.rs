@@ -61,8 +61,12 @@ impl Service {
             reloads: self.rule_sets.reloads,
             last_ok: self.rule_sets.last_reload.ok,
             last_at: last_at.as_secs_f64(),
-            lists: self.lists.totals(),
+            lists: self.with_store(self.lists.totals()),
             edits: self.rule_sets.layers.edits.len(),
+            changed_on_disk: self
+                .rule_sets
+                .changed_on_disk()
+                .map(|on_disk| on_disk.error.is_none()),
             trial_seconds_left: self
                 .rule_sets
                 .trial(&self.datapath)

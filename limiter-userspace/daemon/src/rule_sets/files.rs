@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use limiter_rules::Subject;
+use limiter_rules::{RuleFileError, Subject};
 
 use super::ground::Ground;
 use super::planned::Planned;
-use super::state::RuleSets;
+use super::state::{OnDisk, RuleSets, TriedFrom};
 use crate::api::rules::{
     ApplyRules, Changed, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
 };
@@ -14,7 +14,7 @@ use crate::api::status::Reload;
 use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::guard::{self, Hand};
+use crate::guard::{self, Hand, Scene};
 use crate::lists::Changes;
 use crate::memory::Leftovers;
 use crate::rule_files::{self, Digest};
@@ -35,11 +35,22 @@ impl RuleSets {
         if let Some(error) = &error {
             tracing::error!("reload refused, the rules before it stay in force: {error}");
         }
+        self.note_reload(error);
+        result
+    }
+
+    /// Notes how a reload went.
+    fn note_reload(&mut self, error: Option<String>) {
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
         self.reloaded_at = SystemTime::now();
         self.last_reload = Reload { ok: error.is_none(), error };
-        result
+    }
+
+    /// Notes that the rule files of a digest are in force, or replaced by what was applied.
+    pub(super) fn took(&mut self, files: Digest) {
+        self.taken = files;
+        self.on_disk = None;
     }
 
     /// Reads the rule files again.
@@ -49,26 +60,93 @@ impl RuleSets {
         asked: ReloadRules,
     ) -> Result<Changed, ServiceError> {
         self.not_on_trial(ground)?;
+        let read = rule_files::read(&self.paths);
+        let digest = Digest::of(&read);
+        let done = self.planned_files(ground, read, asked.force).and_then(|planned| {
+            let hand = Hand { session: asked.session(), force: asked.force };
+            let unchanged = Changes::new();
+            let before = ground.scene(&self.layers, &self.effective, &unchanged)?;
+            let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
+            hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
+            if self.layers.applied {
+                let forgotten = ground.state.removal(APPLIED);
+                self.apply_and_keep(ground, planned, forgotten)
+            } else {
+                self.put_in_force(ground, planned, None).map(drop)
+            }
+        });
+        match done {
+            Ok(()) => self.took(digest),
+            Err(error) => {
+                // The watch has nothing to add.
+                let differs = digest != self.taken;
+                let told = Some(error.to_string());
+                self.on_disk = differs.then_some(OnDisk { digest, error: told });
+                return Err(error);
+            }
+        }
+        Ok(self.changed(ground.datapath.get()?))
+    }
+
+    /// Plans the rule files as they were read.
+    fn planned_files(
+        &self,
+        ground: &Ground<'_>,
+        read: Result<Vec<Document>, RuleFileError>,
+        force: bool,
+    ) -> Result<Planned, ServiceError> {
         ground.leftovers.note();
         let max_frame = ground.datapath.get()?.max_frame();
-        let read = rule_files::read(&self.paths);
-        // Files with a mistake are remembered, too: they are tried again when they are other ones.
-        self.seen = Digest::of(&read);
         let file = rule_files::parse(&read?, max_frame)?;
         let planned =
             Planned::new(ground.datapath, ground.leftovers, self.layers.with_file(file, false))?;
         let lifts_all =
             self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
-        if lifts_all && !asked.force {
+        if lifts_all && !force {
             return Err(ServiceError::LiftsAll { files: rule_files::names(&self.paths) });
         }
-        if self.layers.applied {
-            let forgotten = ground.state.removal(APPLIED);
-            self.apply_and_keep(ground, planned, forgotten)?;
-        } else {
-            self.put_in_force(ground, planned, None)?;
+        Ok(planned)
+    }
+
+    /// Looks at rule files that changed by themselves. They are checked and reported; only with a
+    /// `trial` they are tried so long, under the guards of `limiter apply`, and without a
+    /// confirmation the program goes back by itself.
+    pub(crate) fn look_at_files(
+        &mut self,
+        ground: &mut Ground<'_>,
+        read: Result<Vec<Document>, RuleFileError>,
+        trial: Option<Duration>,
+    ) {
+        let digest = Digest::of(&read);
+        if digest == self.taken {
+            if self.on_disk.take().is_some() {
+                tracing::info!("the rule files are those in force again");
+            }
+            return;
         }
-        Ok(self.changed(ground.datapath.get()?))
+        if self.on_disk.as_ref().is_some_and(|known| known.digest == digest) {
+            return;
+        }
+        let checked = self.planned_files(ground, read, false).and_then(|planned| {
+            let unchanged = Changes::new();
+            let scene = ground.scene(&planned.layers, &planned.effective, &unchanged)?;
+            Hand::default().heed(guard::objection_to_rules(scene, None))?;
+            Ok(planned)
+        });
+        let error = checked.as_ref().err().map(ToString::to_string);
+        self.on_disk = Some(OnDisk { digest, error });
+        let Some((planned, time)) = checked.ok().zip(trial) else {
+            tracing::warn!("{}", self.not_in_force().unwrap_or_default());
+            return;
+        };
+        tracing::info!("the rule files changed");
+        let tried = self.try_out(ground, planned, TriedFrom::Files, digest, time);
+        let error = tried.err().map(|error| error.to_string());
+        if let Some(error) = &error {
+            tracing::error!("the changed rule files are not in force: {error}");
+            self.on_disk = Some(OnDisk { digest, error: Some(error.clone()) });
+        }
+        self.note_reload(error);
     }
 
     /// Differences that other rule files would make.
@@ -116,13 +194,14 @@ impl RuleSets {
                 return Err(ServiceError::LongTrial.into());
             }
             let time = Duration::from_secs(u64::from(seconds.get()));
-            return Ok(self.try_out(ground, planned, &rules.documents, replaces, time)?);
+            let origin = TriedFrom::Applied(rules.documents.clone());
+            return Ok(self.try_out(ground, planned, origin, replaces, time)?);
         }
         let applied =
             Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
         let prepared = ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
         self.apply_and_keep(ground, planned, prepared)?;
-        self.seen = replaces;
+        self.took(replaces);
         Ok(self.changed(ground.datapath.get()?))
     }
 

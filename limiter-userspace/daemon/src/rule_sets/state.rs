@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
@@ -11,8 +11,9 @@ use crate::api::rules::{Changed, Document, TrialEnd};
 use crate::api::status::{Reload, Reloads, Watching};
 use crate::effective::EffectiveSet;
 use crate::layers::Layers;
-use crate::rule_files::Digest;
+use crate::rule_files::{self, Digest};
 use crate::views::Trials;
+use crate::watch::Watch;
 
 /// The rule sets: in force, on trial, and as the files were read last.
 pub(crate) struct RuleSets {
@@ -25,8 +26,10 @@ pub(crate) struct RuleSets {
     pub(crate) reloaded_at: SystemTime,
     pub(crate) reloads: Reloads,
     pub(crate) watch: Option<Watching>,
-    /// Digest of the rule files when they were read last.
-    pub(crate) seen: Digest,
+    /// Digest of the rule files that are in force, or that `limiter apply` replaced.
+    pub(crate) taken: Digest,
+    /// The rule files as they are on disk, while these are others.
+    pub(crate) on_disk: Option<OnDisk>,
     /// The rule set on trial.
     pub(super) trial: Option<Trying>,
     /// End of the last trial.
@@ -45,16 +48,31 @@ pub(super) struct Trying {
     /// Layers that were in force before.
     pub(super) layers: Layers,
     pub(super) effective: Arc<EffectiveSet>,
-    /// Rule files that were tried.
-    pub(super) documents: Vec<Document>,
-    /// The rule files that it would replace.
+    pub(super) origin: TriedFrom,
+    /// The rule files that are on trial, or that it would replace.
     pub(super) replaces: Digest,
     pub(super) end: Ticks,
 }
 
+/// The place that a rule set on trial is from.
+pub(super) enum TriedFrom {
+    /// Documents that were sent.
+    Applied(Vec<Document>),
+    /// The rule files, which are watched.
+    Files,
+}
+
+/// Rule files that changed on disk, and are not in force.
+pub(crate) struct OnDisk {
+    /// Digest of the files.
+    pub(crate) digest: Digest,
+    /// The reason why they cannot be in force; none if `limiter reload` would take them.
+    pub(crate) error: Option<String>,
+}
+
 impl RuleSets {
-    /// No rules yet; `seen` is of the files of `paths` that the first ones are from.
-    pub(crate) fn new(paths: Vec<PathBuf>, seen: Digest) -> Self {
+    /// No rules yet; `taken` is of the files of `paths` that the first ones are from.
+    pub(crate) fn new(paths: Vec<PathBuf>, taken: Digest) -> Self {
         Self {
             layers: Layers::default(),
             effective: Arc::default(),
@@ -63,7 +81,8 @@ impl RuleSets {
             reloaded_at: SystemTime::now(),
             reloads: Reloads::default(),
             watch: None,
-            seen,
+            taken,
+            on_disk: None,
             trial: None,
             last_trial: None,
             trials: Trials::default(),
@@ -78,8 +97,28 @@ impl RuleSets {
     }
 
     /// Notes how the rule files are watched, to tell it.
-    pub(crate) fn watched(&mut self, every: Option<Duration>) {
-        self.watch = every.map(|every| Watching { every_seconds: every.as_secs() });
+    pub(crate) fn watched(&mut self, watch: Option<Watch>) {
+        self.watch = watch.map(|Watch { every, trial }| Watching {
+            every_seconds: every.as_secs(),
+            trial_seconds: trial.map(|trial| trial.as_secs()),
+        });
+    }
+
+    /// The rule files on disk, while these are others than those in force, and not on trial.
+    pub(crate) fn changed_on_disk(&self) -> Option<&OnDisk> {
+        let tried = self.trial.as_ref().filter(|trial| matches!(trial.origin, TriedFrom::Files));
+        self.on_disk
+            .as_ref()
+            .filter(|on_disk| tried.is_none_or(|trial| trial.replaces != on_disk.digest))
+    }
+
+    /// The warning about rule files that changed on disk.
+    pub(crate) fn not_in_force(&self) -> Option<String> {
+        let files = rule_files::names(&self.paths);
+        self.changed_on_disk().map(|on_disk| match &on_disk.error {
+            None => format!("{files}: changed on disk, not in force: limiter reload"),
+            Some(error) => format!("{files}: changed on disk, not in force: refused: {error}"),
+        })
     }
 
     /// The answer to a change.

@@ -9,8 +9,8 @@ use limiter_datapath::TrialOutcome;
 
 use super::ground::Ground;
 use super::planned::Planned;
-use super::state::{RuleSets, Trying};
-use crate::api::rules::{Changed, Document, Trial, TrialEnd};
+use super::state::{RuleSets, TriedFrom, Trying};
+use crate::api::rules::{Changed, Trial, TrialEnd};
 use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
@@ -24,7 +24,7 @@ impl RuleSets {
         &mut self,
         ground: &mut Ground<'_>,
         planned: Planned,
-        documents: &[Document],
+        origin: TriedFrom,
         replaces: Digest,
         time: Duration,
     ) -> Result<Changed, ServiceError> {
@@ -32,8 +32,7 @@ impl RuleSets {
         let now = ground.datapath.get()?.now().as_nanos();
         let end = Ticks::from_nanos(now.saturating_add(nanos));
         let (layers, effective) = self.put_in_force(ground, planned, Some(end))?;
-        let documents = documents.to_vec();
-        self.trial = Some(Trying { layers, effective, documents, replaces, end });
+        self.trial = Some(Trying { layers, effective, origin, replaces, end });
         let time = humantime::format_duration(time);
         tracing::warn!("on trial for {time}: `limiter confirm` keeps these rules");
         Ok(self.changed(ground.datapath.get()?))
@@ -66,10 +65,15 @@ impl RuleSets {
             return Err(ServiceError::NoTrial.into());
         };
         let replaces = trial.replaces;
-        let applied =
-            Applied { replaces: replaces.to_string(), documents: trial.documents.clone() };
         // Written before it counts: without room on the disk nothing is confirmed.
-        let prepared = ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
+        let prepared = match &trial.origin {
+            TriedFrom::Applied(documents) => {
+                let (replaces, documents) = (replaces.to_string(), documents.clone());
+                let applied = Applied { replaces, documents };
+                ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?
+            }
+            TriedFrom::Files => ground.state.removal(APPLIED),
+        };
         let datapath = ground.datapath.get_mut()?;
         match datapath.confirm()? {
             TrialOutcome::Confirmed => {}
@@ -85,7 +89,7 @@ impl RuleSets {
         }
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
         self.trials.confirmed += 1;
-        self.seen = replaces;
+        self.took(replaces);
         tracing::info!("the rules on trial are confirmed");
         Ok(self.changed(ground.datapath.get()?))
     }

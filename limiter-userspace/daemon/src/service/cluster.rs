@@ -7,12 +7,12 @@ use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::api::lists::{ListName, SetList, UnsetList};
+use crate::api::lists::{ListName, SetList, Skipped, UnsetList};
 use crate::bans;
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::lists;
+use crate::lists::{self, CLUSTER};
 
 impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
@@ -74,16 +74,30 @@ impl Service {
                 // A part of a second is one: an entry never ends before it ends elsewhere.
                 let seconds = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
                 let sources = vec![selector_of(*sources)?.to_string()];
-                let request = SetList { list, sources, seconds, ..SetList::default() };
-                self.put_on_list(&request)?;
+                let request =
+                    SetList { list, sources, seconds, strict: true, ..SetList::default() };
+                let wanted = self.wanted(&request, Some(CLUSTER.into()))?;
+                refuse(self.change_lists(wanted)?.skipped)?;
             }
             Change::Unlist { sources } => {
                 let source = Some(selector_of(*sources)?.to_string());
                 let named = lists::named(&UnsetList { source, ..UnsetList::default() })?;
-                self.take_off_lists(&named)?;
+                let (own, skipped) = self.lists.own(&named, Some(CLUSTER));
+                self.take_off_lists(&own)?;
+                refuse(skipped)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Another node does not change what somebody here wrote.
+fn refuse(skipped: Vec<Skipped>) -> Result<(), Refusal> {
+    match skipped.into_iter().next() {
+        Some(Skipped { source, why }) => {
+            Err(Refusal::Conflict(format!("{source}: {why} on this node")))
+        }
+        None => Ok(()),
     }
 }
 

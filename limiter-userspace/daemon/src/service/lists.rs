@@ -1,24 +1,50 @@
 //! Changes of this node's lists, whoever asks for them, and their place on disk.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use limiter_rules::Selector;
 
 use super::Service;
 use crate::api::lists::{ListsChanged, SetList};
 use crate::error::ServiceError;
+use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
+use crate::lists::{CLUSTER, Wanted};
 
 /// The step that is not possible on a full disk.
 pub(super) const SAVE_LISTS: &str = "save the lists";
 
 impl Service {
-    /// Puts sources on a list of this node.
-    pub(crate) fn put_on_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
+    /// Works out what a request would change of the lists of this node.
+    pub(crate) fn wanted(
+        &self,
+        request: &SetList,
+        by: Option<Arc<str>>,
+    ) -> Result<Wanted, ServiceError> {
+        let layers = &self.rule_sets.layers;
+        let datapath = self.datapath.get()?;
+        // Without an answer the other guards hold.
+        let own = datapath.own_addresses().unwrap_or_else(|error| {
+            tracing::warn!(%error, "own addresses are not guarded from the deny list");
+            Vec::new()
+        });
+        let least = if by.as_deref() == Some(CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
+        // A person with a session, or of a daemon that knows its managers, is guarded by these.
+        let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
+        let hazard = |selector: &Selector| {
+            let found = guard::hazard(selector, request.list, &own, least);
+            found.filter(|_| !guarded)
+        };
+        self.lists.wanted(request, by, datapath.now(), |at| layers.managed(at), hazard)
+    }
+
+    /// Makes a change of the lists of this node.
+    pub(crate) fn change_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
         let datapath = self.datapath.get_mut()?;
         let layers = &self.rule_sets.layers;
-        let changed = self.lists.set(datapath, request, |selector| layers.managed(selector))?;
+        let changed = self.lists.make(datapath, wanted, |selector| layers.managed(selector))?;
         self.store_lists();
-        Ok(changed)
+        Ok(self.with_store(changed))
     }
 
     /// Takes sources off the lists of this node.
@@ -30,7 +56,12 @@ impl Service {
         let layers = &self.rule_sets.layers;
         let changed = self.lists.unset(datapath, selectors, |selector| layers.managed(selector))?;
         self.store_lists();
-        Ok(changed)
+        Ok(self.with_store(changed))
+    }
+
+    /// The answer to a change, with what is not on disk of it.
+    pub(crate) fn with_store(&self, changed: ListsChanged) -> ListsChanged {
+        ListsChanged { not_saved: self.lists.not_saved().map(str::to_owned), ..changed }
     }
 
     /// Stores a change of the lists before it is answered. It is in force also where that fails.

@@ -1,7 +1,7 @@
 //! State of the daemon, from all of its parts.
 
 use super::Service;
-use crate::api::status::{Interface, Sources, Status};
+use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
 use crate::control::Refusal;
 
 impl Service {
@@ -12,7 +12,9 @@ impl Service {
         let mut warnings = self.rule_sets.effective.warnings.clone();
         warnings.extend(self.gauges.not_ip.warning());
         warnings.extend(layers.nobody_is_safe());
-        warnings.extend(self.cluster.warnings());
+        warnings.extend(self.rule_sets.not_in_force());
+        warnings.extend(self.troubles.warnings());
+        warnings.extend(self.cluster.warnings(layers));
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -41,6 +43,10 @@ impl Service {
             last_reload: self.rule_sets.last_reload.clone(),
             applied: layers.applied && trial.is_none(),
             reloads: self.rule_sets.reloads,
+            changed_on_disk: self
+                .rule_sets
+                .changed_on_disk()
+                .map(|on_disk| ChangedOnDisk { error: on_disk.error.clone() }),
             watch: self.rule_sets.watch,
             trial,
             last_trial: self.rule_sets.last_trial.clone(),

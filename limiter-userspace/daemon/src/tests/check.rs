@@ -210,7 +210,7 @@ fn what_was_not_looked_at_is_said() {
     daemon.fake.send(SOURCE, 1, 60);
     assert!(check(&mut daemon).exact, "it has a bucket of its own");
     daemon.write("descriptors: []\n");
-    daemon.service.reload_rules(ReloadRules { force: true }).unwrap();
+    daemon.service.reload_rules(ReloadRules { force: true, ..ReloadRules::default() }).unwrap();
     assert_eq!(told(&check(&mut daemon)), ("no-rule", true, true));
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
     assert_eq!(told(&ask(&mut daemon, "127.0.0.1", None)), ("martian", false, true));

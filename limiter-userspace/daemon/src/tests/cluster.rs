@@ -258,7 +258,7 @@ fn the_node_keeps_the_limits_in_force() {
     node.daemon.service.reload().unwrap_err();
     node.keeps(&syns);
     node.daemon.write("descriptors: []\n");
-    let force = ReloadRules { force: true };
+    let force = ReloadRules { force: true, ..ReloadRules::default() };
     node.daemon.service.reload_rules(force).unwrap();
     node.keeps(&[]);
     other.cluster.stop();

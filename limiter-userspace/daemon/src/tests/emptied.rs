@@ -12,7 +12,7 @@ const BOTH: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 
 impl Daemon {
     fn force_reload(&mut self) -> Result<Changed, Refusal> {
-        self.service.reload_rules(ReloadRules { force: true })
+        self.service.reload_rules(ReloadRules { force: true, ..ReloadRules::default() })
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -65,13 +65,13 @@ impl Daemon {
                 let sources = sources.iter().map(|source| (*source).to_owned()).collect();
                 let session = Some(session());
                 self.service
-                    .list(&SetList { list, sources, seconds, force, session, reason: None })
+                    .list(&SetList { list, sources, seconds, force, session, ..SetList::default() })
                     .map(drop)
             }
             Unlist(source) => {
                 let source = Some(source.to_owned());
                 self.service
-                    .unlist(&UnsetList { source, sources: None, force, peer: from, port })
+                    .unlist(&UnsetList { source, force, peer: from, port, ..UnsetList::default() })
                     .map(drop)
             }
         }

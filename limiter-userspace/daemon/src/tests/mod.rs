@@ -1,6 +1,7 @@
 //! The daemon over the data path in memory.
 
 mod answers;
+mod authors;
 mod bans;
 mod capture;
 mod check;
@@ -284,7 +285,8 @@ fn reload_is_all_or_nothing() {
     assert_eq!(daemon.rules().len(), 2);
 
     daemon.write("descriptors: []\n");
-    let changed = daemon.service.reload_rules(ReloadRules { force: true }).unwrap();
+    let changed =
+        daemon.service.reload_rules(ReloadRules { force: true, ..ReloadRules::default() }).unwrap();
     assert_eq!((changed.generation, changed.rules), (2, 0));
     assert!(daemon.service.status().unwrap().last_reload.ok);
     assert_eq!(daemon.service.source("192.0.2.7").unwrap().rule, None);

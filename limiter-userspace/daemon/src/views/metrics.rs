@@ -43,6 +43,8 @@ pub(crate) struct Facts {
     pub(crate) last_at: f64,
     pub(crate) lists: ListsChanged,
     pub(crate) edits: usize,
+    /// Whether changed rule files on disk could be in force; none if they did not change.
+    pub(crate) changed_on_disk: Option<bool>,
     /// Seconds that the rules are on trial for, if they are.
     pub(crate) trial_seconds_left: Option<u64>,
     pub(crate) trials: Trials,
@@ -124,6 +126,13 @@ fn daemon(
     )
     .add(&[], facts.last_at);
     page.metric(
+        "limiter_rule_files_changed",
+        Gauge,
+        "1 while the rule files on disk are not in force; by whether a reload would take them.",
+    )
+    .add(&[("check", "ok")], u8::from(facts.changed_on_disk == Some(true)))
+    .add(&[("check", "refused")], u8::from(facts.changed_on_disk == Some(false)));
+    page.metric(
         "limiter_trial_seconds_left",
         Gauge,
         "Until the rules on trial are taken back; 0 without a trial.",
@@ -136,6 +145,9 @@ fn daemon(
     page.metric("limiter_list_entries", Gauge, "Addresses and prefixes on the lists.")
         .add(&[("list", "allow")], facts.lists.allowed)
         .add(&[("list", "deny")], facts.lists.denied);
+    let help = "1 while changes of the lists are not on disk: a reboot takes them back.";
+    page.metric("limiter_lists_not_saved", Gauge, help)
+        .add(&[], u8::from(facts.lists.not_saved.is_some()));
     Ok(())
 }
 

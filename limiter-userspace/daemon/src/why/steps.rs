@@ -52,8 +52,7 @@ pub(super) fn list(
     judged: &Judged,
 ) -> Vec<Step> {
     let trail = &judged.trail;
-    let mut steps =
-        before_rules(looked, trail, in_force.now, in_force.lists.reason_of(source, in_force.now));
+    let mut steps = before_rules(looked, trail, in_force, source);
     // A source has one rule by source alone, whichever of two tables holds that.
     let mut found = false;
     for table in &looked.tables {
@@ -80,7 +79,13 @@ pub(super) fn list(
 }
 
 /// Steps before the rules.
-fn before_rules(looked: &Looked, trail: &Trail, now: Ticks, reason: Option<&str>) -> Vec<Step> {
+fn before_rules(
+    looked: &Looked,
+    trail: &Trail,
+    &InForce { lists, now, .. }: &InForce<'_>,
+    source: &Selector,
+) -> Vec<Step> {
+    let reason = lists.reason_of(source, now);
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")
@@ -94,7 +99,11 @@ fn before_rules(looked: &Looked, trail: &Trail, now: Ticks, reason: Option<&str>
                 Listed::Management => "allowed: a management prefix",
                 Listed::Deny => Reason::Denied.name(),
             };
-            let end = entry.expires().map_or_else(|| "for ever".to_owned(), ends);
+            let end = match entry.expires() {
+                Some(end) => ends(end),
+                None if lists.lacks(source, now) => "until a reboot, not saved".to_owned(),
+                None => "for ever".to_owned(),
+            };
             let why = reason.map(|reason| format!(" ({})", clean(reason))).unwrap_or_default();
             match listed {
                 Listed::Management => says.to_owned(),

@@ -19,3 +19,4 @@ pub use super::bpffs::USUAL_MOUNT;
 pub use super::features::{Features, look as features};
 pub use super::privileges::{Privileges, held as privileges};
 pub use super::xdp::{cpus, missing};
+pub use limiter_sharing::clock::ahead as clock_ahead;

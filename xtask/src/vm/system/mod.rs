@@ -30,7 +30,14 @@ const INIT: &str = include_str!("init.sh");
 
 /// Steps of each boot, by the names of their functions in steps.sh.
 pub(super) const BOOTS: [&[&str]; 2] = [
-    &["installed", "without_a_capability", "enabled", "metrics_drop_in", "hooks_drop_in", "filled"],
+    &[
+        "installed",
+        "as_the_package_leaves_it",
+        "enabled",
+        "metrics_drop_in",
+        "hooks_drop_in",
+        "filled",
+    ],
     &[
         "after_boot",
         "upgraded",

@@ -1,0 +1,243 @@
+//! Who may change an entry: programs replace and shorten none of a person, and take off their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{ListEntry, Listed};
+use limiter_rules::{Selector, source_text};
+
+use super::entries::{Entry, after};
+use super::{Book, Changes, reason, verdict};
+use crate::api::lists::{SetList, Skipped};
+use crate::error::ServiceError;
+
+/// The author of what other nodes of a cluster changed.
+pub(crate) const CLUSTER: &str = "cluster";
+
+/// A change of the lists as it would be made.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Entries that are new, or other than before.
+    pub(super) put: BTreeMap<Selector, Entry>,
+    /// Entries that go.
+    pub(super) gone: BTreeSet<Selector>,
+    /// Sources that were on the list by others, for as long, and stay so.
+    pub(super) stay: usize,
+    /// Sources that stay as they are, and why.
+    pub(super) skipped: Vec<Skipped>,
+}
+
+/// An answer to a program that wants an entry.
+enum Leave {
+    /// It may have it.
+    Take,
+    /// The entry that there is does as much.
+    Stays,
+    /// Another one stands above it.
+    Refused(String),
+}
+
+impl Wanted {
+    /// The change, for whoever asks what it would mean.
+    pub(crate) fn changes(&self) -> Changes {
+        let gone = self.gone.iter().map(|selector| (*selector, None));
+        gone.chain(self.put.iter().map(|(at, entry)| (*at, Some(entry.listed)))).collect()
+    }
+
+    /// The sources that are put on a list, each with the end of its entry.
+    pub(crate) fn put(&self) -> impl Iterator<Item = (&Selector, Option<Ticks>)> {
+        self.put.iter().map(|(selector, entry)| (selector, entry.listed.expires()))
+    }
+
+    /// The sources whose entries go.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = &Selector> {
+        self.gone.iter()
+    }
+}
+
+/// The author that a request names; none for a person.
+pub(crate) fn author(by: Option<&str>) -> Result<Option<Arc<str>>, ServiceError> {
+    let problem = |problem: String| ServiceError::Word { word: "by", problem };
+    match by {
+        None => Ok(None),
+        Some(CLUSTER) => Err(problem(format!("{CLUSTER:?} stands for other nodes: name another"))),
+        Some(name) => reason::checked(name).map(Some).map_err(|error| match error {
+            ServiceError::Word { problem: why, .. } => problem(why),
+            other => other,
+        }),
+    }
+}
+
+impl Book {
+    /// Works out what a request would change. `managed` and `hazard` say why a source is not to be
+    /// listed: to a person that is a refusal of all, to a program it is one source less.
+    pub(crate) fn wanted(
+        &self,
+        request: &SetList,
+        by: Option<Arc<str>>,
+        now: Ticks,
+        managed: impl Fn(&Selector) -> Option<Selector>,
+        hazard: impl Fn(&Selector) -> Option<String>,
+    ) -> Result<Wanted, ServiceError> {
+        let listed = verdict(request.list);
+        let reason = request.reason.as_deref().map(reason::checked).transpose()?;
+        let mut named: BTreeMap<Selector, Option<u64>> = BTreeMap::new();
+        let sources = request.sources.iter().map(|source| (source, request.seconds));
+        let timed = request.timed.iter().map(|timed| (&timed.source, Some(timed.seconds)));
+        for (source, seconds) in sources.chain(timed) {
+            if seconds == Some(0) {
+                return Err(ServiceError::NoTime);
+            }
+            let selector = source_text::parse(source)?;
+            // Two addresses of one /64: the longer time is for both.
+            let known = named.entry(selector).or_insert(seconds);
+            *known = known.zip(seconds).map(|(one, other)| one.max(other));
+        }
+        let mut wanted = Wanted::default();
+        for (selector, seconds) in named {
+            if listed == Listed::Deny
+                && let Some(prefix) = managed(&selector)
+            {
+                let error = ServiceError::Management { selector, prefix };
+                if by.is_none() || request.strict {
+                    return Err(error);
+                }
+                wanted.skip(selector, format!("it is inside the management prefix {prefix}"));
+                continue;
+            }
+            if !request.force
+                && let Some(why) = hazard(&selector)
+            {
+                if by.is_none() || request.strict {
+                    let why = format!("{selector}: {why}: leave it out, or use --force");
+                    return Err(ServiceError::Objection(why));
+                }
+                wanted.skip(selector, why);
+                continue;
+            }
+            let expires = seconds.map(|seconds| after(now, Duration::from_secs(seconds)));
+            let entry = ListEntry::new(listed, expires);
+            if let Some(by) = &by {
+                match self.leave(&selector, entry, by, now) {
+                    Leave::Take => {}
+                    Leave::Stays => {
+                        wanted.stay += 1;
+                        continue;
+                    }
+                    Leave::Refused(why) => {
+                        wanted.skip(selector, why);
+                        continue;
+                    }
+                }
+            }
+            let (reason, by) = (reason.clone(), by.clone());
+            wanted.put.insert(selector, Entry { listed: entry, reason, by });
+        }
+        wanted.gone = self.going(request, by.as_deref(), &wanted.put, now);
+        self.check_room(&wanted)?;
+        Ok(wanted)
+    }
+
+    /// Entries that a change takes off: those of the same program that it does not name, and those
+    /// of programs inside what a person lists otherwise.
+    fn going(
+        &self,
+        request: &SetList,
+        by: Option<&str>,
+        put: &BTreeMap<Selector, Entry>,
+        now: Ticks,
+    ) -> BTreeSet<Selector> {
+        let listed = verdict(request.list);
+        let others = self.entries.iter().filter(|(at, entry)| {
+            entry.listed.at(now).is_some() && entry.by.is_some() && !put.contains_key(at)
+        });
+        let goes = |(at, entry): &(&Selector, &Entry)| match by {
+            Some(by) => {
+                request.replace
+                    && entry.by.as_deref() == Some(by)
+                    && entry.listed.verdict() == Some(listed)
+            }
+            None => {
+                entry.listed.verdict() != Some(listed)
+                    && put.keys().any(|prefix| prefix.contains(at))
+            }
+        };
+        // Most changes are of single sources, which have nothing inside.
+        if by.is_none() && put.keys().all(Selector::is_source) {
+            return BTreeSet::new();
+        }
+        others.filter(goes).map(|(at, _)| *at).collect()
+    }
+
+    /// Says whether a program may put an entry in the place of what there is.
+    fn leave(&self, selector: &Selector, new: ListEntry, by: &str, now: Ticks) -> Leave {
+        let in_force =
+            |at: &Selector| self.entries.get(at).filter(|it| it.listed.at(now).is_some());
+        let (wanted, ends) = (new.verdict(), new.expires());
+        let lasts =
+            |old: &Entry| old.listed.expires().is_none_or(|old| ends.is_some_and(|new| old >= new));
+        if let Some(old) = in_force(selector) {
+            let same = old.listed.verdict() == wanted;
+            let theirs = old.by.as_deref() != Some(by);
+            if theirs && same && lasts(old) {
+                return Leave::Stays;
+            }
+            if theirs && (old.by.is_none() || !same && old.listed.verdict() != Some(Listed::Deny)) {
+                return Leave::Refused(format!("it is {}", told(old)));
+            }
+        }
+        let around = selector.wider().find_map(|at| Some((at, in_force(&at)?)));
+        match around {
+            Some((at, old))
+                if old.listed.verdict() != wanted
+                    && old.by.as_deref() != Some(by)
+                    && (old.by.is_none() || old.listed.verdict() != Some(Listed::Deny)) =>
+            {
+                Leave::Refused(format!("it is inside {at}, which is {}", told(old)))
+            }
+            _ => Leave::Take,
+        }
+    }
+
+    /// Of sources that are to be taken off, those whose entries an author may take off; and the
+    /// others, with what stands against it.
+    pub(crate) fn own(
+        &self,
+        selectors: &BTreeSet<Selector>,
+        by: Option<&str>,
+    ) -> (BTreeSet<Selector>, Vec<Skipped>) {
+        let mut skipped = Wanted::default();
+        let mut own = selectors.clone();
+        if let Some(by) = by {
+            own.retain(|selector| match self.entries.get(selector) {
+                Some(entry) if entry.by.as_deref() != Some(by) => {
+                    skipped.skip(*selector, format!("it is {}", told(entry)));
+                    false
+                }
+                _ => true,
+            });
+        }
+        (own, skipped.skipped)
+    }
+}
+
+impl Wanted {
+    fn skip(&mut self, selector: Selector, why: String) {
+        self.skipped.push(Skipped { source: selector.to_string(), why });
+    }
+}
+
+/// An entry and its author, in words.
+fn told(entry: &Entry) -> String {
+    let what = match entry.listed.verdict() {
+        Some(Listed::Deny) => "denied",
+        _ => "allowed",
+    };
+    let by = entry.by.as_deref().map_or_else(|| "hand".to_owned(), str::to_owned);
+    match entry.reason.as_deref() {
+        Some(reason) => format!("{what} by {by} ({reason})"),
+        None => format!("{what} by {by}"),
+    }
+}

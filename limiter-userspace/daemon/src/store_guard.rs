@@ -1,0 +1,110 @@
+//! The store of a cluster is never limited by a node that asks it: its answers come in by the
+//! interface that is limited, and a node that drops them is cut off from all others by itself.
+
+use std::net::{IpAddr, ToSocketAddrs as _};
+
+use limiter_cluster::config::Config;
+use limiter_cluster::redis::{Address, Servers};
+use limiter_cluster::status::ServerStatus;
+use limiter_rules::Selector;
+
+use super::layers::Layers;
+
+/// Reason of the management prefixes that are the store's.
+pub(super) const STORE: &str = "the store of the cluster";
+
+/// The servers of the store that are found by their names and addresses: never to be limited. What
+/// cannot be found is in the log, and in `limiter cluster`.
+pub(super) fn sources(config: &Config) -> Vec<Selector> {
+    let servers = match &config.redis.servers {
+        Servers::One(server) => std::slice::from_ref(server),
+        Servers::Cluster(servers) => servers,
+    };
+    servers.iter().flat_map(found).filter(|at| !at.is_loopback()).map(Selector::address).collect()
+}
+
+fn found(server: &Address) -> Vec<IpAddr> {
+    let (host, port) = match server {
+        Address::Unix(_) => return Vec::new(),
+        Address::Tcp { host, port } | Address::Tls { host, port, .. } => (host.as_str(), *port),
+    };
+    match (host, port).to_socket_addrs() {
+        Ok(found) => found.map(|at| at.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(
+                "the store {host} is not found: {error}: its answers may be limited: give its \
+                 address with --management"
+            );
+            Vec::new()
+        }
+    }
+}
+
+/// Warnings about servers of the store whose answers this node may drop.
+pub(super) fn warnings(layers: &Layers, servers: &[ServerStatus]) -> Vec<String> {
+    let found_any = layers.management.values().any(|reason| *reason == STORE);
+    let limited = servers.iter().filter(|server| {
+        if server.address.starts_with('/') {
+            return false;
+        }
+        let host = server.address.rsplit_once(':').map_or(&*server.address, |(host, _)| host);
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(address) => {
+                !address.is_loopback() && layers.managed(&Selector::address(address)).is_none()
+            }
+            Err(_) => host != "localhost" && !found_any,
+        }
+    });
+    let told = limited.map(|server| {
+        format!(
+            "the answers of {}, a server of the store, may be limited by this node: start the \
+             daemon with --management and its address",
+            server.address
+        )
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn of(address: &str) -> Vec<String> {
+        let text = format!("redis: {{address: '{address}'}}\nnodes: 2\nnode: a\n");
+        let config = Config::parse(Path::new("c.yaml"), &text).unwrap();
+        sources(&config).iter().map(ToString::to_string).collect()
+    }
+
+    fn server(address: &str) -> ServerStatus {
+        ServerStatus { address: address.into(), connected: true, slots: None, error: None }
+    }
+
+    #[test]
+    fn the_store_is_found_by_its_address() {
+        assert_eq!(of("192.0.2.50:6379"), ["192.0.2.50"]);
+        assert_eq!(of("[2001:db8::7]:6379"), ["2001:db8::/64"]);
+        assert!(of("/run/redis.sock").is_empty());
+        assert!(of("127.0.0.1:6379").is_empty());
+        let text = "redis: {cluster: ['192.0.2.1:7000', '192.0.2.2:7000']}\nnodes: 2\nnode: a\n";
+        let config = Config::parse(Path::new("c.yaml"), text).unwrap();
+        assert_eq!(sources(&config).len(), 2);
+    }
+
+    #[test]
+    fn a_server_that_may_be_limited_is_told() {
+        let mut layers = Layers::default();
+        let told = |layers: &Layers, address: &str| warnings(layers, &[server(address)]).len();
+        assert_eq!(told(&layers, "192.0.2.50:6379"), 1);
+        assert_eq!(told(&layers, "store.example.org:6379"), 1);
+        for own in ["/run/redis.sock", "127.0.0.1:6379", "[::1]:6379", "localhost:6379"] {
+            assert_eq!(told(&layers, own), 0, "{own}");
+        }
+        layers.management.insert(Selector::address([192, 0, 2, 50].into()), STORE);
+        assert_eq!(told(&layers, "192.0.2.50:6379"), 0);
+        assert_eq!(told(&layers, "192.0.2.51:6379"), 1);
+        // Nobody can log in from the store.
+        assert!(layers.nobody_is_safe().is_some());
+    }
+}
