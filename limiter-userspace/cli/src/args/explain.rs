@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
+#[cfg(feature = "replay")]
+use crate::reading::aside::OwnArgument;
 use crate::living;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
@@ -15,11 +17,15 @@ const TOP_SOURCES: usize = 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[cfg(feature = "replay")]
-    /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
+    /// The capture: pcap or pcapng, also with gzip, of Ethernet, raw IP or `any`; `-` for standard
+    /// input
     #[arg(long, value_name = "FILE", required_unless_present = "from")]
     pub(crate) pcap: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) question: Question,
+    #[cfg(feature = "replay")]
+    #[command(flatten)]
+    pub(crate) own: OwnArgument,
     #[cfg(feature = "replay")]
     /// A rule file, or a directory of them; may be repeated [default: no rules]
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]

@@ -38,6 +38,15 @@ pub enum CaptureError {
         /// Program that unpacks.
         unpack: &'static str,
     },
+    /// The compressed bytes cannot be unpacked.
+    #[error(
+        "{file}: its gzip is damaged: what is printed is of the packets before that: look with \
+         `gzip -t`, and fetch the file again"
+    )]
+    Damaged {
+        /// Name of the file.
+        file: String,
+    },
     /// The file begins as neither format does.
     #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
@@ -55,8 +64,8 @@ pub enum CaptureError {
     },
     /// The header before the network header is not known.
     #[error(
-        "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter \
-         starts at the one or the other; capture on one such interface{remedy}"
+        "{file}: link type {number} ({name}), none of Ethernet (1), raw IP (101) and Linux cooked \
+         (113, 276): limiter sees no others; capture on an interface of these{remedy}"
     )]
     LinkType {
         /// Name of the file.

@@ -4,13 +4,18 @@
 //! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
 //! one packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
 
+mod arrivals;
 mod bound;
 mod capture;
 mod error;
+mod interface;
+mod link;
 mod obsolete;
 mod opening;
+mod own;
 mod rulebook;
 mod summary;
+mod twice;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,9 +27,11 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
+pub use arrivals::{Arrivals, Aside};
 pub use bound::MAX_TRACKED;
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
+pub use own::Own;
 pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
@@ -204,7 +211,7 @@ impl Explainer {
             (Some(Incoming::Index(index)), _) => *index,
             (Some(Incoming::Name(name)), _) => self.interfaces.index(name),
             (None, Some(name)) => self.interfaces.index(name),
-            (None, None) => 0,
+            (None, None) => captured.index.unwrap_or(0),
         };
         Ok((now, interface))
     }

@@ -7,6 +7,7 @@ use limiter_rules::RuleFile;
 
 use super::*;
 
+mod arriving;
 mod kinds;
 
 const ETHERNET: u32 = 1;
@@ -186,9 +187,8 @@ fn a_large_block_is_read_and_one_too_large_is_refused() {
 fn what_cannot_be_explained_is_named() {
     let packets = [(1, 0, 42, frame(1, 9)), (2, 0, 42, frame(1, 9))];
     let link = |link| refused(&pcap(LITTLE, 0xa1b2_c3d4, link, &packets));
-    assert!(link(113).starts_with("link type 113 (Linux cooked), neither Ethernet (1) nor raw IP"));
-    assert!(link(113).ends_with("capture on one such interface, not on `any`"));
-    assert!(link(276).contains("Linux cooked"));
+    assert!(link(127).starts_with("link type 127 (wireless), none of Ethernet (1), raw IP (101)"));
+    assert!(link(127).ends_with("capture on an interface of these, not in monitor mode"));
     assert!(link(4711).contains("link type 4711 (unknown here)"));
     let whole = pcap(LITTLE, 0xa1b2_c3d4, ETHERNET, &packets);
     for cut in [1, 20, 42, 50, 57] {
@@ -203,9 +203,9 @@ fn what_cannot_be_explained_is_named() {
     assert!(refused(&simple).starts_with("packet 1: it has no time"));
     let stranger = [section(), enhanced(0, 1, &frame(1, 9), &[])].concat();
     assert!(refused(&stranger).starts_with("packet 1: it names no interface"));
-    let mut cooked = [section(), interface(113, &[])].concat();
-    cooked.extend(enhanced(0, 1, &frame(1, 9), &[]));
-    assert!(refused(&cooked).contains("Linux cooked"));
+    let mut wireless = [section(), interface(105, &[])].concat();
+    wireless.extend(enhanced(0, 1, &frame(1, 9), &[]));
+    assert!(refused(&wireless).contains("wireless"));
     let missing = Capture::open(std::path::Path::new("/nowhere/x.pcap")).unwrap_err();
     assert!(missing.to_string().starts_with("/nowhere/x.pcap: No such file"));
 }
