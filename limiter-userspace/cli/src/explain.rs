@@ -339,6 +339,9 @@ impl<W: Write> Out<W> {
                 "{packets} packets are of link type {link} ({name}), and were left out"
             );
         }
+        if let Some(remark) = summary.sources.as_ref().and_then(Sources::flood) {
+            let _: std::fmt::Result = writeln!(text, "{remark}");
+        }
         for line in aside.times.lines() {
             let _: std::fmt::Result = writeln!(text, "{line}");
         }

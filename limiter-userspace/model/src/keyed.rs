@@ -25,6 +25,9 @@ struct ModelBucket {
 pub struct ModelKeyed(Arc<ModelBucket>);
 
 impl ModelKeyed {
+    /// Bytes of what is shared.
+    pub(super) const SIZE: usize = size_of::<ModelBucket>();
+
     pub(super) fn begun(resolved: u64) -> Self {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }

@@ -2,7 +2,7 @@
 //! program on the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
 //!
 //! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
-//! one packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
+//! one packet; the state of sources and keys is bounded by [`MAX_MEGABYTES`].
 
 mod arrivals;
 mod bound;
@@ -28,7 +28,8 @@ use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
 pub use arrivals::{Arrivals, Aside};
-pub use bound::MAX_TRACKED;
+pub(crate) use bound::{LOOK, MAX_BYTES};
+pub use bound::{MAX_MEGABYTES, MAX_TOLD};
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
 pub use own::Own;
@@ -124,8 +125,8 @@ pub struct Explainer {
     /// Nanoseconds since 1970 of the first packet.
     began: Option<u64>,
     seen: Tally,
-    /// [`MAX_TRACKED`], but in tests.
-    room: usize,
+    /// [`MAX_BYTES`], but in tests; none where somebody else holds several to it.
+    room: Option<usize>,
 }
 
 impl Explainer {
@@ -151,7 +152,7 @@ impl Explainer {
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();
-        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: MAX_TRACKED })
+        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: Some(MAX_BYTES) })
     }
 
     /// Judges the next packet of a capture.
@@ -198,8 +199,11 @@ impl Explainer {
 
     /// The time of a packet on the clock of the limiter, and its interface.
     fn arrival(&mut self, captured: &Captured) -> Result<(Ticks, u32), ExplainError> {
-        if self.model.tracked() >= self.room {
-            return Err(ExplainError::Full { packet: captured.number });
+        if let Some(room) = self.room
+            && self.seen.packets.is_multiple_of(LOOK)
+            && self.bytes() > room
+        {
+            return Err(ExplainError::Full { packet: captured.number, candidates: 1 });
         }
         let began = *self.began.get_or_insert_with(|| {
             // As the daemon does it: weeks begin on Monday.
@@ -223,6 +227,17 @@ impl Explainer {
         let Outcome { reason, rule, .. } = outcome;
         self.seen.add(*length);
         Decision { source, reason, rule }
+    }
+
+    /// The explainer without a bound of its own.
+    #[must_use]
+    pub(crate) fn unbounded(self) -> Self {
+        Self { room: None, ..self }
+    }
+
+    /// Bytes of what is kept of sources, keys, flows and bans, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.model.bytes()
     }
 
     /// All packets and bytes so far.

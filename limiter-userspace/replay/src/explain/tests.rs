@@ -323,14 +323,21 @@ fn state_is_bounded_and_the_packet_is_named() {
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 2}}
   - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 200}}\n";
     let mut explainer = explainer(rules, None);
-    explainer.room = 4;
-    // One key of the port, and a source each.
-    for (host, number) in (1..).zip(1..=3) {
-        explainer.packet(&captured(number, 1, frame(host, 9))).unwrap();
-    }
-    let error = explainer.packet(&captured(4, 1, frame(4, 9))).unwrap_err().to_string();
-    assert!(error.starts_with("packet 4: the packets before it have"), "{error}");
-    assert!(error.ends_with("(`editcap -r FILE PART 1-3`)"), "{error}");
+    explainer.room = Some(explainer.bytes() + 20_000);
+    // A source each, of another /24.
+    let mut sent = 0;
+    let error = loop {
+        let mut of_another = frame(1, 9);
+        sent += 1;
+        of_another[26..30].copy_from_slice(&u32::to_be_bytes(0x0a00_0000 + (sent << 8)));
+        if let Err(error) = explainer.packet(&captured(sent.into(), 1, of_another)) {
+            break error.to_string();
+        }
+        assert!(sent < 10_000, "nothing is bounded");
+    };
+    assert!(error.starts_with(&format!("packet {sent}: the sources, keys, flows")), "{error}");
+    assert!(error.contains("300 MB of memory, and that is the most"), "{error}");
+    assert!(error.ends_with(&format!("(`editcap -r FILE PART 1-{}`)", sent - 1)), "{error}");
 }
 
 /// Of a tun interface: the same packets, without their Ethernet headers.

@@ -26,12 +26,13 @@ pub use report::{AtRate, Hit, Report, SHARES, Seldom, TopSource};
 use limiter_rules::LimitError;
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
 
-/// Sources with more than one packet that are kept, at most: 700 bytes each.
-pub const MAX_CURVES: usize = 1 << 18;
+/// Sources with more than one packet that are kept, at most: 700 bytes each. With
+/// [`MAX_SOURCES`] they stay within [`crate::explain::MAX_MEGABYTES`].
+pub const MAX_CURVES: usize = 1 << 17;
 
-/// Sources that are kept, at most: about 100 bytes each. Beyond either, a share of the sources is
-/// kept that a hash chooses.
-pub const MAX_SOURCES: usize = 1 << 21;
+/// Sources that are kept, at most: a table of 2^21 places of 49 bytes has room for so many. Beyond
+/// either, a share of the sources is kept that a hash chooses.
+pub const MAX_SOURCES: usize = 7 << 18;
 
 /// The first observation is then, on the clock of the limiter. Later ones may be older.
 const FIRST: u64 = 86_400_000_000_000;
