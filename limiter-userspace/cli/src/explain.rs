@@ -164,6 +164,7 @@ fn each<W: Write>(
         aside.times.add(captured.nanos);
         let full = |source| Failure::Explain { file: file(), source };
         if let Some(by_source) = &mut aside.by_source {
+            explainer.has_beside(by_source);
             by_source.add(&explainer.decide(&captured).map_err(full)?, captured.length);
             aside.cut += u64::from(captured.is_cut());
             continue;

@@ -55,7 +55,7 @@ pub use keyed::{of_narrow, used_share};
 pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS};
-pub use size::of_map;
+pub use size::of_growing;
 pub use trail::{Step, Trail};
 pub use way::{Framing, Way};
 

@@ -7,7 +7,7 @@ pub const MAX_MEGABYTES: usize = 300;
 /// Bytes of sources, keys, flows and bans that are kept at most, of all rule sets together. A
 /// capture that needs more is refused there: what the program would do with full maps is not what a
 /// plain answer says.
-pub(crate) const MAX_BYTES: usize = 240_000_000;
+pub(crate) const MAX_BYTES: usize = 255_000_000;
 
 /// Packets between two looks at how much is kept.
 pub(crate) const LOOK: u64 = 64;

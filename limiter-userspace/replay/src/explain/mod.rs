@@ -127,6 +127,8 @@ pub struct Explainer {
     seen: Tally,
     /// [`MAX_BYTES`], but in tests; none where somebody else holds several to it.
     room: Option<usize>,
+    /// Bytes that are kept beside it of the same capture.
+    beside: usize,
 }
 
 impl Explainer {
@@ -152,7 +154,7 @@ impl Explainer {
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();
-        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: Some(MAX_BYTES) })
+        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: Some(MAX_BYTES), beside: 0 })
     }
 
     /// Judges the next packet of a capture.
@@ -201,7 +203,7 @@ impl Explainer {
     fn arrival(&mut self, captured: &Captured) -> Result<(Ticks, u32), ExplainError> {
         if let Some(room) = self.room
             && self.seen.packets.is_multiple_of(LOOK)
-            && self.bytes() > room
+            && self.bytes() + self.beside > room
         {
             return Err(ExplainError::Full { packet: captured.number, candidates: 1 });
         }
@@ -227,6 +229,11 @@ impl Explainer {
         let Outcome { reason, rule, .. } = outcome;
         self.seen.add(*length);
         Decision { source, reason, rule }
+    }
+
+    /// Notes what is kept beside it of the same capture: the bound is of both.
+    pub fn has_beside(&mut self, by_source: &BySource) {
+        self.beside = by_source.bytes();
     }
 
     /// The explainer without a bound of its own.

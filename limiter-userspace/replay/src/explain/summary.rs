@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
-use limiter_model::of_map;
+use limiter_model::of_growing;
 
 use super::{Decision, MAX_TOLD};
 
@@ -172,9 +172,11 @@ impl BySource {
         cells
     }
 
-    /// Bytes of what is kept, about.
-    pub fn bytes(&self) -> usize {
-        of_map(self.cells.capacity(), size_of::<((Source, Cause), Tally)>())
+    /// Bytes of what is kept, about, and of what it takes to sort it.
+    pub(super) fn bytes(&self) -> usize {
+        let cell = size_of::<((Source, Cause), Tally)>();
+        of_growing(self.cells.len(), self.cells.capacity(), cell)
+            + self.cells.len() * size_of::<(&(), &())>()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_model::of_map;
+use limiter_model::of_growing;
 use limiter_rules::{Period, RuleSet};
 use serde::Serialize;
 
@@ -146,10 +146,10 @@ impl Candidate {
     /// Bytes of what is kept, about.
     pub(super) fn bytes(&self) -> usize {
         self.explainer.bytes()
-            + self.states.capacity() * size_of::<State>()
-            + self.sources.capacity() * size_of::<OfSource>()
-            + of_map(self.keys.capacity(), size_of::<(u64, OfKey)>())
-            + self.buckets.capacity() * size_of::<(u32, Bucket)>()
+            + self.states.len() * size_of::<State>()
+            + self.sources.len() * size_of::<OfSource>()
+            + of_growing(self.keys.len(), self.keys.capacity(), size_of::<(u64, OfKey)>())
+            + self.buckets.len() * size_of::<(u32, Bucket)>()
             + self.kept
     }
 

@@ -10,7 +10,7 @@ mod timeline;
 use std::collections::HashMap;
 
 use limiter_common::source::Source;
-use limiter_model::of_map;
+use limiter_model::of_growing;
 use serde::Serialize;
 
 pub use algorithms::in_every_algorithm;
@@ -137,8 +137,8 @@ impl Simulation {
 
     /// Bytes of what is kept, about.
     fn kept(&self) -> usize {
-        of_map(self.numbers.capacity(), size_of::<(Source, u32)>())
-            + self.firsts.capacity() * size_of::<First>()
+        of_growing(self.numbers.len(), self.numbers.capacity(), size_of::<(Source, u32)>())
+            + self.firsts.len() * size_of::<First>()
             + self.candidates.iter().map(Candidate::bytes).sum::<usize>()
     }
 
