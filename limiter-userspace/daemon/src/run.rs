@@ -28,7 +28,7 @@ use super::rule_files::{self, Digest};
 use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
-use super::state_dir::{APPLIED, Applied, StateDir, StateError};
+use super::state_dir::{APPLIED, Applied, Damage, NOT_APPLIED, StateDir, StateError};
 use super::watch;
 #[cfg(feature = "page")]
 use crate::control::Loopback;
@@ -90,6 +90,8 @@ struct Prepared {
     /// Digest of the rule files.
     read: Digest,
     state: StateDir,
+    /// Files of the state directory that cannot be used.
+    damages: Vec<Damage>,
     /// Table that sources are to have their buckets in.
     source_table: SourceTable,
     /// Configuration of the node, with a cluster.
@@ -117,24 +119,25 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
-    let edits = state.read_edits(max_frame)?.rules.rules;
+    let mut damages = Vec::new();
+    let edits = state.read_edits(max_frame, &mut damages)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect();
-    layers.ends = limit_ends::load(&state, &layers.edits);
+    layers.ends = limit_ends::load(&state, &layers.edits, &mut damages)?;
     for path in layers.over(limit_ends::now()).cloned().collect::<Vec<_>>() {
         layers.edits.remove(&path);
         layers.ends.remove(&path);
     }
     check(options, &layers, max_frame, backend)?;
-    let layers = with_applied(layers, &state, digest, max_frame)?;
-    if layers.applied {
-        let refused = |error: StartError| StateError::Applied {
-            path: state.path(APPLIED),
-            reason: error.to_string(),
-        };
-        check(options, &layers, max_frame, backend).map_err(refused)?;
+    let files = layers.clone();
+    let mut layers = with_applied(layers, &state, digest, max_frame, &mut damages)?;
+    if layers.applied
+        && let Err(error) = check(options, &layers, max_frame, backend)
+    {
+        damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
+        layers = files;
     }
     let source_table = options.source_table.unwrap_or_else(SourceTable::auto);
-    Ok(Prepared { layers, read: digest, state, source_table, cluster })
+    Ok(Prepared { layers, read: digest, state, damages, source_table, cluster })
 }
 
 /// Puts what `limiter apply` left in the place of the rule files, if these are the files that it
@@ -144,8 +147,9 @@ pub(super) fn with_applied(
     state: &StateDir,
     read: Digest,
     max_frame: u64,
+    damages: &mut Vec<Damage>,
 ) -> Result<Layers, StateError> {
-    let Some(Applied { replaces, documents }) = state.read_applied()? else {
+    let Some(Applied { replaces, documents }) = state.read_applied(damages)? else {
         return Ok(layers);
     };
     if replaces != read.to_string() {
@@ -155,10 +159,13 @@ pub(super) fn with_applied(
         );
         return Ok(layers);
     }
-    let file = rule_files::parse(&documents, max_frame).map_err(|error| StateError::Applied {
-        path: state.path(APPLIED),
-        reason: error.to_string(),
-    })?;
+    let file = match rule_files::parse(&documents, max_frame) {
+        Ok(file) => file,
+        Err(error) => {
+            damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
+            return Ok(layers);
+        }
+    };
     tracing::info!("the rules of `limiter apply` take the place of the rule files");
     Ok(Layers { file, applied: true, ..layers })
 }
@@ -213,7 +220,7 @@ fn listeners(options: &RunOptions) -> Result<Listeners, StartError> {
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, read, state, source_table, cluster }: Prepared,
+    Prepared { layers, read, state, damages, source_table, cluster }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -237,7 +244,7 @@ async fn serve(
     }
     let stop = Arc::new(Notify::new());
     let started =
-        Service::start(datapath, layers, options.rules.clone(), read, state, Arc::clone(&stop));
+        Service::start(datapath, layers, options.rules.clone(), read, (state, damages), Arc::clone(&stop));
     let mut service = match started {
         Ok(service) => service,
         Err(not_started) => {

@@ -90,7 +90,10 @@ fn a_limit_for_a_time_ends_by_itself_also_after_a_restart() {
     let state = daemon.directory.path().join("state");
     let mut daemon = daemon.restart(&[]);
     daemon.service.rule_sets.layers.ends =
-        limit_ends::load(&daemon.service.state, &daemon.service.rule_sets.layers.edits);
+        {
+            let edits = &daemon.service.rule_sets.layers.edits;
+            limit_ends::load(&daemon.service.state, edits, &mut Vec::new()).unwrap()
+        };
     assert_eq!(daemon.service.rule_sets.layers.ends.len(), 1);
     // A limit without an end in its place has none.
     daemon.set("203.0.113.7", "5/min", Some(5)).unwrap();

@@ -83,7 +83,8 @@ impl Daemon {
             }
         }
         let state = StateDir::open(other.path()).unwrap();
-        let (_, warnings) = Book::open(&mut *fake.open_now(), &state, &[]).unwrap();
+        let (_, mut warnings, damage) = Book::open(&mut *fake.open_now(), &state, &[]).unwrap();
+        warnings.extend(damage.map(|damage| damage.warning));
         let here = other.path().display().to_string();
         let warnings = warnings.iter().map(|text| text.replace(&here, "DIR")).collect();
         let listed = fake.state().lists.len();
