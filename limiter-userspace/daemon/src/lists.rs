@@ -84,11 +84,8 @@ impl Book {
             }
         }
         // The maps have no reasons.
-        let mut reasons = if found.is_empty() {
-            Reasons::new()
-        } else {
-            saved::reasons(state, &mut damage)
-        };
+        let mut reasons =
+            if found.is_empty() { Reasons::new() } else { saved::reasons(state, &mut damage) };
         let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {

@@ -243,8 +243,14 @@ async fn serve(
         return Err(StartError::Datapath(fault));
     }
     let stop = Arc::new(Notify::new());
-    let started =
-        Service::start(datapath, layers, options.rules.clone(), read, (state, damages), Arc::clone(&stop));
+    let started = Service::start(
+        datapath,
+        layers,
+        options.rules.clone(),
+        read,
+        (state, damages),
+        Arc::clone(&stop),
+    );
     let mut service = match started {
         Ok(service) => service,
         Err(not_started) => {

@@ -141,18 +141,19 @@ impl StateDir {
             .map_err(|source| system("make the directory", directory, source))?;
         let path = directory.join("lock");
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(&path)
-            .and_then(|lock| {
-                if lock.metadata()?.is_file() { Ok(lock) } else { Err(own_files::no_file()) }
-            })
-            .map_err(|source| system("open the lock", &path, source))?;
+        let mut lock =
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(flags)
+                .open(&path)
+                .and_then(|lock| {
+                    if lock.metadata()?.is_file() { Ok(lock) } else { Err(own_files::no_file()) }
+                })
+                .map_err(|source| system("open the lock", &path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

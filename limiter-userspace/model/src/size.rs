@@ -38,8 +38,11 @@ impl Model {
     pub fn bytes(&self) -> usize {
         let sources = {
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-            of_growing(buckets.len(), buckets.capacity(), size_of::<(Owner, ModelSourceBucketRef)>())
-                + buckets.len() * of_shared(ModelSourceBucketRef::SIZE)
+            of_growing(
+                buckets.len(),
+                buckets.capacity(),
+                size_of::<(Owner, ModelSourceBucketRef)>(),
+            ) + buckets.len() * of_shared(ModelSourceBucketRef::SIZE)
         };
         let keyed = {
             let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);

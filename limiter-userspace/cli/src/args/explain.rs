@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
+use crate::living;
 #[cfg(feature = "replay")]
 use crate::reading::aside::OwnArgument;
-use crate::living;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
 #[cfg(feature = "replay")]

@@ -27,7 +27,8 @@ fn own(text: &str) -> Result<OwnValue, String> {
         return Ok(OwnValue::None);
     }
     let address = text.parse::<IpAddr>().map(|address| OwnValue::Address(address.to_canonical()));
-    address.map_err(|_no_address| "write an address, as in 192.0.2.1 or 2001:db8::1, or none".into())
+    address
+        .map_err(|_no_address| "write an address, as in 192.0.2.1 or 2001:db8::1, or none".into())
 }
 
 impl OwnArgument {

@@ -45,11 +45,7 @@ impl Merged {
     /// # Errors
     ///
     /// When one cannot be read at all. One of a directory that is no capture is left out.
-    pub(super) fn begin(
-        files: Vec<Listed>,
-        own: &Own,
-        read: &mut Read,
-    ) -> Result<Self, Failure> {
+    pub(super) fn begin(files: Vec<Listed>, own: &Own, read: &mut Read) -> Result<Self, Failure> {
         let mut waiting = Vec::with_capacity(files.len());
         let mut aside = Aside::default();
         for file in files {

@@ -157,9 +157,8 @@ fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     let digest = Digest::of_bytes(text.as_deref().unwrap_or_default());
     if let Some(text) = &text {
         let path = state.path(LISTS);
-        let read = sealed::unsealed(text).and_then(|content| {
-            serde_json::from_slice(content).map_err(|error| error.to_string())
-        });
+        let read = sealed::unsealed(text)
+            .and_then(|content| serde_json::from_slice(content).map_err(|error| error.to_string()));
         match read {
             Ok(Saved { entries }) => {
                 problems.extend(take(&mut found, entries).map(|problem| told(&path, &problem)));

@@ -6,6 +6,7 @@ mod capture;
 mod check;
 mod clock;
 mod cluster;
+mod damaged;
 mod dashboards;
 mod described;
 mod emptied;

@@ -44,9 +44,10 @@ impl Watched {
         let layers = Layers { file, ..Layers::default() };
         let stop = Arc::new(Notify::new());
         let opened = Fake::default().open_now();
-        let service = Service::start(opened, layers, paths.clone(), digest, (state, Vec::new()), stop)
-            .map_err(|not_started| not_started.error)
-            .unwrap();
+        let service =
+            Service::start(opened, layers, paths.clone(), digest, (state, Vec::new()), stop)
+                .map_err(|not_started| not_started.error)
+                .unwrap();
         Self { directory, paths, service: Mutex::new(service) }
     }
 

@@ -61,8 +61,7 @@ impl Arrivals {
             Own::Recognised => (Vec::new(), true),
         };
         let (held, stopped, look) = (VecDeque::new(), None, None);
-        let mut arrivals =
-            Self { capture, own, held, stopped, look, aside: Aside::default() };
+        let mut arrivals = Self { capture, own, held, stopped, look, aside: Aside::default() };
         if recognise {
             arrivals.recognise(path, at_once)?;
         }

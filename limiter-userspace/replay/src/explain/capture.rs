@@ -354,7 +354,17 @@ impl State<'_> {
 fn captured(number: u64, nanos: u64, frame: Frame) -> Captured {
     let Frame { framing, bytes, length, outbound, interface } = frame;
     let (interface, index) = (None, interface);
-    Captured { number, nanos, framing, frame: bytes, length, interface, index, outbound, again: false }
+    Captured {
+        number,
+        nanos,
+        framing,
+        frame: bytes,
+        length,
+        interface,
+        index,
+        outbound,
+        again: false,
+    }
 }
 
 /// The lowest byte of a number of four.

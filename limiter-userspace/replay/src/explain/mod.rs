@@ -154,7 +154,16 @@ impl Explainer {
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();
-        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: Some(MAX_BYTES), beside: 0 })
+        Ok(Self {
+            model,
+            book,
+            interfaces,
+            incoming,
+            began: None,
+            seen,
+            room: Some(MAX_BYTES),
+            beside: 0,
+        })
     }
 
     /// Judges the next packet of a capture.

@@ -137,8 +137,7 @@ impl Look {
         }
         // As many of the others: if they do for nearly as much, either side may be the host.
         let others = cover(pairs, &own);
-        let by_others =
-            share(&|pair| others.contains(&pair.from) || others.contains(&pair.to));
+        let by_others = share(&|pair| others.contains(&pair.from) || others.contains(&pair.to));
         let is_told = of_all(covered.saturating_sub(by_others), SOME);
         let fresh = share(&|pair| is_own(&pair.from) && pair.is_fresh);
         if is_told && fresh * 100 >= out * NEARLY_ALL {
@@ -206,7 +205,6 @@ fn seldom(left: &[Ends]) -> Vec<IpAddr> {
     addresses.sort_unstable();
     addresses
 }
-
 
 #[cfg(test)]
 mod tests;

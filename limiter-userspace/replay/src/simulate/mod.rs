@@ -150,7 +150,11 @@ impl Simulation {
             packets: self.packets,
             bytes: self.bytes,
             seconds: if self.packets == 0 { 0.0 } else { seconds },
-            candidates: self.candidates.iter().map(|candidate| candidate.row(&self.firsts)).collect(),
+            candidates: self
+                .candidates
+                .iter()
+                .map(|candidate| candidate.row(&self.firsts))
+                .collect(),
             timeline: self.timeline.clone(),
         }
     }

@@ -6,9 +6,9 @@ use limiter_rules::model::{Limits, Part, SourceMasks};
 use limiter_rules::{Path, RateLimit, Rule, RuleSet};
 use serde::Serialize;
 
+use super::Report;
 use super::rates::Rate;
 use super::report::Need;
-use super::Report;
 
 /// Seconds by which limits are compared: the one is taken by which a source can pass least in so
 /// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.

@@ -328,9 +328,11 @@ fn a_flood_of_forged_addresses_gives_no_limit_by_source() {
     // A tenth of the packets, from most of the sources.
     let mut all = readers(20, 60);
     let users = all.len() as u64;
-    all.extend((0..users / 10).map(|packet| {
-        (packet * 60 * SECOND / users, 10_000 + u32::try_from(packet).unwrap(), 60)
-    }));
+    all.extend(
+        (0..users / 10).map(|packet| {
+            (packet * 60 * SECOND / users, 10_000 + u32::try_from(packet).unwrap(), 60)
+        }),
+    );
     let mut tuner = tuner(Settings { spare: 0.99, ..Settings::default() });
     packets(&mut tuner, &all);
     let report = tuner.report();

@@ -49,14 +49,22 @@ const HOST: &str = "192.0.2.254";
 #[test]
 fn the_end_of_all_packets_is_the_host() {
     for answers in [1, 3] {
-        let all = (1..=10).cycle().take(300).flat_map(|n| talk(HOST, &format!("198.51.100.{n}"), answers));
+        let all = (1..=10)
+            .cycle()
+            .take(300)
+            .flat_map(|n| talk(HOST, &format!("198.51.100.{n}"), answers));
         assert_eq!(opinion(all), own(&[HOST]), "{answers}");
     }
     // A client of many servers, too.
-    let all = (1..=40).flat_map(|n| [(HOST, n, 64), (HOST, n, 64), ("", n, 50)]).map(|(from, n, ttl)| {
-        let other = format!("198.51.100.{n}");
-        if from.is_empty() { (other, HOST.to_owned(), ttl) } else { (HOST.to_owned(), other, ttl) }
-    });
+    let all =
+        (1..=40).flat_map(|n| [(HOST, n, 64), (HOST, n, 64), ("", n, 50)]).map(|(from, n, ttl)| {
+            let other = format!("198.51.100.{n}");
+            if from.is_empty() {
+                (other, HOST.to_owned(), ttl)
+            } else {
+                (HOST.to_owned(), other, ttl)
+            }
+        });
     assert_eq!(opinion(all), own(&[HOST]));
 }
 
@@ -77,7 +85,8 @@ fn a_host_may_have_several_addresses() {
 /// Nothing is left out that may have come in.
 #[test]
 fn what_is_not_told_is_not_guessed() {
-    let one_way = (1..=50).cycle().take(500).map(|n| (format!("198.51.100.{n}"), HOST.to_owned(), 57));
+    let one_way =
+        (1..=50).cycle().take(500).map(|n| (format!("198.51.100.{n}"), HOST.to_owned(), 57));
     assert_eq!(opinion(one_way), Opinion::None);
     // One who sends to all addresses of a host, one way.
     let scan = (1..=50).map(|n| ("198.51.100.7".to_owned(), format!("192.0.2.{n}"), 57));

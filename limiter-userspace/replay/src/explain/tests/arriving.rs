@@ -77,7 +77,8 @@ fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, Aside) {
 /// As `xdpdump --rx-capture entry,exit` writes them: with numbers, and without.
 #[test]
 fn a_packet_at_several_places_of_its_way_counts_once() {
-    let names = [[&b"eth0:limiter()@fentry"[..], b"eth0:limiter()@fexit"], [b"eth0@fentry", b"eth0@fexit"]];
+    let names =
+        [[&b"eth0:limiter()@fentry"[..], b"eth0:limiter()@fexit"], [b"eth0@fentry", b"eth0@fexit"]];
     for [entry, exit] in names {
         for numbered in [true, false] {
             let mut file = section();
@@ -157,7 +158,8 @@ fn compressed_captures_are_read() {
     // Cut off anywhere: an error, and never a short file that passes for a whole one.
     for cut in 1..packed.len() {
         let text = refused(&packed[..cut]);
-        let known = ["it ends within", "neither pcap nor", "it is compressed", "its gzip is damaged"];
+        let known =
+            ["it ends within", "neither pcap nor", "it is compressed", "its gzip is damaged"];
         assert!(known.iter().any(|start| text.starts_with(start)), "{cut}: {text}");
     }
     let mut damaged = packed.clone();
