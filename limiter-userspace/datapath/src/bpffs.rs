@@ -128,9 +128,8 @@ impl PinDir {
 
     /// True if anything is pinned there, as far as that can be seen.
     pub(super) fn has_parts(&self) -> bool {
-        let has_any = |path: PathBuf| {
-            fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
-        };
+        let has_any =
+            |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         has_any(self.maps()) || has_any(self.links())
     }
 

@@ -3,9 +3,7 @@
 //! beside them, or hide.
 
 use icu_properties::CodePointSetData;
-use icu_properties::props::{
-    DefaultIgnorableCodePoint, EnumeratedProperty as _, GeneralCategory,
-};
+use icu_properties::props::{DefaultIgnorableCodePoint, EnumeratedProperty as _, GeneralCategory};
 
 /// True if a character is no more than what is seen of it: by Unicode's properties, neither
 /// ignorable, nor a control or a mark of format, nor a separator of lines, nor one that nobody has
@@ -49,14 +47,37 @@ mod tests {
     #[test]
     fn what_is_not_seen_is_not_plain() {
         for hidden in [
-            '\u{ad}', '\u{34f}', '\u{61c}', '\u{115f}', '\u{1160}', '\u{17b4}', '\u{180e}',
-            '\u{200b}', '\u{202e}', '\u{2028}', '\u{2064}', '\u{3164}', '\u{fe0f}', '\u{feff}',
-            '\u{ffa0}', '\u{fff9}', '\u{1bca0}', '\u{1d173}', '\u{e0041}', '\u{e0100}', '\u{e000}',
-            '\u{378}', '\u{85}', '\t', '\n', '\u{7f}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{17b4}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2028}',
+            '\u{2064}',
+            '\u{3164}',
+            '\u{fe0f}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fff9}',
+            '\u{1bca0}',
+            '\u{1d173}',
+            '\u{e0041}',
+            '\u{e0100}',
+            '\u{e000}',
+            '\u{378}',
+            '\u{85}',
+            '\t',
+            '\n',
+            '\u{7f}',
         ] {
             assert!(!is_plain(hidden), "{:?}", hidden.escape_unicode().to_string());
         }
-        for seen in "aé日本語ไทยहिन्दीעבריתالعربية€🙂ñ~ -".chars() {
+        for seen in "aé日本語ไทยहिन्दीעבריתالعربية€🙂ñ~ -".chars()
+        {
             assert!(is_plain(seen), "{seen:?}");
         }
     }

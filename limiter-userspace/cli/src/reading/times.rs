@@ -4,8 +4,8 @@ use limiter_daemon::render::{duration, number};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Fewer packets than this may be of whole seconds by chance.
-const LEAST: u64 = 16;
+/// Fewer packets than this may be of one time, or of whole seconds, by chance.
+const LEAST: u64 = 8;
 
 /// Times of packets: those before one that came earlier, and those that are too coarse to tell a
 /// rate from.
@@ -58,7 +58,7 @@ impl Times {
                 duration(self.most)
             ));
         }
-        if self.packets > 1 && !self.is_other {
+        if self.packets >= LEAST && !self.is_other {
             lines.push(format!(
                 "all {} packets have the same time, as if they came at once: nothing can be told \
                  of a rate; capture again with the time of each",

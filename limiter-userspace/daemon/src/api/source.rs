@@ -239,7 +239,14 @@ impl Render for SourceView {
             row("over it", action.to_owned());
         }
         match self.left.as_slice() {
-            [] => {}
+            // Of a daemon before, which said it of the first limit alone.
+            [] => {
+                if let (Some(remaining), Some(of)) = (self.remaining, self.of.or(self.burst)) {
+                    let count = self.count.as_deref().unwrap_or("packets");
+                    row("remaining", format!("{} of {} {count}", number(remaining), number(of)));
+                    row("full in", duration(self.full_in_ns));
+                }
+            }
             [one] => {
                 row("remaining", left_of(one));
                 if let Some(full) = one.full_in_ns {

@@ -7,8 +7,8 @@ use limiter_common::wire::{Ban, RuleCounters, Tally};
 use limiter_datapath::{Backend as _, DatapathError, Observed};
 
 use super::*;
-use crate::api::limits::{LimitEntry, Limits};
 use crate::api::explain::ExplainLimit;
+use crate::api::limits::{LimitEntry, Limits};
 use crate::api::source::SourceView;
 use crate::api::stats::Stats;
 use crate::control::Refusal;

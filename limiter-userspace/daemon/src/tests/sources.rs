@@ -368,7 +368,10 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     assert_eq!((view.remaining, view.of, view.passed), (Some(0), Some(10), 10), "{view:?}");
     assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
     let said = text(&view);
-    assert!(said.contains("0 of 10 packets of 10/hour burst 10: this one drops now, full in"), "{said}");
+    assert!(
+        said.contains("0 of 10 packets of 10/hour burst 10: this one drops now, full in"),
+        "{said}"
+    );
     assert!(said.contains("packets of 2500/s"), "{said}");
     // What drops may be a budget that the rule is charged to.
     daemon.write(
