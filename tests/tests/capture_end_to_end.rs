@@ -389,6 +389,53 @@ fn an_observation_that_cannot_be_written_says_what_is_kept() -> Result<()> {
     bed.close()
 }
 
+/// A link that somebody put there, and an old file that others may read, are not written to: the
+/// packets are in a new file of root's alone.
+#[test]
+fn packets_are_not_written_where_somebody_else_reads() -> Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+    require_root();
+    let bed = Testbed::create("capture-spy")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let at = |name: &str| bed.dir.path().join(name);
+    for command in ["capture", "observe"] {
+        for old in ["link", "file"] {
+            let (spy, file) = (at("spy"), at("x.pcapng"));
+            let partial = at("x.pcapng.partial");
+            for path in [&spy, &file, &partial] {
+                drop(fs::remove_file(path));
+            }
+            fs::write(&spy, "")?;
+            for path in [&file, &partial] {
+                if old == "link" {
+                    symlink(&spy, path)?;
+                } else {
+                    fs::write(path, "")?;
+                    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+                }
+            }
+            let path = file.display().to_string();
+            let mut args = vec![command, "--for", "2s", "-w", &path];
+            if command == "observe" {
+                args.extend(["--share", "1"]);
+            }
+            let child = begin(&limiter, &bed, &args)?;
+            wait_until(&limiter, true)?;
+            send(&bed, 5, 60.0)?;
+            let (output, said) = end(child)?;
+            ensure!(output.status.success(), "{command} {old}: {said}");
+            let metadata = fs::symlink_metadata(&file)?;
+            ensure!(metadata.is_file() && metadata.mode() & 0o777 == 0o600, "{command} {old}");
+            ensure!(!read(&fs::read(&file)?)?.packets.is_empty(), "{command} {old}");
+            ensure!(fs::metadata(&spy)?.len() == 0, "{command} {old}: the spy reads packets");
+            wait_until(&limiter, false)?;
+        }
+    }
+    limiter.close()?;
+    bed.close()
+}
+
 /// Waits until a command has opened the pinned maps.
 fn wait_until_maps_are_open(child: &Child) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,6 @@
 //! The state that stays in force when the daemon ends, and what a new one takes over.
 
+use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -200,6 +201,44 @@ fn detach_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Whatever somebody did to the pins under a dead daemon: the start that cannot use them says what
+/// to do, and that does.
+#[test]
+fn pins_that_were_changed_name_the_way_out() -> Result<()> {
+    require_root();
+    for (pin, other) in [
+        ("CONTROL", None),
+        ("LIMITS", Some("RULE_STATS")),
+        ("SOURCES_V4", Some("CONTROL")),
+        ("RULES", Some("TABLES")),
+    ] {
+        let bed = Testbed::create("changed-pins")?;
+        let mut limiter = bed.limiter(DRAINING)?;
+        limiter.options(["--source-table", "hash"]).start()?;
+        limiter.kill()?;
+        let at = |name: &str| limiter.pins().join("maps").join(name);
+        match other {
+            None => fs::remove_file(at(pin))?,
+            Some(other) => {
+                fs::rename(at(pin), at("ASIDE"))?;
+                fs::rename(at(other), at(pin))?;
+                fs::rename(at("ASIDE"), at(other))?;
+            }
+        }
+        let output = limiter.run_to_end()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(!output.status.success(), "{pin} {other:?}: {said}");
+        let way_out = format!("limiter detach --pin-dir {}", limiter.pins().display());
+        ensure!(said.contains(&way_out), "{pin} {other:?}: {said}");
+        limiter.on_pins("detach")?;
+        limiter.start()?;
+        ensure!(arrive_of_ten(&bed)? == 5, "{pin} {other:?}");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
+
 #[test]
 fn detach_on_exit_does_so() -> Result<()> {
     require_root();
@@ -255,7 +294,7 @@ fn rules_on_trial_go_without_the_daemon() -> Result<()> {
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 10);
     let wrong = limiter.rules().with_file_name("wrong.yaml");
-    std::fs::write(&wrong, NOTHING)?;
+    fs::write(&wrong, NOTHING)?;
     let wrong = wrong.to_str().context("the path is not UTF-8")?;
     let said = limiter.ok(["apply", wrong, "--confirm", "15s"])?;
     ensure!(said.contains("limiter confirm"), "{said}");

@@ -1,15 +1,16 @@
 //! `limiter capture`: packets as the program judged them, as pcapng.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use limiter_common::wire::MAX_SNAP;
 use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
 use limiter_daemon::control::{Client, ClientError};
+use limiter_daemon::own_files;
 use limiter_daemon::render;
 use limiter_decision::event::MAX_PER_SECOND;
 
@@ -217,10 +218,26 @@ impl Target {
     }
 }
 
-/// A new file that nobody else may read: it has other people's packets.
+/// A new file that nobody else may read, in the place of what had the name: it has other people's
+/// packets. A pipe or a device is written to as it is, if nobody else has it.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened.map_err(|error| unwritten(path, &error))
+    let made = match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => special(path),
+        _ => own_files::create(path),
+    };
+    made.map_err(|error| unwritten(path, &error))
+}
+
+/// Opens what is no file.
+fn special(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let owner = file.metadata()?.uid();
+    if [0, rustix::process::geteuid().as_raw()].contains(&owner) {
+        return Ok(file);
+    }
+    let what = "it is a pipe or device of another user, who would read the packets; if that is \
+                meant, write to standard output (`-w - > FILE`)";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
 /// A failure that leaves a file.

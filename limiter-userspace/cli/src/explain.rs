@@ -10,7 +10,7 @@ use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
 use limiter_daemon::render::{number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
-    BySource, Capture, Captured, Explained, Explainer, Incoming, Match, Settings,
+    Arrivals, Aside, BySource, Captured, Explained, Explainer, Incoming, Match, Settings,
 };
 use limiter_text::plain::clean;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::Output;
 use super::progress::{INTERRUPTED, Progress};
-use super::reading::Late;
+use super::reading::{Times, aside};
 
 /// A line about a packet, for programs.
 #[derive(Debug, Serialize)]
@@ -62,6 +62,10 @@ struct Summary {
     cut: u64,
     /// Packets that the capture says went out; they were left out.
     outgoing: u64,
+    /// Packets that this host sent; they were left out.
+    own: u64,
+    /// Packets that stand in the capture a second time; they were left out.
+    again: u64,
     /// Packets of interfaces of link types that are not known; they were left out.
     other_links: u64,
     /// Packets that are older than one before them.
@@ -78,12 +82,12 @@ struct Summary {
 
 /// Packets that are told of in the end only.
 #[derive(Debug, Default)]
-struct Aside {
+struct InTheEnd {
     /// Sums by source, if they were asked for in place of a line for each packet.
     by_source: Option<BySource>,
     cut: u64,
-    outgoing: u64,
-    late: Late,
+    left_out: Aside,
+    times: Times,
     /// Link types, their names, and how many packets of them.
     other_links: Vec<(i32, &'static str, u64)>,
     stopped: Option<String>,
@@ -109,7 +113,7 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
         // A capture is given, or a packet to ask the daemon about.
         return Ok(());
     };
-    let mut capture = Capture::open(pcap)?;
+    let mut capture = Arrivals::open(pcap, &what.own.own(), !what.summary)?;
     let set = rule_files::load(&what.rules, what.max_frame)?.rules;
     let interface = what.interface.as_ref().map(|text| match text.parse() {
         Ok(index) => Incoming::Index(index),
@@ -119,12 +123,13 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let mut explainer = Explainer::new(&set, settings)
         .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
     let by_source = what.summary.then(BySource::default);
-    let mut aside = Aside { by_source, ..Aside::default() };
+    let mut aside = InTheEnd { by_source, ..InTheEnd::default() };
     if !what.summary {
         out.begin()?;
     }
     let done = each(what, &mut capture, &mut explainer, &mut aside, out);
-    aside.other_links = capture.left_out().collect();
+    aside.other_links = capture.other_links().collect();
+    aside.left_out = capture.aside();
     if let Err(error) = &done {
         if matches!(error, Failure::Output(_)) || explainer.seen().packets == 0 {
             out.flush()?;
@@ -143,9 +148,9 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
 /// Explains packet by packet, to the end of the capture or to what stops it.
 fn each<W: Write>(
     what: &Explain,
-    capture: &mut Capture,
+    capture: &mut Arrivals,
     explainer: &mut Explainer,
-    aside: &mut Aside,
+    aside: &mut InTheEnd,
     out: &mut Out<W>,
 ) -> Result<(), Failure> {
     let file = || what.pcap.as_deref().map_or_else(String::new, |pcap| pcap.display().to_string());
@@ -156,13 +161,10 @@ fn each<W: Write>(
             aside.stopped = Some(INTERRUPTED.to_owned());
             break;
         }
-        if captured.outbound {
-            aside.outgoing += 1;
-            continue;
-        }
-        aside.late.add(captured.nanos);
+        aside.times.add(captured.nanos);
         let full = |source| Failure::Explain { file: file(), source };
         if let Some(by_source) = &mut aside.by_source {
+            explainer.has_beside(by_source);
             by_source.add(&explainer.decide(&captured).map_err(full)?, captured.length);
             aside.cut += u64::from(captured.is_cut());
             continue;
@@ -175,7 +177,7 @@ fn each<W: Write>(
     Ok(())
 }
 
-fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
+fn summary(explainer: &Explainer, aside: &InTheEnd) -> Summary {
     let tallies = explainer.reasons();
     let reasons = Reason::ALL
         .into_iter()
@@ -200,11 +202,20 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
             marked: counters.marked.into(),
         })
         .collect();
-    let Aside { cut, outgoing, late, .. } = *aside;
-    let other_links = aside.other_links.iter().map(|(_, _, packets)| packets).sum();
-    let (seen, stopped) = (explainer.seen().into(), aside.stopped.clone());
-    let late = late.packets();
-    Summary { seen, cut, outgoing, other_links, late, stopped, reasons, rules, sources: None }
+    let left_out = &aside.left_out;
+    Summary {
+        seen: explainer.seen().into(),
+        cut: aside.cut,
+        outgoing: left_out.outgoing,
+        own: left_out.own.values().sum(),
+        again: left_out.again,
+        other_links: aside.other_links.iter().map(|(_, _, packets)| packets).sum(),
+        late: aside.times.late(),
+        stopped: aside.stopped.clone(),
+        reasons,
+        rules,
+        sources: None,
+    }
 }
 
 /// Standard output, in one of its forms.
@@ -285,7 +296,7 @@ impl<W: Write> Out<W> {
         ))
     }
 
-    fn end(&mut self, summary: &Summary, aside: &Aside) -> Result<(), Failure> {
+    fn end(&mut self, summary: &Summary, aside: &InTheEnd) -> Result<(), Failure> {
         if self.form != Output::Table {
             self.document(&Last { summary })?;
             return self.flush();
@@ -312,13 +323,15 @@ impl<W: Write> Out<W> {
             text.push('\n');
             push(&mut text, &outcomes("RULE", &summary.rules.iter().collect::<Vec<_>>()));
         }
-        for (count, what) in [
-            (summary.cut, "are longer than what was captured of them; their whole length counts"),
-            (summary.outgoing, "went out, as the capture says, and were left out"),
-        ] {
-            if count > 0 {
-                let _: std::fmt::Result = writeln!(text, "{} packets {what}", number(count));
-            }
+        if summary.cut > 0 {
+            let _: std::fmt::Result = writeln!(
+                text,
+                "{} packets are longer than what was captured of them; their whole length counts",
+                number(summary.cut)
+            );
+        }
+        for line in aside::lines(&aside.left_out) {
+            let _: std::fmt::Result = writeln!(text, "{line}");
         }
         for (link, name, packets) in &aside.other_links {
             let packets = number(*packets);
@@ -327,8 +340,11 @@ impl<W: Write> Out<W> {
                 "{packets} packets are of link type {link} ({name}), and were left out"
             );
         }
-        if let Some(late) = aside.late.text() {
-            let _: std::fmt::Result = writeln!(text, "{late}");
+        if let Some(remark) = summary.sources.as_ref().and_then(Sources::flood) {
+            let _: std::fmt::Result = writeln!(text, "{remark}");
+        }
+        for line in aside.times.lines() {
+            let _: std::fmt::Result = writeln!(text, "{line}");
         }
         if summary.stopped.is_some() {
             let of = if summary.sources.is_some() { "read so far" } else { "above" };

@@ -7,6 +7,7 @@ use super::args::explain::{Explain, Question};
 /// The path to ask at; none if it is about a capture.
 pub(super) fn ask(what: &Explain) -> Option<String> {
     let Question {
+        address,
         from,
         to,
         flags,
@@ -19,7 +20,7 @@ pub(super) fn ask(what: &Explain) -> Option<String> {
         fragment,
         length,
     } = &what.question;
-    let mut path = format!("/v1/explain?from={}", escaped(from.as_ref()?));
+    let mut path = format!("/v1/explain?from={}", escaped(address.as_ref().or(from.as_ref())?));
     let fields = [
         ("to", to.clone()),
         ("flags", flags.clone()),

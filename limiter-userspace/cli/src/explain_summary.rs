@@ -5,9 +5,13 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
 use limiter_daemon::api::Counts;
 use limiter_daemon::render::{line, number, push, table, titled};
-use limiter_replay::explain::{BySource, Explainer, MAX_TRACKED, Others, SourceSums};
+use limiter_replay::explain::{BySource, Explainer, MAX_TOLD, Others, SourceSums};
+use limiter_replay::tune::{FEW_PACKETS, Seldom};
 use limiter_rules::model::TriePrefix;
 use serde::Serialize;
+
+/// Sources of few packets each of which something is said if most packets are theirs.
+const MANY: u64 = 100;
 
 /// Sums by source, the sources that lost most first.
 #[derive(Debug, Serialize)]
@@ -21,6 +25,11 @@ pub(super) struct Sources {
     no_source: OthersLine,
     /// Sums of packets that came when no more sources were told apart.
     not_told_apart: OthersLine,
+    /// Sources of fewer than [`FEW_PACKETS`] packets, and the packets that they sent.
+    seldom: Seldom,
+    /// Packets of all sources that were told apart.
+    #[serde(skip)]
+    packets: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,12 +85,30 @@ pub(super) fn source_text(source: Source) -> String {
 impl Sources {
     pub(super) fn new(by_source: &BySource, most: usize, explainer: &Explainer) -> Self {
         let (top, rest) = by_source.top(most);
+        let (sources, of_few, packets) = by_source.seldom(FEW_PACKETS);
         Self {
+            seldom: Seldom { sources, packets: of_few },
+            packets,
             top: top.iter().map(|sums| SourceLine::new(sums, explainer)).collect(),
             others: others(&rest, true),
             no_source: others(by_source.exempt(), false),
             not_told_apart: others(by_source.beyond(), false),
         }
+    }
+
+    /// Remark about packets that no limit by source holds.
+    pub(super) fn flood(&self) -> Option<String> {
+        let Seldom { sources, packets } = self.seldom;
+        (packets > self.packets / 2 && sources >= MANY).then(|| {
+            format!(
+                "{} sources sent fewer than {FEW_PACKETS} packets each, {} of the {} in all: if \
+                 they are forged, a limit by source does not hold them; one over all of them does, \
+                 as a budget, or a rule on the port alone",
+                number(sources),
+                number(packets),
+                number(self.packets)
+            )
+        })
     }
 
     pub(super) fn render(&self, text: &mut String) {
@@ -120,7 +147,7 @@ impl Sources {
                 format_args!(
                     "sources are told apart until there are {} of them with their rules and \
                      reasons; explain a part of the capture for the rest",
-                    number(u64::try_from(MAX_TRACKED).unwrap_or(u64::MAX))
+                    number(u64::try_from(MAX_TOLD).unwrap_or(u64::MAX))
                 ),
             );
         }

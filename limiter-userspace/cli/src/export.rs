@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 
 use limiter_daemon::api::rules::Exported;
 use limiter_daemon::control::Client;
+use limiter_daemon::own_files;
 use limiter_daemon::render::Render;
 use serde::Serialize;
 
 use super::failure::Failure;
+
+/// A link under the name of the new file is none that was made here.
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
@@ -89,7 +93,7 @@ fn replace(file: &Path, contents: &[u8]) -> io::Result<File> {
 
 /// The file that is meant: the one that links lead to. With what is there now, if something is.
 fn target(file: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
-    let target = match fs::canonicalize(file) {
+    let target = match fs::canonicalize(own_files::behind_links(file)?) {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !file.is_symlink() => {
             return Ok((file.to_owned(), None));
@@ -105,7 +109,9 @@ fn target(file: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
 
 fn write(new: &Path, before: Option<&Metadata>, contents: &[u8]) -> io::Result<()> {
     let mode = before.map_or(0o666, |before| before.mode() & PERMISSIONS);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let mut file = options.custom_flags(NOFOLLOW).open(new)?;
     if let Some(before) = before {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (before.uid(), before.gid()) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use limiter_import::{Format, Imported, MAX_BYTES, Options, Outcome};
+use limiter_import::{Format, Imported, MAX_LIST_BYTES, Options, Outcome};
 use limiter_rules::RuleFile;
 use limiter_rules::warnings::Warnings;
 use limiter_text::plain::clean;
@@ -114,7 +114,7 @@ fn compare(format: Option<Format>, file: &Path, output: Output) -> Failure {
 /// One byte more than is imported, so that more is noticed.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::try_from(MAX_LIST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     if file == Path::new("-") {
         io::stdin().lock().take(most).read_to_end(&mut text)?;
     } else {

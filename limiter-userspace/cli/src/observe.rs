@@ -5,7 +5,7 @@ mod seen;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Seek as _, Write as _};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -131,12 +131,12 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     let (sources_cut, packets_cut) = seen.of(|level| level < whole);
     let (sources_cut, packets_cut) =
         (sources_cut + seen.left_out().0, packets_cut + seen.left_out().1);
-    if let (Some(path), Some((partial, _))) = (&ask.write, &partial) {
+    if let (Some(path), Some((partial, file))) = (&ask.write, &partial) {
         let done = if packets_cut == 0 {
             // All of it stays, and takes no more room.
             fs::rename(partial, path).map_err(|error| unwritten(path, &error))
         } else {
-            keep(partial, path, whole)
+            keep((partial, file), path, whole)
         };
         done.map_err(left)?;
     }
@@ -178,9 +178,9 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 /// Puts the packets of whole levels into the place of `path`. If that fails, `partial` stays.
-fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
+fn keep((partial, file): (&Path, &File), path: &Path, whole: u32) -> Result<(), Failure> {
     let part = beside(partial, CUT);
-    let done = copy(partial, &part, whole)
+    let done = copy((partial, file), &part, whole)
         .and_then(|()| fs::rename(&part, path).map_err(|error| unwritten(path, &error)));
     if done.is_err() {
         // A file that was not made cannot be removed, and one of no use is not worth an error.
@@ -191,10 +191,11 @@ fn keep(partial: &Path, path: &Path, whole: u32) -> Result<(), Failure> {
 }
 
 /// Copies the packets of whole levels.
-fn copy(partial: &Path, part: &Path, whole: u32) -> Result<(), Failure> {
+fn copy((partial, mut file): (&Path, &File), part: &Path, whole: u32) -> Result<(), Failure> {
     let mut to = create(part)?;
-    let from = File::open(partial).map_err(|error| unwritten(partial, &error))?;
-    let mut from = BufReader::with_capacity(READ, from);
+    // The file that was written, whoever has its name by now.
+    file.rewind().map_err(|error| unwritten(partial, &error))?;
+    let mut from = BufReader::with_capacity(READ, file);
     let mut blocks = Blocks::default();
     let mut buffer = vec![0; READ];
     loop {

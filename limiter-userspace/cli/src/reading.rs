@@ -1,17 +1,19 @@
 //! Packets that a command reads from captures, or makes, one after the other.
 
+pub(super) mod aside;
 mod merge;
+mod times;
 
 use std::path::{Path, PathBuf};
 
-use limiter_daemon::render::{duration, number};
-use limiter_replay::explain::{CaptureError, Captured};
+use limiter_replay::explain::{CaptureError, Captured, Own};
 use limiter_replay::load::parse;
 use limiter_text::plain::clean;
 
 use super::failure::Failure;
 use super::progress::{INTERRUPTED, Progress};
 use merge::Merged;
+pub(super) use times::Times;
 
 /// Remarks about captures, and the reason why they were not read to the end, if they were not.
 #[derive(Debug, Default)]
@@ -34,43 +36,6 @@ impl Read {
     }
 }
 
-/// Packets whose time is before that of one that came before them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Late {
-    last: u64,
-    packets: u64,
-    /// Nanoseconds that the oldest was behind.
-    most: u64,
-}
-
-impl Late {
-    /// Notes a packet.
-    pub(super) fn add(&mut self, nanos: u64) {
-        if nanos < self.last {
-            self.packets += 1;
-            self.most = self.most.max(self.last - nanos);
-        }
-        self.last = self.last.max(nanos);
-    }
-
-    /// Packets that were late.
-    pub(super) const fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// Line for people; none if all were in order.
-    pub(super) fn text(&self) -> Option<String> {
-        (self.packets > 0).then(|| {
-            format!(
-                "{} packets are older than one before them, by up to {}, as from several queues \
-                 of a card: that makes bursts look larger; `reordercap` sorts a file",
-                number(self.packets),
-                duration(self.most)
-            )
-        })
-    }
-}
-
 /// Gives the packets of captures on, all that came in. Captures are merged by the times of their
 /// packets; one that is cut off is read as far as it goes.
 ///
@@ -79,37 +44,27 @@ impl Late {
 /// When a capture cannot be read at all, or `to` fails.
 pub(super) fn captures(
     files: &[PathBuf],
+    own: &Own,
     mut to: impl FnMut(&Captured) -> Result<(), Failure>,
 ) -> Result<Read, Failure> {
     let mut read = Read::default();
-    let mut merged = Merged::begin(listed(files)?, &mut read)?;
+    let mut merged = Merged::begin(listed(files)?, own, &mut read)?;
     let mut progress = Progress::begin(true);
-    let (mut outgoing, mut seen) = (0u64, 0);
-    let mut late = Late::default();
+    let mut times = Times::default();
     while let Some(packet) = merged.next(&mut read) {
-        seen += 1;
-        if !progress.goes_on(seen, merged.percent()) {
+        if !progress.goes_on(read.packets + 1, merged.percent()) {
             read.interrupted = true;
             read.notes.push(INTERRUPTED.to_owned());
             break;
         }
-        if packet.outbound {
-            outgoing += 1;
-        } else {
-            late.add(packet.nanos);
-            to(&packet)?;
-            read.packets += 1;
-        }
+        times.add(packet.nanos);
+        to(&packet)?;
+        read.packets += 1;
     }
     drop(progress);
-    merged.end(&mut read);
-    read.notes.extend(late.text());
-    if outgoing > 0 {
-        read.notes.push(format!(
-            "{} packets went out, as the capture says, and were left out",
-            number(outgoing)
-        ));
-    }
+    let aside = merged.end(&mut read);
+    read.notes.extend(times.lines());
+    read.notes.extend(aside::lines(&aside));
     Ok(read)
 }
 

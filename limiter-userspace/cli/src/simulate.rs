@@ -16,6 +16,7 @@ use super::explain::BEHIND_XDP;
 use super::export;
 use super::failure::Failure;
 use super::output::Output;
+use super::reading::aside::OwnArgument;
 use super::reading::{self, Read};
 
 /// Arguments of `simulate`.
@@ -27,6 +28,8 @@ pub(super) struct Ask {
     /// A load: a YAML file with senders
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pcap", "interface"])]
     load: Option<PathBuf>,
+    #[command(flatten)]
+    own: OwnArgument,
     /// A rule file, or a directory of them: one candidate; may be repeated
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
@@ -93,7 +96,7 @@ pub(super) fn simulate(ask: &Ask, output: Output) -> Result<Answer, Failure> {
         };
         match &ask.load {
             Some(file) => reading::load(file, packet),
-            None => reading::captures(&ask.pcap, packet),
+            None => reading::captures(&ask.pcap, &ask.own.own(), packet),
         }
     };
     let read = match read {

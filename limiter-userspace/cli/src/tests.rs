@@ -240,6 +240,8 @@ fn a_source_is_shown_line_by_line() {
         passed: 123,
         dropped: 4,
         remaining: Some(57),
+        of: Some(100),
+        left: Vec::new(),
         full_in_ns: 43_000_000,
         here: None,
         remaining_here: None,
@@ -267,11 +269,12 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":null}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"passed":123,"dropped":4,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":null}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
     // Without a rule of its own, it is not said that nothing limits it, where something may.
-    let none = SourceView { rule: None, limit: None, remaining: None, tracked: false, ..view };
+    let none =
+        SourceView { rule: None, limit: None, remaining: None, of: None, tracked: false, ..view };
     assert!(
         render::text(&none).contains("rule     none: not limited\n"),
         "{}",

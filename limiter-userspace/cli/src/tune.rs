@@ -28,6 +28,7 @@ use super::failure::Failure;
 use super::observe::share as share_of;
 use super::output::Output;
 use super::reading::Read;
+use super::reading::aside::OwnArgument;
 use super::{export, live, reading};
 use text::{Tuned, cautions};
 
@@ -43,6 +44,8 @@ pub(super) struct Ask {
     /// A load in place of captures, as for `simulate`: to see what is made of known traffic
     #[arg(long, value_name = "FILE", group = TRAFFIC)]
     load: Option<PathBuf>,
+    #[command(flatten)]
+    own: OwnArgument,
     /// Observe the traffic for a time, as in 10m, and propose from that: needs the daemon, and its
     /// rights. Ctrl-C ends it before its time, and what came so far is proposed from
     #[arg(long = "for", value_name = "TIME", value_parser = interval, group = TRAFFIC)]
@@ -243,7 +246,7 @@ impl Ask {
         };
         let mut read = match &self.load {
             Some(file) => reading::load(file, packet)?,
-            None => reading::captures(&self.pcap, packet)?,
+            None => reading::captures(&self.pcap, &self.own.own(), packet)?,
         };
         if exempt > 0 {
             let exempt = number(exempt);

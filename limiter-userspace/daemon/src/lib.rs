@@ -28,6 +28,7 @@ mod memory;
 mod nearness;
 mod not_ip;
 mod notify;
+pub mod own_files;
 #[cfg(feature = "page")]
 mod page;
 mod readable;
@@ -36,6 +37,7 @@ mod routes;
 pub mod rule_files;
 mod rule_sets;
 mod run;
+mod sealed;
 mod service;
 mod sources;
 pub mod ssh;

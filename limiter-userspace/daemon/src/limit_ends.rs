@@ -12,7 +12,8 @@ use limiter_rules::{Path, Rule};
 use serde::{Deserialize, Serialize};
 
 use super::layers::Layers;
-use super::state_dir::{StateDir, StateError};
+use super::own_files::is_absent;
+use super::state_dir::{Damage, StateDir, StateError};
 
 /// Name of the file.
 pub(super) const ENDS: &str = "ends.json";
@@ -42,7 +43,7 @@ pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError>
             Some(End { rule: path.to_string(), terms, until: *until })
         })
         .collect();
-    if ends.is_empty() && !state.path(ENDS).exists() {
+    if ends.is_empty() && is_absent(&state.path(ENDS)) {
         return Ok(());
     }
     // Text, numbers and lists can always be written.
@@ -50,29 +51,20 @@ pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError>
     state.prepare(ENDS, &text)?.publish()
 }
 
-/// Reads the ends of edits. A file that cannot be read is told, and no edit ends then.
+/// Reads the ends of edits. A file that cannot be used is told, and no edit ends then.
 pub(super) fn load(
     state: &StateDir,
     edits: &BTreeMap<Path, std::sync::Arc<Rule>>,
-) -> BTreeMap<Path, u64> {
-    let path = state.path(ENDS);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
-        Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "limits for a time stay: end them by `limiter unset`");
-            return BTreeMap::new();
-        }
-    };
-    let ends: Vec<End> = serde_json::from_str(&text).unwrap_or_else(|error| {
-        tracing::warn!(%error, path = %path.display(), "limits for a time stay: end them by `limiter unset`");
-        Vec::new()
-    });
+    damages: &mut Vec<Damage>,
+) -> Result<BTreeMap<Path, u64>, StateError> {
+    let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
+    let lost = "limits for a time stay: end them by `limiter unset`";
+    let ends: Vec<End> = state.read_whole(ENDS, parsed, lost, damages)?.unwrap_or_default();
     let find = |end: &End| {
         let is = |(path, rule): &(&Path, &std::sync::Arc<Rule>)| {
             path.to_string() == end.rule && terms_text(&rule.terms) == end.terms
         };
         edits.iter().find(is).map(|(path, _)| (path.clone(), end.until))
     };
-    ends.iter().filter_map(find).collect()
+    Ok(ends.iter().filter_map(find).collect())
 }

@@ -19,7 +19,7 @@ use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
 
 use super::error::ServiceError;
-use super::state_dir::{StateDir, StateError};
+use super::state_dir::{Damage, StateDir, StateError};
 use crate::api::lists::{ListName, ListedSource, ListsChanged, UnsetList};
 use entries::{Entries, Entry};
 use saved::Reasons;
@@ -66,13 +66,13 @@ pub(super) enum Standing {
 
 impl Book {
     /// Takes over what the maps hold, or, when they are new, what the files say; then makes the
-    /// management prefixes safe. Says what of it is not in force.
+    /// management prefixes safe. Says what of it is not in force, and which files are damaged.
     pub(super) fn open(
         datapath: &mut dyn Datapath,
         state: &StateDir,
         management: &[Selector],
-    ) -> Result<(Self, Vec<String>), ServiceError> {
-        let mut warnings = Vec::new();
+    ) -> Result<(Self, Vec<String>, Option<Damage>), ServiceError> {
+        let (mut warnings, mut damage) = (Vec::new(), None);
         let mut book = Self::default();
         let found = datapath.list_entries()?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
@@ -80,12 +80,13 @@ impl Book {
         // disk.
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             let (now, wall) = (datapath.now(), datapath.wall());
-            for (selector, entry) in saved::read(state, now, wall, &mut warnings)? {
+            for (selector, entry) in saved::read(state, now, wall, &mut damage)? {
                 book.put(datapath, selector, entry)?;
             }
         }
         // The maps have no reasons.
-        let mut reasons = if found.is_empty() { Reasons::new() } else { saved::reasons(state) };
+        let mut reasons =
+            if found.is_empty() { Reasons::new() } else { saved::reasons(state, &mut damage) };
         let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {
@@ -118,7 +119,7 @@ impl Book {
             datapath.unlist(selector)?;
         }
         book.store = Store::open(state, &book.entries, datapath.now(), datapath.wall());
-        Ok((book, warnings))
+        Ok((book, warnings, damage))
     }
 
     /// Makes a change that was worked out, whole or not at all.

@@ -29,7 +29,7 @@ use super::rule_files::{self, Digest};
 use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
-use super::state_dir::{APPLIED, Applied, StateDir, StateError};
+use super::state_dir::{APPLIED, Applied, Damage, NOT_APPLIED, StateDir, StateError};
 use super::store_guard::{self, STORE};
 use super::watch::{self, Watch};
 #[cfg(feature = "page")]
@@ -92,6 +92,8 @@ struct Prepared {
     /// Digest of the rule files.
     read: Digest,
     state: StateDir,
+    /// Files of the state directory that cannot be used.
+    damages: Vec<Damage>,
     /// Table that sources are to have their buckets in.
     source_table: SourceTable,
     /// Configuration of the node, with a cluster.
@@ -123,24 +125,25 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
-    let edits = state.read_edits(max_frame)?.rules.rules;
+    let mut damages = Vec::new();
+    let edits = state.read_edits(max_frame, &mut damages)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect();
-    layers.ends = limit_ends::load(&state, &layers.edits);
+    layers.ends = limit_ends::load(&state, &layers.edits, &mut damages)?;
     for path in layers.over(limit_ends::now()).cloned().collect::<Vec<_>>() {
         layers.edits.remove(&path);
         layers.ends.remove(&path);
     }
     check(options, &layers, max_frame, backend)?;
-    let layers = with_applied(layers, &state, digest, max_frame)?;
-    if layers.applied {
-        let refused = |error: StartError| StateError::Applied {
-            path: state.path(APPLIED),
-            reason: error.to_string(),
-        };
-        check(options, &layers, max_frame, backend).map_err(refused)?;
+    let files = layers.clone();
+    let mut layers = with_applied(layers, &state, digest, max_frame, &mut damages)?;
+    if layers.applied
+        && let Err(error) = check(options, &layers, max_frame, backend)
+    {
+        damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
+        layers = files;
     }
     let source_table = options.source_table.unwrap_or_else(SourceTable::auto);
-    Ok(Prepared { layers, read: digest, state, source_table, cluster })
+    Ok(Prepared { layers, read: digest, state, damages, source_table, cluster })
 }
 
 /// Puts what `limiter apply` left in the place of the rule files, if these are the files that it
@@ -150,8 +153,9 @@ pub(super) fn with_applied(
     state: &StateDir,
     read: Digest,
     max_frame: u64,
+    damages: &mut Vec<Damage>,
 ) -> Result<Layers, StateError> {
-    let Some(Applied { replaces, documents }) = state.read_applied()? else {
+    let Some(Applied { replaces, documents }) = state.read_applied(damages)? else {
         return Ok(layers);
     };
     if replaces != read.to_string() {
@@ -161,10 +165,13 @@ pub(super) fn with_applied(
         );
         return Ok(layers);
     }
-    let file = rule_files::parse(&documents, max_frame).map_err(|error| StateError::Applied {
-        path: state.path(APPLIED),
-        reason: error.to_string(),
-    })?;
+    let file = match rule_files::parse(&documents, max_frame) {
+        Ok(file) => file,
+        Err(error) => {
+            damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
+            return Ok(layers);
+        }
+    };
     tracing::info!("the rules of `limiter apply` take the place of the rule files");
     Ok(Layers { file, applied: true, ..layers })
 }
@@ -219,7 +226,7 @@ fn listeners(options: &RunOptions) -> Result<Listeners, StartError> {
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, read, state, source_table, cluster }: Prepared,
+    Prepared { layers, read, state, damages, source_table, cluster }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -255,8 +262,14 @@ async fn serve(
         return Err(StartError::Datapath(fault));
     }
     let stop = Arc::new(Notify::new());
-    let started =
-        Service::start(datapath, layers, options.rules.clone(), read, state, Arc::clone(&stop));
+    let started = Service::start(
+        datapath,
+        layers,
+        options.rules.clone(),
+        read,
+        (state, damages),
+        Arc::clone(&stop),
+    );
     let mut service = match started {
         Ok(service) => service,
         Err(not_started) => {

@@ -22,7 +22,7 @@ use super::memory::Leftovers;
 use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::rule_sets::{Ground, RuleSets};
-use super::state_dir::{APPLIED, StateDir};
+use super::state_dir::{APPLIED, Damage, StateDir};
 use super::troubles::Troubles;
 
 pub(super) mod capture;
@@ -59,6 +59,8 @@ pub(super) struct Service {
     /// Notified when the daemon is to end.
     pub(super) stop: Arc<Notify>,
     notifier: Notifier,
+    /// Files of the state directory that could not be used at the start.
+    pub(super) damages: Vec<Damage>,
 }
 
 /// The service, as all connections share it.
@@ -78,7 +80,7 @@ impl Service {
         layers: Layers,
         paths: Vec<PathBuf>,
         read: Digest,
-        state: StateDir,
+        (state, damages): (StateDir, Vec<Damage>),
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
         let mut service = Self {
@@ -97,6 +99,7 @@ impl Service {
             pin_dir: None,
             stop,
             notifier: Notifier::default(),
+            damages,
         };
         // The program was read, and its types, and the rules twice.
         service.leftovers.note();
@@ -156,8 +159,9 @@ impl Service {
         // Before any rule with a window of the wall clock is in force.
         datapath.refresh_wall_clock()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
-        let (lists, warnings) = Book::open(datapath, &self.state, &management)?;
-        for warning in warnings {
+        let (lists, warnings, damage) = Book::open(datapath, &self.state, &management)?;
+        self.damages.extend(damage);
+        for warning in warnings.iter().chain(self.damages.iter().map(|damage| &damage.warning)) {
             tracing::warn!("{warning}");
         }
         self.lists = lists;

@@ -5,11 +5,15 @@ use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use limiter_rules::{RuleFileError, RuleFiles};
+use limiter_rules::RuleFiles;
 use limiter_text::beside::BESIDE;
+use limiter_text::plain::clean;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::own_files;
 use super::rule_files;
+use super::sealed;
 use crate::api::rules::Document;
 
 /// Reason why the state directory cannot be used.
@@ -25,14 +29,6 @@ pub enum StateError {
         directory: PathBuf,
         /// The other's process, as it wrote it down.
         pid: String,
-    },
-    /// The applied rules cannot be used any more.
-    #[error("{}: {reason}: remove this file to start with the rule files", path.display())]
-    Applied {
-        /// File of the applied rules.
-        path: PathBuf,
-        /// Mistake in the applied rules.
-        reason: String,
     },
     /// The system refused.
     #[error("{}: cannot {what}: {source}: check the directory, or give --state-dir", path.display())]
@@ -82,6 +78,10 @@ pub(super) const JOURNAL: &str = "lists.journal";
 /// The rule set of `limiter apply`.
 pub(super) const APPLIED: &str = "applied.json";
 
+/// Consequence of applied rules that cannot be used.
+pub(super) const NOT_APPLIED: &str =
+    "the rules of `limiter apply` are not in force, and the rule files are";
+
 /// The file of the applied rules.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,6 +90,22 @@ pub(super) struct Applied {
     pub(super) replaces: String,
     /// The rules.
     pub(super) documents: Vec<Document>,
+}
+
+/// A file that cannot be used, and what follows.
+#[derive(Debug)]
+pub(super) struct Damage {
+    /// Line for people: the file, what is wrong, what is not in force, and the remedy.
+    pub(super) warning: String,
+    /// Copies that were kept of it. Somebody who has looked after them removes them.
+    pub(super) copies: Vec<PathBuf>,
+}
+
+impl Damage {
+    /// True until somebody has looked after it.
+    pub(super) fn stands(&self) -> bool {
+        self.copies.is_empty() || self.copies.iter().any(|copy| !own_files::is_absent(copy))
+    }
 }
 
 /// A new version of a file on disk, under another name, or the end of one. Dropped, it changes
@@ -124,14 +140,20 @@ impl StateDir {
             .create(directory)
             .map_err(|source| system("make the directory", directory, source))?;
         let path = directory.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o640)
-            .open(&path)
-            .map_err(|source| system("open the lock", &path, source))?;
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut lock =
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(flags)
+                .open(&path)
+                .and_then(|lock| {
+                    if lock.metadata()?.is_file() { Ok(lock) } else { Err(own_files::no_file()) }
+                })
+                .map_err(|source| system("open the lock", &path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -157,24 +179,77 @@ impl StateDir {
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
-    /// Reads the edits; none when the file is not there. `max_frame` as in
-    /// [`rule_files::parse`].
-    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFiles, RuleFileError> {
-        let path = self.directory.join(EDITS);
-        if !path.exists() {
-            return Ok(RuleFiles::default());
-        }
-        rule_files::load(&[path], max_frame)
+    /// Reads a file as it is; none when it is not there.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+        let path = self.directory.join(name);
+        let read = || {
+            let Some(mut file) = own_files::open(&path)? else { return Ok(None) };
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(Some(bytes))
+        };
+        read().map_err(|source| system("read the state", &path, source))
     }
 
-    /// Reads the file of the lists; none when it is not there.
-    pub(super) fn read_lists(&self) -> Result<Option<Vec<u8>>, StateError> {
-        let path = self.directory.join(LISTS);
-        match fs::read(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(StateError::reading(&path, source)),
+    /// Reads a file, and what is in it by its checksum; none when it is not there. `of` makes
+    /// something of the text, and `lost` says what is not in force without it.
+    pub(super) fn read_whole<T>(
+        &self,
+        name: &str,
+        of: impl FnOnce(String) -> Result<T, String>,
+        lost: &str,
+        damages: &mut Vec<Damage>,
+    ) -> Result<Option<T>, StateError> {
+        let Some(bytes) = self.read(name)? else { return Ok(None) };
+        let text = sealed::unsealed(&bytes).and_then(|content| {
+            String::from_utf8(content.to_vec()).map_err(|error| error.utf8_error().to_string())
+        });
+        match text.and_then(of) {
+            Ok(whole) => Ok(Some(whole)),
+            Err(reason) => {
+                damages.push(self.damaged(name, &reason, lost));
+                Ok(None)
+            }
         }
+    }
+
+    /// Keeps a copy of a file that cannot be used. A machine without limits is worse than one with
+    /// its rule files alone.
+    pub(super) fn damaged(&self, name: &str, reason: &str, lost: &str) -> Damage {
+        let path = self.directory.join(name);
+        let (kept, copies) = match self.keep_copy(name) {
+            Ok(Some(copy)) => {
+                let kept = format!(
+                    "what was saved is kept as {}: make again what is missing, and remove that \
+                     copy",
+                    copy.display()
+                );
+                (kept, vec![copy])
+            }
+            Ok(None) => ("make again what is missing".to_owned(), Vec::new()),
+            Err(error) => {
+                let kept = format!("no copy of it can be kept ({error}): save it elsewhere");
+                (kept, Vec::new())
+            }
+        };
+        let warning = format!("{}: {reason}: {lost}; {kept}", path.display());
+        Damage { warning: clean(&warning), copies }
+    }
+
+    /// Reads the edits; none when the file is not there, or is damaged. `max_frame` as in
+    /// [`rule_files::parse`].
+    pub(super) fn read_edits(
+        &self,
+        max_frame: u64,
+        damages: &mut Vec<Damage>,
+    ) -> Result<RuleFiles, StateError> {
+        let name = self.directory.join(EDITS).display().to_string();
+        let parsed = |text| {
+            let document = Document { name, text };
+            rule_files::parse(&[document], max_frame).map_err(|error| error.to_string())
+        };
+        let lost = "the limits of `limiter set` are not in force";
+        Ok(self.read_whole(EDITS, parsed, lost, damages)?.unwrap_or_default())
     }
 
     /// Keeps a copy of a file that will be written anew although not all of it could be read. Says
@@ -182,11 +257,9 @@ impl StateDir {
     pub(super) fn keep_copy(&self, name: &str) -> io::Result<Option<PathBuf>> {
         let path = self.directory.join(name);
         let copy = with_suffix(&path, "broken");
-        match fs::copy(&path, &copy) {
-            Ok(_) => Ok(Some(copy)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(mut from) = own_files::open(&path)? else { return Ok(None) };
+        io::copy(&mut from, &mut own_files::create(&copy)?)?;
+        Ok(Some(copy))
     }
 
     /// Removes a file that nothing depends on.
@@ -204,7 +277,7 @@ impl StateDir {
 
     /// Writes a file beside the one that counts; [`Prepared::publish`] makes it the one.
     pub(super) fn prepare(&self, name: &str, text: &str) -> Result<Prepared, StateError> {
-        self.prepare_with(name, |file| file.write_all(text.as_bytes()))
+        self.prepare_with(name, |file| sealed::seal(file, |to| to.write_all(text.as_bytes())))
     }
 
     /// Like [`StateDir::prepare`], with the bytes that `text` writes.
@@ -215,9 +288,7 @@ impl StateDir {
     ) -> Result<Prepared, StateError> {
         let path = self.directory.join(format!("{name}.new"));
         let write = || {
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create(true).truncate(true).mode(0o640).open(&path)?;
-            let mut buffer = BufWriter::new(file);
+            let mut buffer = BufWriter::new(own_files::create_anew(&path)?);
             text(&mut buffer)?;
             buffer.flush()?;
             buffer.get_ref().sync_all()
@@ -234,17 +305,13 @@ impl StateDir {
         Prepared { path: None, target: self.directory.join(name), done: false }
     }
 
-    /// Reads the applied rules; none when there are none.
-    pub(super) fn read_applied(&self) -> Result<Option<Applied>, StateError> {
-        let path = self.directory.join(APPLIED);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(system("read the applied rules", &path, source)),
-        };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| StateError::Applied { path, reason: error.to_string() })
+    /// Reads the applied rules; none when there are none, or they are damaged.
+    pub(super) fn read_applied(
+        &self,
+        damages: &mut Vec<Damage>,
+    ) -> Result<Option<Applied>, StateError> {
+        let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
+        self.read_whole(APPLIED, parsed, NOT_APPLIED, damages)
     }
 
     /// Path of a file of this directory.

@@ -126,6 +126,13 @@ impl PinDir {
         self.links().join(interface.replace('.', ":"))
     }
 
+    /// True if anything is pinned there, as far as that can be seen.
+    pub(super) fn has_parts(&self) -> bool {
+        let has_any =
+            |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        has_any(self.maps()) || has_any(self.links())
+    }
+
     /// True if there is any pinned link.
     pub(super) fn has_links(&self) -> Result<bool, DatapathError> {
         Ok(!self.link_pins()?.is_empty())

@@ -192,6 +192,17 @@ pub enum DatapathError {
         /// Why it failed.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The kernel refused maps or programs that were pinned before.
+    #[error(
+        "{source}, or, if somebody has changed the pins in {path}, `limiter detach --pin-dir \
+         {path}`, which ends the limits, and start again"
+    )]
+    FoundPins {
+        /// The pin directory.
+        path: PathBuf,
+        /// Answer of the kernel.
+        source: Box<DatapathError>,
+    },
     /// There is no rule set on trial.
     #[error("no rule set is on trial: there is nothing to confirm or to take back")]
     NoTrial,
@@ -238,6 +249,9 @@ fn list(names: &[String]) -> String {
 impl DatapathError {
     /// True if the user can mend it: exit code 2 rather than 1.
     pub fn is_refusal(&self) -> bool {
+        if let Self::FoundPins { source, .. } = self {
+            return source.is_refusal();
+        }
         !matches!(
             self,
             Self::Load(_)
@@ -264,6 +278,17 @@ impl DatapathError {
             _ => text.rsplit_once(": ").map(|(what, how)| (what.to_owned(), how)),
         };
         parts.map_or_else(|| (text.clone(), String::new()), |(what, how)| (what, how.to_owned()))
+    }
+
+    /// The error of a start on what was pinned before: it may be that which is wrong.
+    #[must_use]
+    pub(super) fn on_found_pins(self, path: &std::path::Path) -> Self {
+        match self {
+            Self::Load(_) | Self::Verify(_) | Self::Map { .. } | Self::Pin { .. } => {
+                Self::FoundPins { path: path.to_owned(), source: Box::new(self) }
+            }
+            other => other,
+        }
     }
 
     pub(super) fn map(map: &'static str) -> impl FnOnce(MapError) -> Self {

@@ -72,6 +72,7 @@ impl Kernel {
         // that was cut short.
         let lock = Arc::new(PinLock::take(&pins)?);
         let mut made = None;
+        let found = pins.has_parts();
         pins.create_parts()
             // Left by a change of the layout that was cut short.
             .and_then(|()| pins.remove_next())
@@ -85,6 +86,7 @@ impl Kernel {
                 }
                 pins.remove_if_empty();
             })
+            .map_err(|error| if found { error.on_found_pins(&options.pin_dir) } else { error })
     }
 
     /// A second handle on the same maps, under the same lock: a restart as the maps see it, and

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use limiter_rules::rate_text::MIN_FULL_FRAME;
 
+use super::PinDir;
 use super::{
     Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Objects, Observed, Options,
     capabilities, pinned, privileges,
@@ -77,6 +78,7 @@ impl Backend for Xdp {
         interfaces: &[String],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
+        let found = PinDir::new(&options.pin_dir).has_parts();
         let mut kernel = Kernel::open(self.objects, options)?;
         let attached = if kernel.is_successor() {
             kernel.prepare_succession(interfaces, mode)
@@ -93,7 +95,7 @@ impl Backend for Xdp {
                         "what was attached could not be removed again: run `limiter detach`"
                     );
                 }
-                return Err(error);
+                return Err(if found { error.on_found_pins(&options.pin_dir) } else { error });
             }
         };
         for left in left_behind {

@@ -1,14 +1,17 @@
 //! Why nothing could be imported.
 
-/// Longest text in bytes.
+/// Longest text of rules in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
+
+/// Longest text of a list in bytes: a million sources with their times and comments.
+pub const MAX_LIST_BYTES: usize = 128 << 20;
 
 /// Error of a whole text. Anything wrong with one rule is told of that rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// Longer than is read.
-    #[error("is longer than {} MiB: give less at once", MAX_BYTES >> 20)]
-    TooLong,
+    #[error("is longer than {} MiB: give less at once", .0 >> 20)]
+    TooLong(usize),
     /// A rule file that is longer than a daemon reads.
     #[error(
         "becomes a rule file of more than {} MiB, with its comments: give less at once",

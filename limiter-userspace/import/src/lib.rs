@@ -31,7 +31,7 @@ mod words;
 mod write;
 
 pub use detect::Format;
-pub use error::{ImportError, MAX_BYTES};
+pub use error::{ImportError, MAX_BYTES, MAX_LIST_BYTES};
 pub use imported::{Effect, Entry, Imported, Outcome};
 
 use firewall::Firewall;
@@ -54,8 +54,8 @@ pub struct Options {
 ///
 /// Why nothing at all can be translated.
 pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> {
-    if bytes.len() > MAX_BYTES {
-        return Err(ImportError::TooLong);
+    if bytes.len() > MAX_LIST_BYTES {
+        return Err(ImportError::TooLong(MAX_LIST_BYTES));
     }
     let text = str::from_utf8(bytes).map_err(|error| ImportError::NotUtf8(error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -66,6 +66,10 @@ pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> 
         Some(format) => format,
         None => detect::detect(text)?,
     };
+    let is_list = matches!(format, Format::Ipset | Format::Fail2ban);
+    if !is_list && bytes.len() > MAX_BYTES {
+        return Err(ImportError::TooLong(MAX_BYTES));
+    }
     let wanted = options.set.as_deref();
     let firewall = match format {
         Format::Ipset => return Ok(elements::import("ipset", &ipset::read(text, wanted)?)),

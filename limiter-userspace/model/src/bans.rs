@@ -22,6 +22,9 @@ struct ModelBan {
 pub struct ModelBanRef(Arc<ModelBan>);
 
 impl ModelBanRef {
+    /// Bytes of what is shared.
+    pub(super) const SIZE: usize = size_of::<ModelBan>();
+
     /// A record as it stands in the map.
     pub(super) fn of(ban: &Ban) -> Self {
         let Ban { until, history, rule } = *ban;

@@ -24,44 +24,58 @@ pub(super) struct ModelEntries {
     fingerprints: Words,
 }
 
-/// Words of a map that were asked for, by index.
+/// Words that are made at once.
+const PAGE: usize = 512;
+
+/// Words of a map, made as they are asked for.
 #[derive(Debug, Default)]
-struct Words(RwLock<BTreeMap<u32, WordRef>>);
+struct Words(RwLock<BTreeMap<u32, Arc<[AtomicU64]>>>);
 
 impl Words {
     fn at(&self, index: u32) -> WordRef {
-        let mut words = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        words.entry(index).or_default().clone()
+        let (page, place) = (index / PAGE as u32, index as usize % PAGE);
+        let mut pages = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let page = pages.entry(page).or_insert_with(|| (0..PAGE).map(|_| 0.into()).collect());
+        WordRef(Arc::clone(page), place)
     }
 
     fn copy(&self) -> Self {
-        let words = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let copies = words.iter().map(|(index, word)| (*index, WordRef::new(word.load())));
-        Self(RwLock::new(copies.collect()))
+        let pages = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let words = |page: &Arc<[AtomicU64]>| {
+            page.iter().map(|word| SharedWord::load(word).into()).collect()
+        };
+        Self(RwLock::new(pages.iter().map(|(index, page)| (*index, words(page))).collect()))
+    }
+
+    fn bytes(&self) -> usize {
+        let pages = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        pages.len() * PAGE * size_of::<AtomicU64>()
     }
 }
 
-/// A word of a map that packets change in place.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WordRef(Arc<AtomicU64>);
+/// A word of a map that packets change in place: some words, and which of them it is.
+#[derive(Clone, Debug)]
+pub(super) struct WordRef(Arc<[AtomicU64]>, usize);
 
 impl WordRef {
     pub(super) fn new(word: u64) -> Self {
-        Self(Arc::new(word.into()))
+        Self(Arc::new([word.into()]), 0)
     }
 
     pub(super) fn set(&self, word: u64) {
-        self.0.store(word, Ordering::Release);
+        if let Some(place) = self.0.get(self.1) {
+            place.store(word, Ordering::Release);
+        }
     }
 }
 
 impl SharedWord for WordRef {
     fn load(&self) -> u64 {
-        SharedWord::load(&*self.0)
+        self.0.get(self.1).map_or(0, SharedWord::load)
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        SharedWord::compare_exchange(&*self.0, current, new)
+        self.0.get(self.1).is_some_and(|word| SharedWord::compare_exchange(word, current, new))
     }
 }
 
@@ -98,6 +112,15 @@ impl ModelEntries {
             aggregates: self.aggregates.copy(),
             fingerprints: self.fingerprints.copy(),
         }
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> usize {
+        let slots: usize = self.sources.iter().map(Vec::len).sum();
+        slots * size_of::<AtomicU64>()
+            + self.keyed.len() * size_of::<(AtomicU64, Cell<TableKey>)>()
+            + self.aggregates.bytes()
+            + self.fingerprints.bytes()
     }
 
     /// Puts the settings of a table in place of those that there are.

@@ -1,7 +1,7 @@
 //! A bucket of a table in the model.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
@@ -17,7 +17,42 @@ struct ModelBucket {
     passed: AtomicU64,
     dropped: AtomicU64,
     used: AtomicU64,
-    words: [AtomicU64; WORDS],
+    words: [AtomicU64; FEW],
+    /// The other words, once one of them is not zero: few algorithms have so many.
+    more: OnceLock<Box<[AtomicU64; WORDS - FEW]>>,
+}
+
+/// Words that every bucket has room for.
+const FEW: usize = 4;
+
+impl ModelBucket {
+    /// A bucket of these words.
+    fn with(words: [u64; WORDS]) -> Self {
+        let bucket = Self::default();
+        for (index, word) in words.into_iter().enumerate().filter(|(_, word)| *word != 0) {
+            if let Some(place) = bucket.place(index) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+        bucket
+    }
+
+    /// The place of a word, made if there is none.
+    fn place(&self, index: usize) -> Option<&AtomicU64> {
+        let more = || self.more.get_or_init(|| Box::new([const { AtomicU64::new(0) }; _]));
+        self.words.get(index).or_else(|| more().get(index.checked_sub(FEW)?))
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        let more = || self.more.get()?.get(index.checked_sub(FEW)?);
+        let word = self.words.get(index).or_else(more);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Bytes behind it.
+    fn heap(&self) -> usize {
+        if self.more.get().is_some() { size_of::<[AtomicU64; WORDS - FEW]>() } else { 0 }
+    }
 }
 
 /// A shared [`ModelBucket`].
@@ -25,6 +60,11 @@ struct ModelBucket {
 pub struct ModelKeyed(Arc<ModelBucket>);
 
 impl ModelKeyed {
+    /// Bytes of what is shared.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<ModelBucket>() + self.0.heap()
+    }
+
     pub(super) fn begun(resolved: u64) -> Self {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
@@ -37,7 +77,7 @@ impl ModelKeyed {
             passed: passed.into(),
             dropped: dropped.into(),
             used: used.into(),
-            words: words.map(AtomicU64::new),
+            ..ModelBucket::with(words)
         }))
     }
 
@@ -48,7 +88,7 @@ impl ModelKeyed {
             passed: load(&self.0.passed),
             dropped: load(&self.0.dropped),
             used: load(&self.0.used),
-            words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
+            words: std::array::from_fn(|index| self.0.load(index)),
         }
     }
 }
@@ -64,11 +104,11 @@ pub struct ModelWord(Arc<ModelBucket>, usize);
 
 impl limiter_decision::cell::Cell for ModelWord {
     fn load(&self) -> u64 {
-        self.0.words.get(self.1).map_or(0, |word| word.load(Ordering::Acquire))
+        self.0.load(self.1)
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        self.0.words.get(self.1).is_some_and(|word| {
+        self.0.place(self.1).is_some_and(|word| {
             word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
         })
     }

@@ -16,6 +16,7 @@ mod look;
 mod moments;
 mod part;
 mod reading;
+mod size;
 mod source_bucket;
 mod tables;
 mod trail;
@@ -54,6 +55,7 @@ pub use keyed::{of_narrow, used_share};
 pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS};
+pub use size::of_growing;
 pub use trail::{Step, Trail};
 pub use way::{Framing, Way};
 

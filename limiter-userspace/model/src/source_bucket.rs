@@ -21,6 +21,9 @@ struct ModelSourceBucket {
 pub(super) struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
 impl ModelSourceBucketRef {
+    /// Bytes of what is shared.
+    pub(super) const SIZE: usize = size_of::<ModelSourceBucket>();
+
     /// Bucket as it stands in the map.
     pub(super) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;

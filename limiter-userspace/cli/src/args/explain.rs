@@ -6,6 +6,8 @@ use std::path::PathBuf;
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
 use crate::living;
+#[cfg(feature = "replay")]
+use crate::reading::aside::OwnArgument;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
 #[cfg(feature = "replay")]
@@ -15,14 +17,18 @@ const TOP_SOURCES: usize = 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[cfg(feature = "replay")]
-    /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    /// The capture: pcap or pcapng, also with gzip, of Ethernet, raw IP or `any`; `-` for standard
+    /// input
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["from", "address"])]
     pub(crate) pcap: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) question: Question,
     #[cfg(feature = "replay")]
+    #[command(flatten)]
+    pub(crate) own: OwnArgument,
+    #[cfg(feature = "replay")]
     /// A rule file, or a directory of them; may be repeated [default: no rules]
-    #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["from", "address"])]
     pub(crate) rules: Vec<PathBuf>,
     #[cfg_attr(
         feature = "replay",
@@ -40,12 +46,12 @@ pub(crate) struct Explain {
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
-        conflicts_with = "from",
+        conflicts_with_all = ["from", "address"],
     )]
     pub(crate) max_frame: u64,
     #[cfg(feature = "replay")]
     /// Sums by source and rule, and no line for each packet
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, conflicts_with_all = ["from", "address"])]
     pub(crate) summary: bool,
     #[cfg(feature = "replay")]
     /// With --summary: the sources to show, those first that lost most; all others are summed
@@ -61,12 +67,16 @@ pub(crate) struct Explain {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
-    #[arg(long, value_name = "ADDRESS", add = living::sources())]
+    #[arg(value_name = "ADDRESS", add = living::sources(), group = "whom")]
     #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
-    #[cfg_attr(not(feature = "replay"), arg(required = true))]
+    #[cfg_attr(not(feature = "replay"), arg(required_unless_present = "from"))]
+    pub(crate) address: Option<String>,
+    /// The same as ADDRESS
+    #[arg(long, value_name = "ADDRESS", add = living::sources(), group = "whom")]
+    #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
     pub(crate) from: Option<String>,
     /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
-    #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
+    #[arg(long, value_name = "PORT/PROTOCOL", requires = "whom")]
     pub(crate) to: Option<String>,
     /// TCP flags of the packet, as in SYN or SYN,ACK
     #[arg(long, value_name = "FLAGS", requires = "to")]
@@ -78,21 +88,21 @@ pub(crate) struct Question {
     #[arg(long, value_name = "PORT", requires = "to")]
     pub(crate) source_port: Option<u16>,
     /// Time to live of the packet, or its hop limit [default: 64]
-    #[arg(long, value_name = "TTL", requires = "from")]
+    #[arg(long, value_name = "TTL", requires = "whom")]
     pub(crate) ttl: Option<u8>,
     /// Destination address of the packet
-    #[arg(long, value_name = "ADDRESS", requires = "from")]
+    #[arg(long, value_name = "ADDRESS", requires = "whom")]
     pub(crate) destination: Option<String>,
     /// The id of its VLAN tag
-    #[arg(long, value_name = "ID", requires = "from")]
+    #[arg(long, value_name = "ID", requires = "whom")]
     pub(crate) vlan: Option<u16>,
     /// DSCP of the packet: a name as in ef, or a number
-    #[arg(long, value_name = "DSCP", requires = "from")]
+    #[arg(long, value_name = "DSCP", requires = "whom")]
     pub(crate) dscp: Option<String>,
     /// Piece of a larger packet that it is: whole, first or later
-    #[arg(long, value_name = "PIECE", requires = "from")]
+    #[arg(long, value_name = "PIECE", requires = "whom")]
     pub(crate) fragment: Option<String>,
     /// The bytes of its frame [default: 60, the shortest]
-    #[arg(long, value_name = "BYTES", requires = "from")]
+    #[arg(long, value_name = "BYTES", requires = "whom")]
     pub(crate) length: Option<u64>,
 }

@@ -8,7 +8,7 @@ use limiter_common::wire::LEVELS;
 use crate::blocks::Told;
 
 /// Most sources that are told apart: as many as `tune` does.
-const MAX_SOURCES: usize = 1 << 21;
+const MAX_SOURCES: usize = 7 << 18;
 #[cfg(feature = "replay")]
 const _: () = assert!(MAX_SOURCES == limiter_replay::tune::MAX_SOURCES);
 

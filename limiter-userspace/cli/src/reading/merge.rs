@@ -5,23 +5,23 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
 
-use limiter_replay::explain::{Capture, CaptureError, Captured};
+use limiter_replay::explain::{Arrivals, Aside, CaptureError, Captured, Own};
 use limiter_text::plain::clean;
 
-use super::{Listed, Read};
+use super::{Listed, Read, aside};
 use crate::failure::Failure;
 
 /// A capture that is being read, with its next packet.
 struct Open {
-    capture: Capture,
+    capture: Arrivals,
     name: String,
     next: Captured,
 }
 
 /// A capture that was looked at.
 enum Waiting {
-    /// A file, to be opened again.
-    File(PathBuf),
+    /// A file, to be opened again, with the own addresses that its packets told.
+    File(PathBuf, Own),
     /// A pipe, which cannot be.
     Pipe(Box<Open>),
 }
@@ -35,6 +35,8 @@ pub(super) struct Merged {
     times: BinaryHeap<Reverse<(u64, usize)>>,
     files: u64,
     ended: u64,
+    /// Packets left out of those that ended.
+    aside: Aside,
 }
 
 impl Merged {
@@ -43,10 +45,11 @@ impl Merged {
     /// # Errors
     ///
     /// When one cannot be read at all. One of a directory that is no capture is left out.
-    pub(super) fn begin(files: Vec<Listed>, read: &mut Read) -> Result<Self, Failure> {
+    pub(super) fn begin(files: Vec<Listed>, own: &Own, read: &mut Read) -> Result<Self, Failure> {
         let mut waiting = Vec::with_capacity(files.len());
+        let mut aside = Aside::default();
         for file in files {
-            let mut capture = match Capture::open(&file.path) {
+            let mut capture = match Arrivals::open(&file.path, own, false) {
                 Ok(capture) => capture,
                 Err(error @ (CaptureError::NoCapture { .. } | CaptureError::Empty { .. }))
                     if file.of_directory =>
@@ -58,10 +61,14 @@ impl Merged {
             };
             let name = clean(&file.path.display().to_string());
             match capture.next_packet() {
-                Ok(None) => left_out(&capture, &name, read),
+                Ok(None) => left_out(&capture, &name, read, &mut aside),
                 // A file has an end that is known.
                 Ok(Some(next)) if capture.percent().is_some() => {
-                    waiting.push((next.nanos, Waiting::File(file.path)));
+                    let of = capture.aside();
+                    aside.recognised |= of.recognised;
+                    aside.either = aside.either.or(of.either);
+                    let own = Own::Named(capture.own().to_vec());
+                    waiting.push((next.nanos, Waiting::File(file.path, own)));
                 }
                 Ok(Some(next)) => {
                     let nanos = next.nanos;
@@ -74,7 +81,7 @@ impl Merged {
         // Of two that begin at once, the one that was named first is read first.
         waiting.reverse();
         waiting.sort_by_key(|(nanos, _)| Reverse(*nanos));
-        Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0 })
+        Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0, aside })
     }
 
     /// The next packet of all; none behind the last. Errors end their capture, and are noted.
@@ -108,9 +115,9 @@ impl Merged {
     fn start(&mut self, waiting: Waiting, read: &mut Read) {
         let open = match waiting {
             Waiting::Pipe(open) => *open,
-            Waiting::File(path) => {
+            Waiting::File(path, own) => {
                 let name = clean(&path.display().to_string());
-                let opened = Capture::open(&path).and_then(|mut capture| {
+                let opened = Arrivals::open(&path, &own, false).and_then(|mut capture| {
                     let next = capture.next_packet()?;
                     Ok(next.map(|next| Open { capture, name, next }))
                 });
@@ -132,7 +139,7 @@ impl Merged {
 
     fn close(&mut self, place: usize, read: &mut Read) {
         if let Some(open) = self.open.get_mut(place).and_then(Option::take) {
-            left_out(&open.capture, &open.name, read);
+            left_out(&open.capture, &open.name, read, &mut self.aside);
             self.ended += 1;
         }
     }
@@ -146,19 +153,22 @@ impl Merged {
         sum.checked_div(self.files)
     }
 
-    /// Ends before the end: notes what was left out of those that are open.
-    pub(super) fn end(mut self, read: &mut Read) {
+    /// Ends before the end: notes what was left out of those that are open, and says what was left
+    /// out of all.
+    pub(super) fn end(mut self, read: &mut Read) -> Aside {
         for place in 0..self.open.len() {
             self.close(place, read);
         }
+        self.aside
     }
 }
 
-/// Notes the packets of a capture that are of other link types.
-fn left_out(capture: &Capture, name: &str, read: &mut Read) {
-    for (link, kind, packets) in capture.left_out() {
+/// Notes the packets of a capture that were left out.
+fn left_out(capture: &Arrivals, name: &str, read: &mut Read, to: &mut Aside) {
+    for (link, kind, packets) in capture.other_links() {
         read.notes.push(format!(
             "{name}: {packets} packets are of link type {link} ({kind}), and were left out"
         ));
     }
+    aside::add(to, capture.aside());
 }

@@ -102,7 +102,7 @@ fn a_directory_of_captures_is_tuned() {
     );
     assert!(told.text.contains("an hourly peak is not in it"), "{}", told.text);
     assert!(told.text.contains("left out: ") && told.text.contains("notes: neither pcap"));
-    assert!(told.text.contains("proposed, to spare 100 %: 1/s, burst 3"), "{}", told.text);
+    assert!(told.text.contains("proposed, to spare 100 %: 2/s, burst 3"), "{}", told.text);
     assert!(
         !told.text.contains('\u{1b}') && told.errors.iter().all(|line| !line.contains('\u{1b}'))
     );

@@ -125,6 +125,8 @@ impl Link for Fake {
             passed: 5,
             dropped: 9,
             remaining: Some(5),
+            of: Some(20),
+            left: Vec::new(),
             full_in_ns: 150_000_000,
             here: None,
             remaining_here: None,

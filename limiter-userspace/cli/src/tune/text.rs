@@ -1,7 +1,9 @@
 //! The answer of `limiter tune` as text, with what the observation cannot tell.
 
 use limiter_daemon::render::{Render, duration, line, number, push, table};
-use limiter_replay::tune::{AtRate, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES};
+use limiter_replay::tune::{
+    AtRate, FEW_PACKETS, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES,
+};
 use serde::Serialize;
 
 /// Fewer sources than this say little about a share of 99.9 %.
@@ -26,10 +28,17 @@ pub(super) struct Tuned {
 /// Limits of what the observation can tell.
 pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
     let mut notes = Vec::new();
-    let Report { sources, seconds, one_of, .. } = report;
+    let Report { sources, seconds, seen_seconds, seldom, one_of, .. } = report;
+    let often = sources.saturating_sub(seldom.sources);
     for (length, peak) in [(3600.0, "an hourly"), (86_400.0, "a daily"), (604_800.0, "a weekly")] {
-        if *seconds < length {
-            notes.push(format!("{} were seen: {peak} peak is not in it", time(*seconds)));
+        if *seen_seconds < length {
+            let pauses = if *seen_seconds < *seconds {
+                "; of pauses without any packet ten seconds count"
+            } else {
+                ""
+            };
+            let seen = time(*seen_seconds);
+            notes.push(format!("{seen} were seen: {peak} peak is not in it{pauses}"));
             break;
         }
     }
@@ -41,20 +50,25 @@ pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
             number(u64::try_from(MAX_CURVES).unwrap_or(u64::MAX)),
         ));
     }
-    match &report.proposal {
-        None => notes.push(
-            "no limit is proposed: at least a second of packets with a source is needed, and a \
-             burst that a rule may have"
-                .to_owned(),
-        ),
-        Some(proposal) if *sources < FEW => notes.push(format!(
-            "{} sources are few: of others like them the limit may hit up to {} (with a \
-             confidence of 95 %), not only {}",
-            number(*sources),
-            percent(proposal.share_at_most),
-            percent(1.0 - spare),
-        )),
-        Some(_) => {}
+    notes.extend(report.no_proposal.clone());
+    if let Some(proposal) = &report.proposal {
+        if seldom.sources > 0 {
+            notes.push(format!(
+                "{} of the sources sent fewer than {FEW_PACKETS} packets, {} in all: of how fast \
+                 they send nothing is known",
+                number(seldom.sources),
+                number(seldom.packets)
+            ));
+        }
+        if often < FEW {
+            notes.push(format!(
+                "{} sources are few: of others like them the limit may hit up to {} (with a \
+                 confidence of 95 %), not only {}",
+                number(often),
+                percent(proposal.share_at_most),
+                percent(1.0 - spare),
+            ));
+        }
     }
     notes.push(
         "shares are of sources as they are: forged addresses, NAT and attackers count as users; \
@@ -205,7 +219,8 @@ impl Tuned {
         line(
             text,
             format_args!(
-                "of others like these it hits at most {}, with a confidence of 95 %",
+                "of others like these it hits at most {} in as long a time, with a confidence of \
+                 95 %",
                 percent(*share_at_most)
             ),
         );

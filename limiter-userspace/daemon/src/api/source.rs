@@ -4,7 +4,7 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::explain::Here;
+use super::explain::{ExplainLimit, Here};
 use super::limits::LimitView;
 use super::lists::ListName;
 use crate::render::{Render, duration, number, push, rate, table, titled};
@@ -41,10 +41,13 @@ pub struct SourceView {
     pub passed: u64,
     /// Packets of it that were dropped since it is tracked.
     pub dropped: u64,
-    /// Packets or bytes that would pass at once now; none without a limit, and for one over all
-    /// nodes.
+    /// Units that would pass at once now, of the limit of which the least is left; none without a
+    /// limit, and for one over all nodes.
     pub remaining: Option<u64>,
-    /// Nanoseconds until the whole burst is there again; 0 where `remaining` is none.
+    /// Units of that limit that may come at once; none where that is not a number.
+    #[serde(default)]
+    pub of: Option<u64>,
+    /// Nanoseconds until nothing of that limit is used; 0 where `remaining` is none.
     pub full_in_ns: u64,
     /// Base of this node's decisions, of a limit over all nodes.
     #[serde(default)]
@@ -52,9 +55,13 @@ pub struct SourceView {
     /// Packets or bytes that would pass by that at once now.
     #[serde(default)]
     pub remaining_here: Option<u64>,
-    /// All limits of the rule; `limit`, `burst` and `remaining` are about the first.
+    /// All limits of the rule; `limit` and `burst` are about the first.
     #[serde(default)]
     pub limits: Vec<LimitView>,
+    /// How much is left of each limit of the rule, and of the budget that it is charged to, in
+    /// their order. `conforms` is of the shortest packet.
+    #[serde(default)]
+    pub left: Vec<ExplainLimit>,
     /// Action over the limits; none without limits of its own.
     #[serde(default)]
     pub action: Option<String>,
@@ -157,6 +164,24 @@ pub fn question(view: &SourceView) -> String {
     format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
 }
 
+/// Units that are left of a limit.
+fn left_of(limit: &ExplainLimit) -> String {
+    let ExplainLimit { remaining, size, count, .. } = limit;
+    match size {
+        Some(size) => format!("{} of {} {count}", number(*remaining), number(*size)),
+        None => format!("{} {count} at once", number(*remaining)),
+    }
+}
+
+/// Words behind one of several limits.
+fn state_of(limit: &ExplainLimit) -> String {
+    let drops = if limit.conforms { "" } else { ": this one drops now" };
+    match limit.full_in_ns {
+        Some(0) | None => drops.to_owned(),
+        Some(full) => format!("{drops}, full in {}", duration(full)),
+    }
+}
+
 fn by_rule(text: &mut String, rules: &[RuleDrops]) {
     if rules.is_empty() {
         return;
@@ -213,10 +238,27 @@ impl Render for SourceView {
         if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {
             row("over it", action.to_owned());
         }
-        if let (Some(remaining), Some(burst)) = (self.remaining, self.burst) {
-            let count = self.count.as_deref().unwrap_or("packets");
-            row("remaining", format!("{} of {} {count}", number(remaining), number(burst)));
-            row("full in", duration(self.full_in_ns));
+        match self.left.as_slice() {
+            // Of a daemon before, which said it of the first limit alone.
+            [] => {
+                if let (Some(remaining), Some(of)) = (self.remaining, self.of.or(self.burst)) {
+                    let count = self.count.as_deref().unwrap_or("packets");
+                    row("remaining", format!("{} of {} {count}", number(remaining), number(of)));
+                    row("full in", duration(self.full_in_ns));
+                }
+            }
+            [one] => {
+                row("remaining", left_of(one));
+                if let Some(full) = one.full_in_ns {
+                    row("full in", duration(full));
+                }
+            }
+            several => {
+                for (index, limit) in several.iter().enumerate() {
+                    let name = if index == 0 { "remaining" } else { "" };
+                    row(name, format!("{} of {}{}", left_of(limit), limit.limit, state_of(limit)));
+                }
+            }
         }
         if let (Some(here), Some(left)) = (self.here, self.remaining_here) {
             let count = self.count.as_deref().unwrap_or("packets");

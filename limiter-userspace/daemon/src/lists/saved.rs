@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::entries::{Entries, Entry, after, name};
 use super::reason;
 use crate::api::lists::ListName;
+use crate::own_files;
 use crate::rule_files::Digest;
-use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
+use crate::sealed;
+use crate::state_dir::{Damage, JOURNAL, LISTS, StateDir, StateError};
 
 /// Content of `lists.json`.
 #[derive(Debug, Default, Deserialize)]
@@ -122,12 +123,11 @@ pub(super) fn read(
     state: &StateDir,
     now: Ticks,
     wall: Duration,
-    warnings: &mut Vec<String>,
+    damage: &mut Option<Damage>,
 ) -> Result<Entries, StateError> {
-    let (found, latest, mut problems) = found(state)?;
+    let (found, latest, problems) = found(state)?;
     if !problems.is_empty() {
-        set_aside(state, &mut problems);
-        warnings.append(&mut problems);
+        *damage = Some(set_aside(state, problems));
     }
     let wall = wall.max(Duration::from_secs(latest));
     let entry = |FoundEntry { list, until, left, reason, by }: FoundEntry| {
@@ -146,14 +146,12 @@ pub(super) fn read(
 
 /// Reads the reasons of entries that are in force: the maps have all else. Files that cannot be
 /// read as a whole are set aside, because the next change of the lists writes over them.
-pub(super) fn reasons(state: &StateDir) -> Reasons {
+pub(super) fn reasons(state: &StateDir, damage: &mut Option<Damage>) -> Reasons {
     let (found, _, mut problems) =
         found(state).unwrap_or_else(|error| (Found::new(), 0, vec![error.to_string()]));
     if !problems.is_empty() {
-        set_aside(state, &mut problems);
-        for problem in problems {
-            tracing::warn!("the lists are in force, and reasons of entries are lost: {problem}");
-        }
+        problems.insert(0, "the lists are in force, and reasons of entries are lost".to_owned());
+        *damage = Some(set_aside(state, problems));
     }
     let words = |(at, saved): (_, FoundEntry)| (at, (saved.list, saved.reason, saved.by));
     found.into_iter().map(words).collect()
@@ -164,11 +162,12 @@ pub(super) fn reasons(state: &StateDir) -> Reasons {
 fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     let mut found = Found::new();
     let mut problems = Vec::new();
-    let text = state.read_lists()?.unwrap_or_default();
-    let digest = Digest::of_bytes(&text);
-    if !text.is_empty() {
+    let text = state.read(LISTS)?;
+    let digest = Digest::of_bytes(text.as_deref().unwrap_or_default());
+    if let Some(text) = &text {
         let path = state.path(LISTS);
-        let read = serde_json::from_slice(&text).map_err(|error| error.to_string());
+        let read = sealed::unsealed(text)
+            .and_then(|content| serde_json::from_slice(content).map_err(|error| error.to_string()));
         match read {
             Ok(Saved { entries }) => {
                 problems.extend(take(&mut found, entries).map(|problem| told(&path, &problem)));
@@ -178,24 +177,28 @@ fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     }
     drop(text);
     let path = state.path(JOURNAL);
-    let latest = match File::open(&path) {
-        Ok(file) => journal(BufReader::new(file), digest, &path, &mut found, &mut problems)
-            .map_err(|source| StateError::reading(&path, source))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(source) => return Err(StateError::reading(&path, source)),
+    let failed = |source| StateError::reading(&path, source);
+    let latest = match own_files::open(&path).map_err(failed)? {
+        Some(file) => journal(BufReader::new(file), digest, &path, &mut found, &mut problems)
+            .map_err(failed)?,
+        None => 0,
     };
     Ok((found, latest, problems))
 }
 
 /// Keeps copies of files that are not whole, and says where.
-fn set_aside(state: &StateDir, problems: &mut Vec<String>) {
+fn set_aside(state: &StateDir, mut problems: Vec<String>) -> Damage {
+    let mut copies = Vec::new();
     for name in [LISTS, JOURNAL] {
         match state.keep_copy(name) {
-            Ok(Some(copy)) => problems.push(format!(
-                "what was saved is kept as {}: `limiter lists` shows what is in force; list what \
-                 is missing with `limiter deny` and `limiter allow`",
-                copy.display()
-            )),
+            Ok(Some(copy)) => {
+                problems.push(format!(
+                    "what was saved is kept as {}: `limiter lists` shows what is in force; list \
+                     what is missing with `limiter deny` and `limiter allow`, and remove that copy",
+                    copy.display()
+                ));
+                copies.push(copy);
+            }
             Ok(None) => {}
             Err(error) => problems.push(format!(
                 "{}: no copy of it can be kept: {error}: save it elsewhere before the lists change",
@@ -203,6 +206,7 @@ fn set_aside(state: &StateDir, problems: &mut Vec<String>) {
             )),
         }
     }
+    Damage { warning: problems.join("; "), copies }
 }
 
 /// Adds entries; what they could not be, one of them, and how many.
@@ -235,6 +239,11 @@ fn told(path: &Path, problem: &str) -> String {
     format!("not all saved lists are in force: {}: {problem}", path.display())
 }
 
+/// A line of a journal.
+fn read_line<'a, T: Deserialize<'a>>(content: Result<&'a [u8], String>) -> Result<T, String> {
+    serde_json::from_slice(content?).map_err(|error| error.to_string())
+}
+
 /// Makes the changes of a journal, as far as it is whole. Says when the last of them was.
 fn journal(
     mut file: impl io::BufRead,
@@ -247,11 +256,16 @@ fn journal(
     for number in 1u64.. {
         line.clear();
         if file.read_until(b'\n', &mut line)? == 0 {
+            if number == 1 {
+                problems.push(told(path, "it is empty"));
+            }
             break;
         }
         let is_last = file.fill_buf()?.is_empty();
+        let is_whole = line.ends_with(b"\n");
+        let content = sealed::unsealed_line(&line);
         let problem = if number == 1 {
-            match serde_json::from_slice::<Header>(&line) {
+            match read_line::<Header>(content) {
                 Ok(header) if header.continues == continued.to_string() => continue,
                 Ok(_) => {
                     problems.push(told(
@@ -261,11 +275,11 @@ fn journal(
                     ));
                     return Ok(0);
                 }
-                Err(error) => error.to_string(),
+                Err(problem) => problem,
             }
         } else {
-            match serde_json::from_slice::<Change<'_>>(&line) {
-                Ok(Change { at, put, gone }) if line.ends_with(b"\n") => {
+            match read_line::<Change<'_>>(content) {
+                Ok(Change { at, put, gone }) if is_whole => {
                     latest = latest.max(at);
                     for source in gone {
                         if let Ok(selector) = source_text::parse(&source) {
@@ -276,10 +290,10 @@ fn journal(
                     continue;
                 }
                 Ok(_) => "it has no end".to_owned(),
-                Err(error) => error.to_string(),
+                Err(problem) => problem,
             }
         };
-        if is_last {
+        if is_last && !is_whole {
             tracing::warn!(
                 "{}: the last change was cut off while it was written, and is not in force",
                 path.display()

@@ -3,9 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
@@ -15,7 +14,9 @@ use serde::{Serialize, Serializer};
 
 use super::entries::Entries;
 use super::saved::{Change, Header, SavedEntry};
+use crate::own_files::{self, is_absent};
 use crate::rule_files::Digest;
+use crate::sealed;
 use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 
 /// Records on disk beyond twice the entries that there are: fewer are not worth to write all.
@@ -72,7 +73,7 @@ impl Default for Store {
 impl Store {
     /// The store of a daemon that starts. Unless there is nothing at all, all is written once.
     pub(super) fn open(state: &StateDir, entries: &Entries, now: Ticks, wall: Duration) -> Self {
-        let files = [LISTS, JOURNAL].iter().any(|name| state.path(name).exists());
+        let files = [LISTS, JOURNAL].iter().any(|name| !is_absent(&state.path(name)));
         Self { whole: files || !entries.is_empty(), clocks: (now, wall), ..Self::default() }
     }
 
@@ -160,8 +161,9 @@ impl Store {
     ) -> Result<(), StateError> {
         let mut digest = Digest::of_bytes(&[]);
         let prepared = state.prepare_with(LISTS, |file| {
-            let digested = Digested { file, digest: &mut digest };
-            serde_json::to_writer(digested, &All { entries, now, wall }).map_err(io::Error::from)
+            sealed::seal(&mut Digested { file, digest: &mut digest }, |to| {
+                serde_json::to_writer(to, &All { entries, now, wall }).map_err(io::Error::from)
+            })
         })?;
         prepared.publish()?;
         self.digest = digest;
@@ -215,12 +217,16 @@ impl Store {
 impl Journal {
     /// Begins one, in the place of any that was there.
     fn begin(state: &StateDir, header: &Header, line: &str) -> io::Result<Self> {
-        let path = state.path(JOURNAL);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o640).open(&path)?;
-        let mut journal = Self { file, length: 0 };
+        let (path, new) = (state.path(JOURNAL), state.path(&format!("{JOURNAL}.new")));
+        let mut journal = Self { file: own_files::create_anew(&new)?, length: 0 };
         let header = serde_json::to_string(header)?;
-        journal.add(&format!("{header}\n{line}"))?;
+        // Under its name it has a change: an empty one is known to be damaged.
+        let written = journal.add(&header).and_then(|()| journal.add(line));
+        if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
+            // Half of it would only take the room that is missing.
+            drop(fs::remove_file(&new));
+            return Err(error);
+        }
         // The name of the file is to be as safe as its content.
         state.sync()?;
         Ok(journal)
@@ -229,7 +235,7 @@ impl Journal {
     /// Adds a line, and returns when a power cut cannot take it away.
     fn add(&mut self, line: &str) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.length))?;
-        let line = format!("{line}\n");
+        let line = format!("{}\n", sealed::sealed_line(line));
         self.file.write_all(line.as_bytes())?;
         self.file.sync_data()?;
         self.length += u64::try_from(line.len()).unwrap_or(u64::MAX);

@@ -9,7 +9,9 @@ impl Service {
     pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
         let trial = self.rule_sets.trial(&self.datapath);
-        let mut warnings = self.rule_sets.effective.warnings.clone();
+        let stands = self.damages.iter().filter(|damage| damage.stands());
+        let mut warnings: Vec<String> = stands.map(|damage| damage.warning.clone()).collect();
+        warnings.extend(self.rule_sets.effective.warnings.iter().cloned());
         warnings.extend(self.gauges.not_ip.warning());
         warnings.extend(layers.nobody_is_safe());
         warnings.extend(self.rule_sets.not_in_force());

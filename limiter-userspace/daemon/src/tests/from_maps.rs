@@ -7,6 +7,7 @@ use limiter_common::wire::{Ban, RuleCounters, Tally};
 use limiter_datapath::{Backend as _, DatapathError, Observed};
 
 use super::*;
+use crate::api::explain::ExplainLimit;
 use crate::api::limits::{LimitEntry, Limits};
 use crate::api::source::SourceView;
 use crate::api::stats::Stats;
@@ -147,6 +148,11 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
             other_rules: read.other_rules.clone(),
             rule_name: None,
             by_rule: Some(Vec::new()),
+            left: told
+                .left
+                .into_iter()
+                .map(|left| ExplainLimit { limit: shown(left.limit), ..left })
+                .collect(),
             ..told
         };
         assert_eq!(read, told, "{address}");

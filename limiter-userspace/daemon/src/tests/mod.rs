@@ -7,6 +7,7 @@ mod capture;
 mod check;
 mod clock;
 mod cluster;
+mod damaged;
 mod dashboards;
 mod described;
 mod emptied;
@@ -90,7 +91,8 @@ impl Daemon {
     ) -> Service {
         let rules = vec![directory.path().join("r.yaml")];
         let state = StateDir::open(&directory.path().join("state")).unwrap();
-        let edits = state.read_edits(1522).unwrap().rules.rules;
+        let mut damages = Vec::new();
+        let edits = state.read_edits(1522, &mut damages).unwrap().rules.rules;
         let read = rule_files::read(&rules);
         let digest = Digest::of(&read);
         let layers = Layers {
@@ -99,8 +101,8 @@ impl Daemon {
             management: management.iter().map(|text| (select(text), "management")).collect(),
             ..Layers::default()
         };
-        let layers = with_applied(layers, &state, digest, 1522).unwrap();
-        Service::start(fake.open_now(), layers, rules, digest, state, Arc::clone(stop))
+        let layers = with_applied(layers, &state, digest, 1522, &mut damages).unwrap();
+        Service::start(fake.open_now(), layers, rules, digest, (state, damages), Arc::clone(stop))
             .map_err(|not_started| not_started.error)
             .unwrap()
     }

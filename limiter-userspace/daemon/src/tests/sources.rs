@@ -330,3 +330,57 @@ fn sources_of_rules_with_several_limits_are_told_too() {
     let top = daemon.service.top(&AskTop::default()).unwrap();
     assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
 }
+
+/// Of each algorithm what is left is said, and of several limits the one that drops is named.
+#[test]
+fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
+    use crate::render::text;
+    for (limit, size) in [
+        ("algorithm: fixed_window", Some(20)),
+        ("algorithm: sliding_counter", Some(20)),
+        ("algorithm: sliding_log", Some(20)),
+        ("algorithm: sliding_slots", Some(20)),
+        ("algorithm: leaky_bucket, backlog: 1h", None),
+        ("burst: 20", Some(20)),
+    ] {
+        let mut daemon = Daemon::start(&[]);
+        daemon.write(&format!(
+            "descriptors: [{{key: remote_address, rate_limit: {{rate: 20/hour, {limit}}}}}]"
+        ));
+        daemon.service.reload().unwrap();
+        let fresh = daemon.service.source("203.0.113.7").unwrap();
+        daemon.fake.send(Source::V4([203, 0, 113, 7]), 5, 60);
+        let view = daemon.service.source("203.0.113.7").unwrap();
+        assert_eq!((view.passed, view.of), (5, size), "{limit}");
+        assert_eq!(view.remaining, fresh.remaining.map(|all| all - 5), "{limit}");
+        assert_eq!(view.remaining, Some(size.map_or(view.remaining.unwrap(), |all| all - 5)));
+        assert!(view.full_in_ns > 0 && view.left.len() == 1, "{limit}: {:?}", view.left);
+        let said = text(&view);
+        assert!(said.contains("remaining") && said.contains("full in"), "{limit}: {said}");
+    }
+    let mut daemon = Daemon::start(&[]);
+    daemon.write(
+        "descriptors: [{key: remote_address, rate_limits: [{rate: 2500/s}, {rate: 10/hour}]}]",
+    );
+    daemon.service.reload().unwrap();
+    daemon.fake.send(Source::V4([203, 0, 113, 7]), 15, 60);
+    let view = daemon.service.source("203.0.113.7").unwrap();
+    assert_eq!((view.remaining, view.of, view.passed), (Some(0), Some(10), 10), "{view:?}");
+    assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
+    let said = text(&view);
+    assert!(
+        said.contains("0 of 10 packets of 10/hour burst 10: this one drops now, full in"),
+        "{said}"
+    );
+    assert!(said.contains("packets of 2500/s"), "{said}");
+    // What drops may be a budget that the rule is charged to.
+    daemon.write(
+        "budgets: [{name: all, rate_limit: {rate: 3/hour}}]\ndescriptors: [{key: remote_address, \
+         budget: all}]",
+    );
+    daemon.service.reload().unwrap();
+    daemon.fake.send(Source::V4([203, 0, 113, 8]), 5, 60);
+    let view = daemon.service.source("203.0.113.8").unwrap();
+    assert_eq!((view.remaining, view.of), (Some(0), Some(3)), "{view:?}");
+    assert!(view.left[0].limit.starts_with("budget all: 3/hour"), "{:?}", view.left);
+}

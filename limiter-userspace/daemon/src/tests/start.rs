@@ -80,9 +80,9 @@ fn bad_input_never_reaches_the_kernel() {
     );
     assert!(!directory.path().join("state").exists());
     fs::create_dir(directory.path().join("state")).unwrap();
-    fs::write(directory.path().join("state/edits.json"), "{").unwrap();
-    refused(&good, "edits.json:");
-    fs::remove_file(directory.path().join("state/edits.json")).unwrap();
+    fs::create_dir(directory.path().join("state/edits.json")).unwrap();
+    refused(&good, "state/edits.json: cannot read the state: it is no regular file");
+    fs::remove_dir(directory.path().join("state/edits.json")).unwrap();
     fs::create_dir(directory.path().join("s")).unwrap();
     fs::write(&good.socket, "precious").unwrap();
     refused(&good, "is not a socket: remove it");

@@ -181,7 +181,8 @@ fn a_source_is_shown_with_all_of_its_limits() {
     assert_eq!((view.limits.len(), view.action.as_deref()), (2, Some("reject")));
     assert_eq!((view.burst, view.remaining), (Some(20), Some(20)));
     let view = daemon.service.source("192.0.2.1").unwrap();
-    assert_eq!((view.limit.as_deref(), view.remaining), (Some("budget customer"), None));
+    // What is left is that of the budget.
+    assert_eq!((view.limit.as_deref(), view.of), (Some("budget customer"), Some(5)));
 }
 
 #[test]

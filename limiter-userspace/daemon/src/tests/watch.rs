@@ -54,9 +54,11 @@ impl Watched {
         let layers = Layers { file, management, ..Layers::default() };
         let stop = Arc::new(Notify::new());
         let fake = Fake::default();
-        let service = Service::start(fake.open_now(), layers, paths.clone(), digest, state, stop)
-            .map_err(|not_started| not_started.error)
-            .unwrap();
+        let opened = fake.open_now();
+        let service =
+            Service::start(opened, layers, paths.clone(), digest, (state, Vec::new()), stop)
+                .map_err(|not_started| not_started.error)
+                .unwrap();
         Self { directory, paths, fake, service: Mutex::new(service) }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, ListEntry};
+use limiter_common::wire::{Bucket, Count, Limit, ListEntry};
 use limiter_datapath::Observed;
 use limiter_decision::{engine, gcra};
 use limiter_model::Holder;
@@ -15,12 +15,16 @@ use super::described::describe;
 use super::keys::key;
 use super::others::with_others;
 use super::told::Result;
+use crate::api::explain::ExplainLimit;
 use crate::api::lists::ListName;
 use crate::api::source::{RuleDrops, SourceView};
 use crate::api::sources::OtherDrops;
-use crate::effective::EffectiveSet;
+use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
 use crate::why;
+
+/// Bytes of the shortest frame.
+const SHORTEST: u64 = 60;
 
 /// The drops of one source, without its name.
 pub(crate) fn of_rules(drops: Vec<OtherDrops>) -> Vec<RuleDrops> {
@@ -62,6 +66,8 @@ pub(crate) fn view(
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,
+        of: None,
+        left: Vec::new(),
         full_in_ns: 0,
         here: None,
         remaining_here: None,
@@ -87,42 +93,90 @@ pub(crate) fn view(
     view.budget = described.budget;
     let selector = in_force.rule.path.selector();
     let Some(rule) = selector.and_then(|selector| datapath.installed().rules.get(&selector)) else {
-        return keyed_source(view, datapath, address);
+        return keyed_source(view, datapath, (effective, in_force), address);
     };
-    let burst = described.burst.filter(|_| !rule.limit.is_unlimited());
-    view.remaining = burst;
-    if let Some(bucket) = bucket
-        && !rule.limit.is_unlimited()
-    {
-        let now = datapath.now();
-        let tat = arrival(datapath, &bucket, rule.slot, now);
-        // The compiled tolerance may round to a unit more than the burst; people know the burst.
-        view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
-        view.full_in_ns = nanos_up(tat.since(now));
-    }
-    Ok(view)
+    let (Some(first), false) = (view.limits.first(), rule.limit.is_unlimited()) else {
+        return Ok(view);
+    };
+    let now = datapath.now();
+    let tat = bucket.map(|bucket| arrival(datapath, &bucket, rule.slot, now));
+    // The compiled tolerance may round to a unit more than the burst; people know the burst.
+    let burst = first.burst.unwrap_or(u64::MAX);
+    let least = gcra::cost(&rule.limit, shortest(&rule.limit));
+    let remaining = tat.map_or(burst, |tat| gcra::remaining(&rule.limit, tat, now).min(burst));
+    let left = tat.map_or(Ticks::ZERO, |tat| tat.since(now));
+    let over = left.plus(least).since(Ticks::new(rule.limit.tolerance));
+    let limit = ExplainLimit {
+        limit: first.text.clone(),
+        count: first.count.clone(),
+        size: first.burst,
+        here: None,
+        remaining,
+        conforms: over == Ticks::ZERO,
+        conforms_in_ns: Some(nanos_up(over)),
+        full_in_ns: Some(nanos_up(left)),
+    };
+    Ok(with_left(view, vec![limit]))
 }
 
-/// Adds the state of a source whose rule is in a keyed table: of the first limit, how much is left.
-fn keyed_source(view: SourceView, datapath: &dyn Observed, address: IpAddr) -> Result<SourceView> {
+/// Units of the shortest packet.
+fn shortest(limit: &Limit) -> u64 {
+    if limit.counts() == Count::Bytes { SHORTEST } else { 1 }
+}
+
+/// Adds how much is left of each limit, and of the one of which the least is.
+fn with_left(view: SourceView, left: Vec<ExplainLimit>) -> SourceView {
+    // In parts of a whole that is the same for all; where there is no size, all or nothing.
+    let part = |limit: &ExplainLimit| match limit.size {
+        Some(size) => u128::from(limit.remaining) * 1_000_000_000 / u128::from(size.max(1)),
+        None => u128::from(limit.remaining.min(1)) * 1_000_000_000,
+    };
+    let own = left.iter().filter(|limit| limit.here.is_none());
+    let Some(least) = own.min_by_key(|limit| part(limit)) else {
+        return SourceView { left, ..view };
+    };
+    SourceView {
+        remaining: Some(least.remaining),
+        of: least.size,
+        count: Some(least.count.clone()),
+        full_in_ns: least.full_in_ns.unwrap_or(0),
+        left,
+        ..view
+    }
+}
+
+/// Adds the state of a source whose rule is in a keyed table: how much is left of its limits, and
+/// of the budget that it is charged to.
+fn keyed_source(
+    view: SourceView,
+    datapath: &dyn Observed,
+    (effective, in_force): (&EffectiveSet, &Effective),
+    address: IpAddr,
+) -> Result<SourceView> {
     let looked = why::keyed_source(datapath, address)?;
     let counted = looked.as_ref().and_then(|looked| looked.counted);
     let held = looked.and_then(|looked| looked.held);
-    let shared = held.as_ref().is_some_and(|held| held.record.leased & 1 != 0);
-    let held = held.filter(|held| held.holder == Holder::Key);
-    let first = held.and_then(|held| held.limits.first().copied()).filter(|_| counted.is_some());
-    let left = |burst: u64| first.map_or(burst, |first| first.remaining.min(burst));
     let [passed, dropped] = counted.unwrap_or_default();
     let view = SourceView { tracked: counted.is_some(), passed, dropped, ..view };
-    if shared {
-        let here = first.and_then(|first| why::here(first.standing));
-        return Ok(SourceView { here, remaining_here: first.map(|first| first.remaining), ..view });
+    let Some(held) = held.filter(|held| held.holder != Holder::Strangers) else {
+        return Ok(view);
+    };
+    let budget = effective.budgets.iter().find(|at| Some(&at.name) == view.budget.as_ref());
+    let limits = budget.map(|budget| &budget.limits).or_else(|| in_force.rule.terms.limits());
+    let Some(limits) = limits else { return Ok(view) };
+    let shared = held.record.leased & 1 != 0;
+    if shared && counted.is_none() {
+        return Ok(view);
     }
-    Ok(SourceView {
-        remaining: view.burst.map(left),
-        full_in_ns: first.and_then(|first| first.full_in).map_or(0, nanos_up),
-        ..view
-    })
+    let left = why::lines(&held, limits, budget.map(|budget| budget.name.as_str()));
+    let here = left.first().and_then(|first| Some((first.here?, first.remaining)));
+    let view = match here {
+        Some((here, remaining)) => {
+            SourceView { here: Some(here), remaining_here: Some(remaining), ..view }
+        }
+        None => view,
+    };
+    Ok(with_left(view, left))
 }
 
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.

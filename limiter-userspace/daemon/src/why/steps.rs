@@ -213,7 +213,7 @@ const fn is_ban(over: &Over) -> bool {
 }
 
 /// A line for each limit that is held, with the words of the rule.
-fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
+pub(crate) fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
     let texts = limits.limits.iter().flat_map(|limit| {
         let upper = limit.upper.as_ref().map(|upper| {
             let text = format!("{} of {}", upper.name(), limit_text(&limit));
@@ -262,7 +262,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
 }
 
 /// Base of this node's decisions for a limit that nodes share; none for one of this node alone.
-pub(crate) const fn here(standing: Standing) -> Option<Here> {
+const fn here(standing: Standing) -> Option<Here> {
     match standing {
         Standing::Node => None,
         Standing::Lease => Some(Here::Lease),

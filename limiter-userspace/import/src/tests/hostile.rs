@@ -162,9 +162,31 @@ fn large_inputs_take_bounded_time() {
         .collect::<Vec<_>>()
         .concat();
     check(format!("create x hash:ip\n{lines}").as_bytes(), None);
-    assert_eq!(
-        import(&vec![b' '; crate::MAX_BYTES + 1], &Options::default()).unwrap_err(),
-        crate::ImportError::TooLong
-    );
+    let too_long = |most: usize, format| {
+        let options = Options { format, ..Options::default() };
+        let text = vec![b'#'; most + 1];
+        assert_eq!(import(&text, &options).unwrap_err(), crate::ImportError::TooLong(most));
+    };
+    too_long(crate::MAX_BYTES, Some(Format::Iptables));
+    too_long(crate::MAX_LIST_BYTES, Some(Format::Ipset));
+    too_long(crate::MAX_LIST_BYTES, None);
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+}
+
+/// As many sources as the lists have room for, in each of the formats of lists.
+#[test]
+fn a_list_of_a_million_sources_is_translated() {
+    let mut sets = "create s hash:ip timeout 600 comment\n".to_owned();
+    let mut jail = "[{'sshd': [".to_owned();
+    for n in 0..1_000_000u32 {
+        let address = std::net::Ipv4Addr::from(0x0a00_0000 + n);
+        sets.push_str(&format!("add s {address} timeout 599 comment \"of a feed\"\n"));
+        jail.push_str(&format!("'{address}', "));
+    }
+    jail.push_str("'192.0.2.1']}]");
+    for (text, sources) in [(sets, 1_000_000), (jail, 1_000_001)] {
+        assert!(text.len() > crate::MAX_BYTES);
+        let imported = import(text.as_bytes(), &Options::default()).unwrap();
+        assert_eq!((imported.translated, imported.is_list), (sources, true));
+    }
 }

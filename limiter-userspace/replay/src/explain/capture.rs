@@ -7,40 +7,29 @@ use std::rc::Rc;
 use limiter_common::source::Source;
 use limiter_decision::packet::{self, Layer3, Packet};
 use limiter_model::Framing;
-use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
+use pcap_parser::pcapng::Block;
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{PcapBlockOwned, PcapError};
 
-use super::opening::{self, BUFFER, Blocks, Extent, Opened};
+use super::interface::Interface;
+use super::link::{Frame, Link, link_name};
+use super::opening::{self, BUFFER, Blocks, Extent, Opened, Unpacked};
+use super::twice::Twice;
 use super::{CaptureError, obsolete};
 
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;
-
-/// Link types (www.tcpdump.org/linktypes.html): Ethernet, and IP without a header before it, of
-/// either version or of one.
-const ETHERNET: i32 = 1;
-const RAW: i32 = 101;
-const RAW_V4: i32 = 228;
-const RAW_V6: i32 = 229;
-/// Values that BSD systems write for `RAW`.
-const RAW_BSD: [i32; 2] = [12, 14];
-
-/// Bits of pcap's link type that say something else.
-const LINK_TYPE: i32 = 0xffff;
 
 /// The option of a packet in pcapng that says which way it went.
 pub(super) const FLAGS: u16 = 2;
 const DIRECTION: u8 = 3;
 const OUTBOUND: u8 = 2;
 
-/// The option of an interface in pcapng with the seconds to be added to its times.
-const OFFSET: u16 = 14;
+/// Bits of pcap's link type that say something else.
+const LINK_TYPE: i32 = 0xffff;
 
-/// Bit of pcapng's resolution: a power of two, not of ten.
-const BINARY: u8 = 0x80;
-
-const SECOND: u128 = 1_000_000_000;
+/// The option of a packet in pcapng with its number, the same wherever it is seen again.
+const PACKET_ID: u16 = 5;
 
 /// One packet of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,8 +46,12 @@ pub struct Captured {
     pub length: u64,
     /// The interface that the capture names.
     pub interface: Option<Rc<str>>,
+    /// The index of the interface, where the packet itself says it.
+    pub index: Option<u32>,
     /// True if the capture says that the packet went out.
     pub outbound: bool,
+    /// True if the packet stands in the capture before, at another place of its way.
+    pub again: bool,
 }
 
 impl Captured {
@@ -81,33 +74,6 @@ impl Captured {
     }
 }
 
-/// An interface of a pcapng section.
-#[derive(Clone, Debug)]
-struct Interface {
-    name: Option<Rc<str>>,
-    /// Header that packets begin with, or the link type if that is not known.
-    framing: Result<Framing, i32>,
-    /// [`Interface::nanos`] of raw times.
-    resolution: u8,
-    /// Seconds to be added.
-    offset: i64,
-}
-
-impl Interface {
-    /// Nanoseconds since 1970; `None` where they do not fit.
-    fn nanos(&self, raw: u64) -> Option<u64> {
-        let exponent = u32::from(self.resolution & !BINARY);
-        let raw = u128::from(raw);
-        let nanos = if self.resolution & BINARY != 0 {
-            raw.checked_mul(SECOND)?.checked_shr(exponent)?
-        } else {
-            raw.checked_mul(SECOND)?.checked_div(10u128.checked_pow(exponent)?)?
-        };
-        let offset = i128::from(self.offset).checked_mul(1_000_000_000)?;
-        u64::try_from(i128::try_from(nanos).ok()?.checked_add(offset)?).ok()
-    }
-}
-
 /// A packet of pcapng, as either kind of block with a time has it.
 pub(super) struct Framed<'a> {
     pub(super) interface: usize,
@@ -118,6 +84,8 @@ pub(super) struct Framed<'a> {
     pub(super) length: u32,
     /// The lowest byte of [`FLAGS`].
     pub(super) flags: Option<u8>,
+    /// [`PACKET_ID`].
+    pub(super) id: Option<u64>,
 }
 
 /// Content of a block of the file.
@@ -133,14 +101,17 @@ pub struct Capture {
     file: String,
     reader: Blocks,
     extent: Extent,
+    unpacked: Unpacked,
     /// Packets read.
     number: u64,
     /// Of pcap: nanoseconds in one unit of the fraction.
     unit: u64,
     /// Of pcap: what packets begin with.
-    framing: Framing,
+    link: Link,
     /// Of pcapng: the interfaces of the section.
     interfaces: Vec<Interface>,
+    /// Of pcapng: the packets that may be seen again.
+    twice: Twice,
     /// Packets that were left out, by their link type.
     left_out: BTreeMap<i32, u64>,
 }
@@ -158,15 +129,17 @@ impl Capture {
     ///
     /// When it cannot be read, or is no capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let Opened { file, blocks: reader, extent } = opening::open(path)?;
+        let Opened { file, blocks: reader, extent, unpacked } = opening::open(path)?;
         Ok(Self {
             file,
             reader,
             extent,
+            unpacked,
             number: 0,
             unit: 1000,
-            framing: Framing::Ethernet,
+            link: Link::Plain(Framing::Ethernet),
             interfaces: Vec::new(),
+            twice: Twice::default(),
             left_out: BTreeMap::new(),
         })
     }
@@ -194,7 +167,7 @@ impl Capture {
         loop {
             let (length, block) = match self.reader.next() {
                 Ok(found) => found,
-                Err(PcapError::Eof) => return Ok(None),
+                Err(PcapError::Eof) => return self.ended(),
                 Err(PcapError::Incomplete(_)) => {
                     let there = self.reader.data().len();
                     if stuck == Some(there) && self.reader.reader_exhausted() {
@@ -227,8 +200,9 @@ impl Capture {
                 file: &self.file,
                 number: self.number + 1,
                 unit: &mut self.unit,
-                framing: &mut self.framing,
+                link: &mut self.link,
                 interfaces: &mut self.interfaces,
+                twice: &mut self.twice,
             };
             let read = state.read(block);
             self.reader.consume(length);
@@ -248,7 +222,10 @@ impl Capture {
 
     /// No byte is left to read; none may be left over.
     fn ended(&self) -> Result<Option<Captured>, CaptureError> {
-        if self.reader.data().is_empty() {
+        if self.unpacked.is_damaged() {
+            return Err(CaptureError::Damaged { file: self.file.clone() });
+        }
+        if self.reader.data().is_empty() && !self.unpacked.is_cut_off() {
             return Ok(None);
         }
         let what =
@@ -272,8 +249,9 @@ struct State<'a> {
     /// Of the next packet.
     number: u64,
     unit: &'a mut u64,
-    framing: &'a mut Framing,
+    link: &'a mut Link,
     interfaces: &'a mut Vec<Interface>,
+    twice: &'a mut Twice,
 }
 
 impl State<'_> {
@@ -282,20 +260,14 @@ impl State<'_> {
             PcapBlockOwned::LegacyHeader(header) => {
                 *self.unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
                 let link = header.network.0 & LINK_TYPE;
-                *self.framing = framing_of(link).ok_or_else(|| self.unknown(link))?;
+                *self.link = Link::of(link).ok_or_else(|| self.unknown(link))?;
                 Ok(Read::Nothing)
             }
             PcapBlockOwned::Legacy(packet) => {
                 let seconds = u64::from(packet.ts_sec) * 1_000_000_000;
-                Ok(Read::Packet(Captured {
-                    number: self.number,
-                    nanos: seconds + u64::from(packet.ts_usec) * *self.unit,
-                    framing: *self.framing,
-                    frame: packet.data.to_vec(),
-                    length: u64::from(packet.origlen.max(packet.caplen)),
-                    interface: None,
-                    outbound: false,
-                }))
+                let nanos = seconds + u64::from(packet.ts_usec) * *self.unit;
+                let frame = self.link.frame(packet.data, packet.origlen.max(packet.caplen));
+                Ok(Read::Packet(captured(self.number, nanos, frame)))
             }
             PcapBlockOwned::NG(block) => self.block(block),
         }
@@ -303,17 +275,27 @@ impl State<'_> {
 
     fn block(self, block: Block<'_>) -> Result<Read, CaptureError> {
         match block {
-            Block::SectionHeader(_) => self.interfaces.clear(),
-            Block::InterfaceDescription(interface) => self.interfaces.push(described(&interface)),
+            Block::SectionHeader(_) => {
+                self.interfaces.clear();
+                self.twice.clear();
+            }
+            Block::InterfaceDescription(interface) => {
+                self.interfaces.push(Interface::described(&interface));
+            }
             Block::EnhancedPacket(packet) => {
-                let flags = packet.options.iter().find(|option| option.code.0 == FLAGS);
+                let option = |code| packet.options.iter().find(|option| option.code.0 == code);
+                let flags = option(FLAGS);
                 let flags = flags.and_then(|flags| lowest(flags.value(), packet.big_endian()));
+                let id = option(PACKET_ID);
+                let id = id.and_then(|id| id.value().first_chunk().copied());
                 return self.packet(&Framed {
                     interface: usize::try_from(packet.if_id).unwrap_or(usize::MAX),
                     time: u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
                     frame: packet.packet_data(),
                     length: packet.origlen.max(packet.caplen),
                     flags,
+                    // Compared with others of the file alone, so in any order.
+                    id: id.map(u64::from_le_bytes),
                 });
             }
             Block::Unknown(block) if obsolete::is_packet(&block) => {
@@ -334,23 +316,27 @@ impl State<'_> {
         let interface = self.interfaces.get(packet.interface);
         let interface =
             interface.ok_or_else(|| self.broken("it names no interface of the file"))?;
-        let framing = match interface.framing {
-            Ok(framing) => framing,
-            Err(link) if self.interfaces.iter().any(|other| other.framing.is_ok()) => {
+        let link = match interface.link {
+            Ok(link) => link,
+            Err(link) if self.interfaces.iter().any(|other| other.link.is_ok()) => {
                 return Ok(Read::LeftOut(link));
             }
             Err(link) => return Err(self.unknown(link)),
         };
         let nanos = interface.nanos(packet.time);
         let nanos = nanos.ok_or_else(|| self.broken("its time is out of range"))?;
+        let again = match packet.id {
+            Some(id) => self.twice.is_again(id, packet.interface),
+            // Without numbers: whoever writes both has every packet at its entry.
+            None => interface.is_exit && self.interfaces.iter().any(|other| other.is_entry),
+        };
+        let went_out = packet.flags.is_some_and(|low| low & DIRECTION == OUTBOUND);
+        let read = captured(self.number, nanos, link.frame(packet.frame, packet.length));
         Ok(Read::Packet(Captured {
-            number: self.number,
-            nanos,
-            framing,
-            frame: packet.frame.to_vec(),
-            length: u64::from(packet.length),
             interface: interface.name.clone(),
-            outbound: packet.flags.is_some_and(|low| low & DIRECTION == OUTBOUND),
+            outbound: went_out || read.outbound,
+            again,
+            ..read
         }))
     }
 
@@ -364,22 +350,20 @@ impl State<'_> {
     }
 }
 
-/// An interface as a block of pcapng has it.
-fn described(interface: &InterfaceDescriptionBlock<'_>) -> Interface {
-    let name = interface.if_name().and_then(Result::ok).map(Rc::from);
-    let link = interface.linktype.0;
-    let offset = interface.options.iter().find(|option| option.code.0 == OFFSET);
-    // The reader takes it as little-endian in every file.
-    let offset = offset.and_then(|offset| {
-        let value = *offset.value().first_chunk::<8>()?;
-        let big_endian = interface.block_type != pcap_parser::pcapng::IDB_MAGIC;
-        Some(if big_endian { i64::from_be_bytes(value) } else { i64::from_le_bytes(value) })
-    });
-    Interface {
-        name,
-        framing: framing_of(link).ok_or(link),
-        resolution: interface.if_tsresol,
-        offset: offset.unwrap_or(0),
+/// A packet of which nothing more is known.
+fn captured(number: u64, nanos: u64, frame: Frame) -> Captured {
+    let Frame { framing, bytes, length, outbound, interface } = frame;
+    let (interface, index) = (None, interface);
+    Captured {
+        number,
+        nanos,
+        framing,
+        frame: bytes,
+        length,
+        interface,
+        index,
+        outbound,
+        again: false,
     }
 }
 
@@ -387,24 +371,4 @@ fn described(interface: &InterfaceDescriptionBlock<'_>) -> Interface {
 pub(super) fn lowest(value: &[u8], big_endian: bool) -> Option<u8> {
     let value = value.first_chunk::<4>()?;
     if big_endian { value.last() } else { value.first() }.copied()
-}
-
-/// Header that packets of a link type begin with, if that is known.
-fn framing_of(link: i32) -> Option<Framing> {
-    match link {
-        ETHERNET => Some(Framing::Ethernet),
-        RAW | RAW_V4 | RAW_V6 => Some(Framing::Layer3),
-        other if RAW_BSD.contains(&other) => Some(Framing::Layer3),
-        _ => None,
-    }
-}
-
-/// Name of another link type, and how to capture without it.
-fn link_name(link: i32) -> (&'static str, &'static str) {
-    match link {
-        113 | 276 => ("Linux cooked", ", not on `any`"),
-        105 | 119 | 127 | 163 => ("wireless", ", not in monitor mode"),
-        0 | 108 => ("loopback of BSD", ", not on the loopback"),
-        _ => ("unknown here", ""),
-    }
 }

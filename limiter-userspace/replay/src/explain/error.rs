@@ -1,6 +1,6 @@
 //! Why a capture cannot be explained.
 
-use super::bound::MAX_TRACKED;
+use super::bound::MAX_MEGABYTES;
 
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,15 @@ pub enum CaptureError {
         /// Program that unpacks.
         unpack: &'static str,
     },
+    /// The compressed bytes cannot be unpacked.
+    #[error(
+        "{file}: its gzip is damaged: what is printed is of the packets before that: look with \
+         `gzip -t`, and fetch the file again"
+    )]
+    Damaged {
+        /// Name of the file.
+        file: String,
+    },
     /// The file begins as neither format does.
     #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
@@ -55,8 +64,8 @@ pub enum CaptureError {
     },
     /// The header before the network header is not known.
     #[error(
-        "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter \
-         starts at the one or the other; capture on one such interface{remedy}"
+        "{file}: link type {number} ({name}), none of Ethernet (1), raw IP (101) and Linux cooked \
+         (113, 276): limiter sees no others; capture on an interface of these{remedy}"
     )]
     LinkType {
         /// Name of the file.
@@ -101,13 +110,21 @@ pub enum CaptureError {
 pub enum ExplainError {
     /// There is no room for more state.
     #[error(
-        "packet {packet}: the packets before it have {MAX_TRACKED} sources, keys, flows and bans, and no \
-         more are kept: what is printed is of the packets before it: explain a part of the capture \
-         (`editcap -r FILE PART 1-{before}`)",
-        before = packet.saturating_sub(1)
+        "packet {packet}: the sources, keys, flows and bans of the packets before it take \
+         {MAX_MEGABYTES} MB of memory{over}, and that is the most: what is printed is of the \
+         packets before it: {remedy} a part of the capture (`editcap -r FILE PART 1-{before}`)",
+        before = packet.saturating_sub(1),
+        over = if *candidates > 1 {
+            format!(" with {candidates} rule sets side by side")
+        } else {
+            String::new()
+        },
+        remedy = if *candidates > 1 { "give fewer rule sets, or" } else { "give" },
     )]
     Full {
         /// Number of the packet.
         packet: u64,
+        /// Rule sets side by side.
+        candidates: usize,
     },
 }

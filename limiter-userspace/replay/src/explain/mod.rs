@@ -2,15 +2,20 @@
 //! program on the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
 //!
 //! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
-//! one packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
+//! one packet; the state of sources and keys is bounded by [`MAX_MEGABYTES`].
 
+mod arrivals;
 mod bound;
 mod capture;
 mod error;
+mod interface;
+mod link;
 mod obsolete;
 mod opening;
+mod own;
 mod rulebook;
 mod summary;
+mod twice;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,9 +27,12 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
-pub use bound::MAX_TRACKED;
+pub use arrivals::{Arrivals, Aside};
+pub(crate) use bound::{LOOK, MAX_BYTES};
+pub use bound::{MAX_MEGABYTES, MAX_TOLD};
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
+pub use own::Own;
 pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
@@ -117,8 +125,10 @@ pub struct Explainer {
     /// Nanoseconds since 1970 of the first packet.
     began: Option<u64>,
     seen: Tally,
-    /// [`MAX_TRACKED`], but in tests.
-    room: usize,
+    /// [`MAX_BYTES`], but in tests; none where somebody else holds several to it.
+    room: Option<usize>,
+    /// Bytes that are kept beside it of the same capture.
+    beside: usize,
 }
 
 impl Explainer {
@@ -144,7 +154,16 @@ impl Explainer {
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();
-        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: MAX_TRACKED })
+        Ok(Self {
+            model,
+            book,
+            interfaces,
+            incoming,
+            began: None,
+            seen,
+            room: Some(MAX_BYTES),
+            beside: 0,
+        })
     }
 
     /// Judges the next packet of a capture.
@@ -191,8 +210,11 @@ impl Explainer {
 
     /// The time of a packet on the clock of the limiter, and its interface.
     fn arrival(&mut self, captured: &Captured) -> Result<(Ticks, u32), ExplainError> {
-        if self.model.tracked() >= self.room {
-            return Err(ExplainError::Full { packet: captured.number });
+        if let Some(room) = self.room
+            && self.seen.packets.is_multiple_of(LOOK)
+            && self.bytes() + self.beside > room
+        {
+            return Err(ExplainError::Full { packet: captured.number, candidates: 1 });
         }
         let began = *self.began.get_or_insert_with(|| {
             // As the daemon does it: weeks begin on Monday.
@@ -204,7 +226,7 @@ impl Explainer {
             (Some(Incoming::Index(index)), _) => *index,
             (Some(Incoming::Name(name)), _) => self.interfaces.index(name),
             (None, Some(name)) => self.interfaces.index(name),
-            (None, None) => 0,
+            (None, None) => captured.index.unwrap_or(0),
         };
         Ok((now, interface))
     }
@@ -216,6 +238,22 @@ impl Explainer {
         let Outcome { reason, rule, .. } = outcome;
         self.seen.add(*length);
         Decision { source, reason, rule }
+    }
+
+    /// Notes what is kept beside it of the same capture: the bound is of both.
+    pub fn has_beside(&mut self, by_source: &BySource) {
+        self.beside = by_source.bytes();
+    }
+
+    /// The explainer without a bound of its own.
+    #[must_use]
+    pub(crate) fn unbounded(self) -> Self {
+        Self { room: None, ..self }
+    }
+
+    /// Bytes of what is kept of sources, keys, flows and bans, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.model.bytes()
     }
 
     /// All packets and bytes so far.

@@ -43,6 +43,7 @@ pub(super) fn packet<'a>(block: &UnknownBlock<'a>) -> Option<Framed<'a>> {
         frame,
         length: length.max(captured),
         flags: flags(options, big_endian),
+        id: None,
     })
 }
 

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Cursor, IsTerminal as _, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use flate2::read::MultiGzDecoder;
 use pcap_parser::create_reader;
 use pcap_parser::traits::PcapReaderIterator;
 
@@ -37,13 +38,15 @@ const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const ORDER: [u8; 4] = [0x4d, 0x3c, 0x2b, 0x1a];
 
 /// First bytes of compressed files: what they are called, and what unpacks them to standard output.
-const COMPRESSED: [(&[u8], &str, &str); 5] = [
-    (&[0x1f, 0x8b], "gzip", "gzip -dc"),
+const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -dc"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz -dc"),
     (b"BZh", "bzip2", "bzip2 -dc"),
     (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -dc"),
 ];
+
+/// The first bytes of a gzip file, which is unpacked here.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The bytes of a capture as blocks.
 pub(super) type Blocks = Box<dyn PcapReaderIterator + Send>;
@@ -79,11 +82,55 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
+/// How the bytes of a compressed capture ended before their end, if they did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unpacked(Arc<AtomicU8>);
+
+/// Values of [`Unpacked`].
+const CUT_OFF: u8 = 1;
+const DAMAGED: u8 = 2;
+
+impl Unpacked {
+    /// True if the file ends amid its compressed bytes.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == CUT_OFF
+    }
+
+    /// True if the compressed bytes are none.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == DAMAGED
+    }
+}
+
+/// A reader of compressed bytes: they end where they cannot be unpacked, and that is noted.
+struct Unpacking<R> {
+    from: MultiGzDecoder<R>,
+    ended: Unpacked,
+}
+
+impl<R: Read> Read for Unpacking<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ended.is_cut_off() || self.ended.is_damaged() {
+            return Ok(0);
+        }
+        self.from.read(buffer).or_else(|error| {
+            let how = match error.kind() {
+                io::ErrorKind::UnexpectedEof => CUT_OFF,
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => DAMAGED,
+                _ => return Err(error),
+            };
+            self.ended.0.store(how, Ordering::Relaxed);
+            Ok(0)
+        })
+    }
+}
+
 /// An open capture: the name of the file in messages, and what is in it.
 pub(super) struct Opened {
     pub(super) file: String,
     pub(super) blocks: Blocks,
     pub(super) extent: Extent,
+    pub(super) unpacked: Unpacked,
 }
 
 /// Opens a file, or standard input for `-`.
@@ -113,9 +160,23 @@ fn begin(
     size: Option<u64>,
 ) -> Result<Opened, CaptureError> {
     let extent = Extent { size, ..Extent::default() };
-    let mut input = Counting { from: input, read: Arc::clone(&extent.read) };
+    let mut input: Box<dyn Read + Send> =
+        Box::new(Counting { from: input, read: Arc::clone(&extent.read) });
+    let unpacked = Unpacked::default();
     let mut head = Vec::with_capacity(HEADER);
-    if let Err(source) = read_up_to(&mut input, HEADER, &mut head) {
+    let mut read = read_up_to(&mut input, HEADER, &mut head);
+    if read.is_ok() && head.starts_with(&GZIP) {
+        let from = MultiGzDecoder::new(Cursor::new(std::mem::take(&mut head)).chain(input));
+        input = Box::new(Unpacking { from, ended: unpacked.clone() });
+        read = read_up_to(&mut input, HEADER, &mut head);
+        if unpacked.is_damaged() {
+            return Err(CaptureError::Damaged { file });
+        }
+        if head.is_empty() && unpacked.is_cut_off() {
+            return Err(CaptureError::CutHeader { file });
+        }
+    }
+    if let Err(source) = read {
         return Err(CaptureError::Read { file, source });
     }
     if head.is_empty() {
@@ -144,7 +205,7 @@ fn begin(
         return Err(CaptureError::CutHeader { file });
     }
     match create_reader(BUFFER, Cursor::new(head).chain(input)) {
-        Ok(blocks) => Ok(Opened { file, blocks, extent }),
+        Ok(blocks) => Ok(Opened { file, blocks, extent, unpacked }),
         Err(_not_recognised) => Err(CaptureError::NoCapture { file }),
     }
 }

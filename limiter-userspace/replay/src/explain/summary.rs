@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
+use limiter_model::of_growing;
 
-use super::{Decision, MAX_TRACKED};
+use super::{Decision, MAX_TOLD};
 
 /// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the
 /// reason.
@@ -54,7 +55,7 @@ pub struct BySource {
     exempt: Others,
     /// Packets of causes of sources that found no room.
     beyond: Others,
-    /// [`MAX_TRACKED`], but in tests.
+    /// [`MAX_TOLD`], but in tests.
     room: usize,
 }
 
@@ -64,7 +65,7 @@ impl Default for BySource {
             cells: HashMap::new(),
             exempt: Others::default(),
             beyond: Others::default(),
-            room: MAX_TRACKED,
+            room: MAX_TOLD,
         }
     }
 }
@@ -92,7 +93,7 @@ impl BySource {
         &self.exempt
     }
 
-    /// Packets that were not told apart by source, because [`MAX_TRACKED`] sources, rules and
+    /// Packets that were not told apart by source, because [`MAX_TOLD`] sources, rules and
     /// reasons were before them.
     pub fn beyond(&self) -> &Others {
         &self.beyond
@@ -102,39 +103,100 @@ impl BySource {
     /// and the sum of all others. The packets of [`BySource::exempt`] and [`BySource::beyond`] are
     /// in neither.
     pub fn top(&self, most: usize) -> (Vec<SourceSums>, Others) {
-        let mut sums: HashMap<Source, (Tally, Tally)> = HashMap::new();
-        for ((source, (_, reason)), tally) in &self.cells {
-            let (passed, dropped) = sums.entry(*source).or_default();
-            match reason.verdict() {
-                Verdict::Pass => passed.merge(*tally),
-                Verdict::Drop => dropped.merge(*tally),
+        let mut best: BTreeMap<Place, (usize, usize)> = BTreeMap::new();
+        let (cells, mut others) = (self.sorted(), Others::default());
+        for (from, to) in parts(&cells) {
+            let of = cells.get(from..to).unwrap_or_default();
+            let (mut passed, mut dropped) = (Tally::default(), Tally::default());
+            for ((_, (_, reason)), tally) in of {
+                match reason.verdict() {
+                    Verdict::Pass => passed.merge(**tally),
+                    Verdict::Drop => dropped.merge(**tally),
+                }
             }
-        }
-        let mut order: Vec<_> = sums.into_iter().collect();
-        let place = |(source, (passed, dropped)): &(Source, (Tally, Tally))| {
-            (Reverse(dropped.packets), Reverse(passed.packets), *source)
-        };
-        order.sort_unstable_by_key(place);
-        let rest = order.split_off(most.min(order.len()));
-        let mut others = Others::default();
-        for (_, (passed, dropped)) in &rest {
             others.sources += 1;
-            others.passed.merge(*passed);
-            others.dropped.merge(*dropped);
-        }
-        let mut causes: HashMap<Source, BTreeMap<Cause, Tally>> =
-            order.iter().map(|(source, _)| (*source, BTreeMap::new())).collect();
-        for ((source, cause), tally) in &self.cells {
-            if let Some(causes) = causes.get_mut(source) {
-                causes.insert(*cause, *tally);
+            others.passed.merge(passed);
+            others.dropped.merge(dropped);
+            best.insert((Reverse(dropped.packets), Reverse(passed.packets), from), (from, to));
+            if best.len() > most {
+                best.pop_last();
             }
         }
-        let top = order.into_iter().map(|(source, (passed, dropped))| {
-            let causes = causes.remove(&source).unwrap_or_default();
-            SourceSums { source, passed, dropped, causes }
+        let top = best.into_values().filter_map(|(from, to)| {
+            let of = cells.get(from..to)?;
+            let source = of.first()?.0.0;
+            let mut sums = SourceSums {
+                source,
+                passed: Tally::default(),
+                dropped: Tally::default(),
+                causes: BTreeMap::new(),
+            };
+            for ((_, cause), tally) in of {
+                sums.causes.insert(*cause, **tally);
+                match cause.1.verdict() {
+                    Verdict::Pass => sums.passed.merge(**tally),
+                    Verdict::Drop => sums.dropped.merge(**tally),
+                }
+            }
+            Some(sums)
         });
-        (top.collect(), others)
+        let top: Vec<SourceSums> = top.collect();
+        for sums in &top {
+            others.sources -= 1;
+            others.passed = less(others.passed, sums.passed);
+            others.dropped = less(others.dropped, sums.dropped);
+        }
+        (top, others)
     }
+
+    /// Sources of fewer than `packets` packets, their packets, and the packets of all sources.
+    pub fn seldom(&self, packets: u64) -> (u64, u64, u64) {
+        let cells = self.sorted();
+        let (mut sources, mut of_few, mut all) = (0, 0, 0);
+        for (from, to) in parts(&cells) {
+            let of = cells.get(from..to).unwrap_or_default();
+            let sent: u64 = of.iter().map(|(_, tally)| tally.packets).sum();
+            all += sent;
+            if sent < packets {
+                sources += 1;
+                of_few += sent;
+            }
+        }
+        (sources, of_few, all)
+    }
+
+    /// All cells, those of a source behind each other.
+    fn sorted(&self) -> Vec<(&(Source, Cause), &Tally)> {
+        let mut cells: Vec<_> = self.cells.iter().collect();
+        cells.sort_unstable_by_key(|(key, _)| **key);
+        cells
+    }
+
+    /// Bytes of what is kept, about, and of what it takes to sort it.
+    pub(super) fn bytes(&self) -> usize {
+        let cell = size_of::<((Source, Cause), Tally)>();
+        of_growing(self.cells.len(), self.cells.capacity(), cell)
+            + self.cells.len() * size_of::<(&(), &())>()
+    }
+}
+
+/// The order of sources: by what they lost, by what passed, and by their place.
+type Place = (Reverse<u64>, Reverse<u64>, usize);
+
+/// From where to where cells are of one source.
+fn parts<'a>(
+    cells: &'a [(&(Source, Cause), &Tally)],
+) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+    let mut from = 0;
+    cells.chunk_by(|(a, _), (b, _)| a.0 == b.0).map(move |part| {
+        let begin = from;
+        from += part.len();
+        (begin, from)
+    })
+}
+
+fn less(all: Tally, part: Tally) -> Tally {
+    Tally { packets: all.packets - part.packets, bytes: all.bytes - part.bytes }
 }
 
 #[cfg(test)]
@@ -163,7 +225,7 @@ mod tests {
     /// The counts add up, however many sources are shown and however little room there is.
     #[test]
     fn counts_add_up() {
-        for room in [0, 1, 7, MAX_TRACKED] {
+        for room in [0, 1, 7, MAX_TOLD] {
             let mut by_source = BySource { room, ..BySource::default() };
             let mut sum = Tally::default();
             for packet in 0..1000u64 {

@@ -7,6 +7,7 @@ use limiter_rules::RuleFile;
 
 use super::*;
 
+mod arriving;
 mod kinds;
 
 const ETHERNET: u32 = 1;
@@ -186,9 +187,8 @@ fn a_large_block_is_read_and_one_too_large_is_refused() {
 fn what_cannot_be_explained_is_named() {
     let packets = [(1, 0, 42, frame(1, 9)), (2, 0, 42, frame(1, 9))];
     let link = |link| refused(&pcap(LITTLE, 0xa1b2_c3d4, link, &packets));
-    assert!(link(113).starts_with("link type 113 (Linux cooked), neither Ethernet (1) nor raw IP"));
-    assert!(link(113).ends_with("capture on one such interface, not on `any`"));
-    assert!(link(276).contains("Linux cooked"));
+    assert!(link(127).starts_with("link type 127 (wireless), none of Ethernet (1), raw IP (101)"));
+    assert!(link(127).ends_with("capture on an interface of these, not in monitor mode"));
     assert!(link(4711).contains("link type 4711 (unknown here)"));
     let whole = pcap(LITTLE, 0xa1b2_c3d4, ETHERNET, &packets);
     for cut in [1, 20, 42, 50, 57] {
@@ -203,9 +203,9 @@ fn what_cannot_be_explained_is_named() {
     assert!(refused(&simple).starts_with("packet 1: it has no time"));
     let stranger = [section(), enhanced(0, 1, &frame(1, 9), &[])].concat();
     assert!(refused(&stranger).starts_with("packet 1: it names no interface"));
-    let mut cooked = [section(), interface(113, &[])].concat();
-    cooked.extend(enhanced(0, 1, &frame(1, 9), &[]));
-    assert!(refused(&cooked).contains("Linux cooked"));
+    let mut wireless = [section(), interface(105, &[])].concat();
+    wireless.extend(enhanced(0, 1, &frame(1, 9), &[]));
+    assert!(refused(&wireless).contains("wireless"));
     let missing = Capture::open(std::path::Path::new("/nowhere/x.pcap")).unwrap_err();
     assert!(missing.to_string().starts_with("/nowhere/x.pcap: No such file"));
 }
@@ -323,14 +323,21 @@ fn state_is_bounded_and_the_packet_is_named() {
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 2}}
   - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 200}}\n";
     let mut explainer = explainer(rules, None);
-    explainer.room = 4;
-    // One key of the port, and a source each.
-    for (host, number) in (1..).zip(1..=3) {
-        explainer.packet(&captured(number, 1, frame(host, 9))).unwrap();
-    }
-    let error = explainer.packet(&captured(4, 1, frame(4, 9))).unwrap_err().to_string();
-    assert!(error.starts_with("packet 4: the packets before it have"), "{error}");
-    assert!(error.ends_with("(`editcap -r FILE PART 1-3`)"), "{error}");
+    explainer.room = Some(explainer.bytes() + 20_000);
+    // A source each, of another /24.
+    let mut sent = 0;
+    let error = loop {
+        let mut of_another = frame(1, 9);
+        sent += 1;
+        of_another[26..30].copy_from_slice(&u32::to_be_bytes(0x0a00_0000 + (sent << 8)));
+        if let Err(error) = explainer.packet(&captured(sent.into(), 1, of_another)) {
+            break error.to_string();
+        }
+        assert!(sent < 10_000, "nothing is bounded");
+    };
+    assert!(error.starts_with(&format!("packet {sent}: the sources, keys, flows")), "{error}");
+    assert!(error.contains("300 MB of memory, and that is the most"), "{error}");
+    assert!(error.ends_with(&format!("(`editcap -r FILE PART 1-{}`)", sent - 1)), "{error}");
 }
 
 /// Of a tun interface: the same packets, without their Ethernet headers.

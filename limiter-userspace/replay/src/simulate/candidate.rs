@@ -1,18 +1,20 @@
 //! One rule set of several, and what it did.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 
-use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_model::of_growing;
 use limiter_rules::{Period, RuleSet};
 use serde::Serialize;
 
+use super::First;
 use super::peaks::{Most, Recent};
 use super::queue::{Bucket, Paces};
-use crate::explain::{Captured, Charge, Decision, ExplainError, Explainer, MAX_TRACKED};
+use crate::explain::{Bucket as Of, Captured, Charge, Decision, ExplainError, Explainer};
 
-/// Times of packets that are kept before those that are past are looked for.
-const KEPT: usize = 4_000_000;
+/// Bytes of times of packets that are kept before those that are past are looked for.
+const SWEEP: usize = 16_000_000;
 
 /// Outcome of one rule set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,11 +54,32 @@ pub struct Row {
     pub packets_that_wait: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+/// A source of several packets.
+#[derive(Debug)]
 struct OfSource {
-    offered: u64,
     dropped: u64,
     recent: Recent,
+    /// Bucket of its rule in the table of sources, and the rule's number.
+    bucket: Option<(u32, Bucket)>,
+}
+
+/// What is kept of a source. Most sources of a flood send one packet, and of these nothing is kept
+/// but this: [`First`] has the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Passed,
+    Dropped,
+    /// Place among those of several packets.
+    More(u32),
+}
+
+/// Bucket of a key.
+#[derive(Debug)]
+enum OfKey {
+    /// After one packet.
+    One { now: u64, length: u32, passed: bool },
+    /// Place among those of several packets.
+    More(u32),
 }
 
 /// A rule set under way.
@@ -67,8 +90,13 @@ pub(super) struct Candidate {
     max_frame: u64,
     /// The longest window of the limits, in nanoseconds; 0 without any.
     window: u64,
-    sources: HashMap<Source, OfSource>,
-    buckets: HashMap<Charge, Bucket>,
+    /// By the number of the source.
+    states: Vec<State>,
+    sources: Vec<OfSource>,
+    /// By the hash of rule and key: a secret one of 64 bits, in the place of 64 bytes.
+    keys: HashMap<u64, OfKey>,
+    buckets: Vec<(u32, Bucket)>,
+    hash: RandomState,
     paces: HashMap<u32, Paces>,
     charges: Vec<Charge>,
     passed: u64,
@@ -78,13 +106,10 @@ pub(super) struct Candidate {
     longest_wait: u64,
     waits: u128,
     waiting: u64,
-    /// The latest time so far, in nanoseconds: an earlier one counts as this.
-    now: u64,
-    /// Times kept, about, and how many at the next sweep.
+    /// Bytes of times and queues that sources and buckets keep beside themselves.
     kept: usize,
+    /// The same at the next sweep.
     sweep: usize,
-    /// [`MAX_TRACKED`], but in tests.
-    room: usize,
 }
 
 impl Candidate {
@@ -96,11 +121,14 @@ impl Candidate {
         let window = windows.map(Period::nanos).max().unwrap_or(0);
         Self {
             name,
-            explainer,
+            explainer: explainer.unbounded(),
             max_frame,
             window,
-            sources: HashMap::new(),
-            buckets: HashMap::new(),
+            states: Vec::new(),
+            sources: Vec::new(),
+            keys: HashMap::new(),
+            buckets: Vec::new(),
+            hash: RandomState::new(),
             paces: HashMap::new(),
             charges: Vec::new(),
             passed: 0,
@@ -110,56 +138,62 @@ impl Candidate {
             longest_wait: 0,
             waits: 0,
             waiting: 0,
-            now: 0,
             kept: 0,
-            sweep: KEPT,
-            room: MAX_TRACKED,
+            sweep: SWEEP,
         }
     }
 
-    /// Judges a packet; true if it passes.
-    pub(super) fn packet(&mut self, captured: &Captured) -> Result<bool, ExplainError> {
-        if self.sources.len() >= self.room || self.buckets.len() >= self.room {
-            return Err(ExplainError::Full { packet: captured.number });
-        }
+    /// Bytes of what is kept, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.explainer.bytes()
+            + self.states.len() * size_of::<State>()
+            + self.sources.len() * size_of::<OfSource>()
+            + of_growing(self.keys.len(), self.keys.capacity(), size_of::<(u64, OfKey)>())
+            + self.buckets.len() * size_of::<(u32, Bucket)>()
+            + self.kept
+    }
+
+    /// Judges a packet at `now`, no earlier than those before, of a source whose first packet is
+    /// told; true if it passes.
+    pub(super) fn packet(
+        &mut self,
+        captured: &Captured,
+        now: u64,
+        first: Option<(usize, First)>,
+    ) -> Result<bool, ExplainError> {
         let mut charges = std::mem::take(&mut self.charges);
         let decision = self.explainer.decide_charged(captured, &mut charges);
-        let done = decision.map(|decision| self.count(captured, decision, &charges));
+        let done = decision.map(|Decision { reason, .. }| {
+            let passed = matches!(reason.verdict(), Verdict::Pass);
+            if passed {
+                self.passed += 1;
+            } else {
+                self.dropped += 1;
+                *self.reasons.entry(Reason::name(reason)).or_default() += 1;
+            }
+            self.count(captured.length, now, first, passed, &charges);
+            passed
+        });
         self.charges = charges;
         done
     }
 
-    fn count(&mut self, captured: &Captured, decision: Decision, charges: &[Charge]) -> bool {
-        let Decision { source, reason, .. } = decision;
-        self.now = self.now.max(captured.nanos);
-        let passed = matches!(reason.verdict(), Verdict::Pass);
-        if passed {
-            self.passed += 1;
-        } else {
-            self.dropped += 1;
-            *self.reasons.entry(Reason::name(reason)).or_default() += 1;
-        }
-        if let Some(source) = source {
-            let of_source = self.sources.entry(source).or_default();
-            of_source.offered += 1;
-            if passed {
-                let before = of_source.recent.kept();
-                self.most = self.most.max(of_source.recent.add(self.now, self.window));
-                self.kept += of_source.recent.kept().saturating_sub(before);
-            } else {
-                of_source.dropped += 1;
-            }
-        }
+    fn count(
+        &mut self,
+        length: u64,
+        now: u64,
+        first: Option<(usize, First)>,
+        passed: bool,
+        charges: &[Charge],
+    ) {
+        let by_source = charges.iter().find(|charge| matches!(charge.bucket, Of::Source(_)));
+        let by_source = by_source.map(|charge| charge.number);
         let mut wait = 0;
-        for charge in charges {
-            let number = charge.number;
-            let (explainer, max_frame) = (&self.explainer, self.max_frame);
-            let paces = self.paces.entry(number).or_insert_with(|| {
-                let limits = explainer.limits(number);
-                limits.map_or_else(Paces::default, |limits| Paces::new(limits, max_frame))
-            });
-            let bucket = self.buckets.entry(*charge).or_default();
-            wait = wait.max(bucket.add(paces, self.now, captured.length, passed));
+        if let Some((place, first)) = first {
+            wait = self.source(place, &first, (length, now, passed), by_source);
+        }
+        for charge in charges.iter().filter(|charge| !matches!(charge.bucket, Of::Source(_))) {
+            wait = wait.max(self.key(charge, (length, now, passed)));
         }
         if wait > 0 {
             self.longest_wait = self.longest_wait.max(wait);
@@ -167,30 +201,138 @@ impl Candidate {
             self.waiting += 1;
         }
         if self.kept > self.sweep {
-            self.forget();
+            self.forget(now);
         }
-        passed
+    }
+
+    /// Counts a packet of a source, under its rule of the table of sources; the time that it would
+    /// wait there.
+    fn source(
+        &mut self,
+        place: usize,
+        first: &First,
+        (length, now, passed): (u64, u64, bool),
+        number: Option<u32>,
+    ) -> u64 {
+        let window = self.window;
+        let Some(state) = self.states.get_mut(place) else {
+            if passed {
+                self.most = self.most.max(Most::first(window));
+            }
+            self.states.push(if passed { State::Passed } else { State::Dropped });
+            return number.map_or(0, |number| self.paces(number).first_wait(length));
+        };
+        let at = if let State::More(at) = *state {
+            at
+        } else {
+            // The first packet as any other, now that there is a second one.
+            let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
+            let had_passed = *state == State::Passed;
+            *state = State::More(at);
+            let mut recent = Recent::default();
+            if had_passed {
+                recent.add(first.now, window);
+            }
+            let bucket = number.map(|number| {
+                let paces = self.paces(number);
+                let heap = paces.heap();
+                let (bucket, _) = Bucket::begin(paces, first.now, first.length.into(), had_passed);
+                self.kept += heap;
+                (number, bucket)
+            });
+            self.kept += recent.bytes();
+            self.sources.push(OfSource { dropped: u64::from(!had_passed), recent, bucket });
+            at
+        };
+        let Some(of) = self.sources.get_mut(at as usize) else { return 0 };
+        if passed {
+            let before = of.recent.bytes();
+            self.most = self.most.max(of.recent.add(now, window));
+            self.kept += of.recent.bytes().saturating_sub(before);
+        } else {
+            of.dropped += 1;
+        }
+        match (&mut of.bucket, number.and_then(|number| self.paces.get(&number))) {
+            (Some((_, bucket)), Some(paces)) => bucket.add(paces, now, length, passed),
+            _ => 0,
+        }
+    }
+
+    /// Counts a packet under a rule of another table, or a budget; the time that it would wait.
+    fn key(&mut self, charge: &Charge, (length, now, passed): (u64, u64, bool)) -> u64 {
+        let number = charge.number;
+        let hash = self.hash.hash_one(charge);
+        match self.keys.get_mut(&hash) {
+            None => {
+                let bytes = u32::try_from(length).unwrap_or(u32::MAX);
+                self.keys.insert(hash, OfKey::One { now, length: bytes, passed });
+                self.paces(number).first_wait(length)
+            }
+            Some(OfKey::More(at)) => {
+                let bucket = self.buckets.get_mut(*at as usize);
+                let (Some((_, bucket)), Some(paces)) = (bucket, self.paces.get(&number)) else {
+                    return 0;
+                };
+                bucket.add(paces, now, length, passed)
+            }
+            Some(of) => {
+                let OfKey::One { now: before, length: bytes, passed: had_passed } = *of else {
+                    return 0;
+                };
+                *of = OfKey::More(u32::try_from(self.buckets.len()).unwrap_or(u32::MAX));
+                let paces = self.paces(number);
+                let heap = paces.heap();
+                let (mut bucket, _) = Bucket::begin(paces, before, bytes.into(), had_passed);
+                let wait = bucket.add(paces, now, length, passed);
+                self.kept += heap;
+                self.buckets.push((number, bucket));
+                wait
+            }
+        }
+    }
+
+    /// The limits of a rule or budget.
+    fn paces(&mut self, number: u32) -> &Paces {
+        let (explainer, max_frame) = (&self.explainer, self.max_frame);
+        self.paces.entry(number).or_insert_with(|| {
+            let limits = explainer.limits(number);
+            limits.map_or_else(Paces::default, |limits| Paces::new(limits, max_frame))
+        })
     }
 
     /// Forgets times that are past, of all sources.
-    fn forget(&mut self) {
-        self.kept = 0;
-        for source in self.sources.values_mut() {
-            source.recent.forget(self.now, self.window);
+    fn forget(&mut self, now: u64) {
+        for source in &mut self.sources {
+            let before = source.recent.bytes();
+            source.recent.forget(now, self.window);
             source.recent.shrink();
-            self.kept += source.recent.kept();
+            self.kept -= before.saturating_sub(source.recent.bytes()).min(self.kept);
         }
-        self.sweep = KEPT.max(self.kept * 2);
+        self.sweep = SWEEP.max(self.kept.saturating_mul(2));
     }
 
-    /// Outcome so far.
+    /// Outcome so far. `firsts` has all sources.
     #[expect(clippy::cast_precision_loss, reason = "for display")]
-    pub(super) fn row(&self) -> Row {
+    pub(super) fn row(&self, firsts: &[First]) -> Row {
         let seconds = |nanos: u64| nanos as f64 / 1e9;
-        let hit = self.sources.values().filter(|source| source.dropped > 0);
-        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
-        let starved = self.buckets.iter().filter_map(|(charge, bucket)| {
-            self.paces.get(&charge.number).map(|paces| bucket.starved(paces))
+        let (mut hit, mut of_hit) = (0, 0);
+        for (state, first) in self.states.iter().zip(firsts) {
+            let lost = match state {
+                State::Passed => false,
+                State::Dropped => true,
+                State::More(at) => {
+                    self.sources.get(*at as usize).is_some_and(|source| source.dropped > 0)
+                }
+            };
+            if lost {
+                hit += 1;
+                of_hit += first.offered;
+            }
+        }
+        // A bucket of one packet does not starve.
+        let of_sources = self.sources.iter().filter_map(|source| source.bucket.as_ref());
+        let starved = of_sources.chain(&self.buckets).filter_map(|(number, bucket)| {
+            self.paces.get(number).map(|paces| bucket.starved(paces))
         });
         let told = !self.paces.values().any(|paces| paces.partly);
         let mean =
@@ -200,9 +342,9 @@ impl Candidate {
             passed: self.passed,
             dropped: self.dropped,
             reasons: self.reasons.clone(),
-            sources: count(self.sources.len()),
-            sources_hit: count(hit.clone().count()),
-            packets_of_hit: hit.map(|source| source.offered).sum(),
+            sources: u64::try_from(firsts.len()).unwrap_or(u64::MAX),
+            sources_hit: hit,
+            packets_of_hit: of_hit,
             most_in_10ms: self.most.short,
             most_in_1s: self.most.second,
             window_seconds: seconds(self.window),

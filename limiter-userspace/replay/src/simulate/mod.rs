@@ -7,6 +7,10 @@ mod peaks;
 mod queue;
 mod timeline;
 
+use std::collections::HashMap;
+
+use limiter_common::source::Source;
+use limiter_model::of_growing;
 use serde::Serialize;
 
 pub use algorithms::in_every_algorithm;
@@ -17,15 +21,32 @@ pub use timeline::Timeline;
 
 use limiter_rules::{PlanError, RuleSet};
 
-use crate::explain::{Captured, ExplainError, Explainer, Settings};
+use crate::explain::{Captured, ExplainError, Explainer, LOOK, MAX_BYTES, Settings};
 
 /// The most rule sets side by side: each keeps the state of all sources.
 pub const MAX_CANDIDATES: usize = 24;
+
+/// First packet of a source, and how many it sent: the same for every rule set.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    /// Time, in nanoseconds; that of the packets before it if it is older.
+    now: u64,
+    /// Bytes of the packet.
+    length: u32,
+    offered: u64,
+}
 
 /// A simulation: takes packets one by one.
 #[derive(Debug)]
 pub struct Simulation {
     candidates: Vec<Candidate>,
+    /// Sources by number, and their first packets.
+    numbers: HashMap<Source, u32>,
+    firsts: Vec<First>,
+    /// The latest time so far, in nanoseconds: an earlier one counts as this.
+    now: u64,
+    /// [`MAX_BYTES`], but in tests.
+    room: usize,
     timeline: Timeline,
     packets: u64,
     bytes: u64,
@@ -64,25 +85,61 @@ impl Simulation {
         });
         let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
         let timeline = Timeline::new(candidates.len());
-        Ok(Self { candidates, timeline, packets: 0, bytes: 0, last: 0 })
+        Ok(Self {
+            candidates,
+            numbers: HashMap::new(),
+            firsts: Vec::new(),
+            now: 0,
+            room: MAX_BYTES,
+            timeline,
+            packets: 0,
+            bytes: 0,
+            last: 0,
+        })
     }
 
     /// Puts a packet before every rule set.
     ///
     /// # Errors
     ///
-    /// When a rule set needs to keep more sources and keys than [`crate::explain::MAX_TRACKED`].
+    /// When the rule sets together need to keep more than [`crate::explain::MAX_MEGABYTES`].
     pub fn packet(&mut self, captured: &Captured) -> Result<(), ExplainError> {
+        if self.packets.is_multiple_of(LOOK) && self.kept() > self.room {
+            let candidates = self.candidates.len();
+            return Err(ExplainError::Full { packet: captured.number, candidates });
+        }
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(captured.length);
         self.last = self.last.max(captured.nanos);
+        self.now = self.now.max(captured.nanos);
         self.timeline.offered(captured.nanos);
+        let first = captured.source().and_then(|source| self.first(source, captured.length));
         for (place, candidate) in self.candidates.iter_mut().enumerate() {
-            if candidate.packet(captured)? {
+            if candidate.packet(captured, self.now, first)? {
                 self.timeline.passed(captured.nanos, place);
             }
         }
         Ok(())
+    }
+
+    /// Number and first packet of a source.
+    fn first(&mut self, source: Source, length: u64) -> Option<(usize, First)> {
+        let next = u32::try_from(self.firsts.len()).ok()?;
+        let place = *self.numbers.entry(source).or_insert(next) as usize;
+        if place == self.firsts.len() {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            self.firsts.push(First { now: self.now, length, offered: 0 });
+        }
+        let first = self.firsts.get_mut(place)?;
+        first.offered += 1;
+        Some((place, *first))
+    }
+
+    /// Bytes of what is kept, about.
+    fn kept(&self) -> usize {
+        of_growing(self.numbers.len(), self.numbers.capacity(), size_of::<(Source, u32)>())
+            + self.firsts.len() * size_of::<First>()
+            + self.candidates.iter().map(Candidate::bytes).sum::<usize>()
     }
 
     /// Outcome so far.
@@ -93,7 +150,11 @@ impl Simulation {
             packets: self.packets,
             bytes: self.bytes,
             seconds: if self.packets == 0 { 0.0 } else { seconds },
-            candidates: self.candidates.iter().map(Candidate::row).collect(),
+            candidates: self
+                .candidates
+                .iter()
+                .map(|candidate| candidate.row(&self.firsts))
+                .collect(),
             timeline: self.timeline.clone(),
         }
     }

@@ -29,15 +29,29 @@ impl Most {
     }
 }
 
+/// Packets in each part of a window of more than a second.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    /// Parts of it, and how many passed in each.
+    counts: VecDeque<(u64, u64)>,
+    /// Packets in `counts`.
+    sum: u64,
+}
+
 /// Packets of one source that passed lately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     /// Times within the last second.
     times: VecDeque<u64>,
-    /// Of a window of more than a second: parts of it, and how many passed in each.
-    parts: VecDeque<(u64, u64)>,
-    /// Packets in `parts`.
-    in_parts: u64,
+    /// Of a window of more than a second.
+    parts: Option<Box<Parts>>,
+}
+
+impl Most {
+    /// Those of a source whose first packet passes.
+    pub(super) const fn first(window: u64) -> Self {
+        Self { short: 1, second: 1, window: if window == 0 { 0 } else { 1 } }
+    }
 }
 
 impl Recent {
@@ -48,11 +62,12 @@ impl Recent {
         self.times.push_back(now);
         if window > SECOND {
             let part = now / (window / PARTS);
-            match self.parts.back_mut() {
+            let parts = self.parts.get_or_insert_default();
+            match parts.counts.back_mut() {
                 Some((last, count)) if *last == part => *count += 1,
-                _ => self.parts.push_back((part, 1)),
+                _ => parts.counts.push_back((part, 1)),
             }
-            self.in_parts += 1;
+            parts.sum += 1;
         }
         self.forget(now, window);
         let within = |length: u64| {
@@ -60,7 +75,7 @@ impl Recent {
             u64::try_from(self.times.len() - first).unwrap_or(u64::MAX)
         };
         let second = within(SECOND);
-        let in_window = if window > SECOND { self.in_parts } else { within(window) };
+        let in_window = self.parts.as_ref().map_or_else(|| within(window), |parts| parts.sum);
         Most { short: within(SHORT), second, window: in_window }
     }
 
@@ -69,25 +84,30 @@ impl Recent {
         while self.times.front().is_some_and(|time| time.saturating_add(SECOND) <= now) {
             self.times.pop_front();
         }
-        if window > SECOND {
+        if let Some(parts) = &mut self.parts {
             let part = now / (window / PARTS);
-            while let Some((first, count)) = self.parts.front()
+            while let Some((first, count)) = parts.counts.front()
                 && first.saturating_add(PARTS) <= part
             {
-                self.in_parts -= count;
-                self.parts.pop_front();
+                parts.sum -= count;
+                parts.counts.pop_front();
             }
         }
     }
 
-    /// Numbers that are kept.
-    pub(super) fn kept(&self) -> usize {
-        self.times.len() + 2 * self.parts.len()
+    /// Bytes that it takes beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        let parts = self.parts.as_ref().map_or(0, |parts| {
+            size_of::<Parts>() + parts.counts.capacity() * size_of::<(u64, u64)>()
+        });
+        self.times.capacity() * size_of::<u64>() + parts
     }
 
     /// Gives memory back that is not needed.
     pub(super) fn shrink(&mut self) {
         self.times.shrink_to_fit();
-        self.parts.shrink_to_fit();
+        if let Some(parts) = &mut self.parts {
+            parts.counts.shrink_to_fit();
+        }
     }
 }

@@ -17,6 +17,18 @@ struct Pace {
     period: u64,
 }
 
+impl Pace {
+    /// The time that a packet of so many bytes is worth.
+    fn cost(&self, length: u64) -> Ticks {
+        gcra::cost(&self.limit, if self.count == Count::Bytes { length } else { 1 })
+    }
+
+    /// The time that a packet waits that would be the last at `queued`, in nanoseconds.
+    fn wait(&self, queued: Ticks, now: Ticks) -> u64 {
+        queued.since(Ticks::new(self.limit.tolerance)).since(now).as_nanos()
+    }
+}
+
 /// The limits of a rule or budget.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paces {
@@ -53,6 +65,19 @@ impl Paces {
     }
 }
 
+impl Paces {
+    /// The time that the first packet of a bucket would wait, in nanoseconds.
+    pub(super) fn first_wait(&self, length: u64) -> u64 {
+        let waits = self.paces.iter().map(|pace| pace.wait(pace.cost(length), Ticks::ZERO));
+        waits.max().unwrap_or(0)
+    }
+
+    /// Bytes of a [`Bucket`] beside itself, about.
+    pub(super) const fn heap(&self) -> usize {
+        self.paces.len() * size_of::<Ticks>() + 16
+    }
+}
+
 /// Packets stand for SYNs and flows: never fewer of them.
 const fn plain(count: Count) -> Count {
     match count {
@@ -68,43 +93,55 @@ fn leaky(rate: RateLimit, backlog: std::time::Duration) -> RateLimit {
     RateLimit { burst: ahead.saturating_add(1), ..rate }
 }
 
+/// In the place of a time: none.
+const NEVER: u64 = u64::MAX;
+
 /// One bucket.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Bucket {
     first: u64,
     last: u64,
     packets: u64,
     bytes: u64,
     /// Theoretical arrival times of a queue without an end, by limit.
-    queued: Vec<Ticks>,
-    /// Since when every packet was dropped.
-    dropped_since: Option<u64>,
+    queued: Box<[Ticks]>,
+    /// Since when every packet was dropped, or [`NEVER`].
+    dropped_since: u64,
     /// The longest time in which every packet was dropped, in nanoseconds.
     starved: u64,
 }
 
 impl Bucket {
+    /// A bucket at its first packet; the time that this would wait in a queue, in nanoseconds.
+    pub(super) fn begin(paces: &Paces, now: u64, length: u64, passed: bool) -> (Self, u64) {
+        let mut bucket = Self {
+            first: now,
+            last: now,
+            packets: 0,
+            bytes: 0,
+            queued: vec![Ticks::ZERO; paces.paces.len()].into(),
+            dropped_since: NEVER,
+            starved: 0,
+        };
+        let wait = bucket.add(paces, now, length, passed);
+        (bucket, wait)
+    }
+
     /// Adds a packet; the time that it would wait in a queue, in nanoseconds. `now` is no earlier
     /// than before.
     pub(super) fn add(&mut self, paces: &Paces, now: u64, length: u64, passed: bool) -> u64 {
-        if self.packets == 0 {
-            self.first = now;
-            self.queued = vec![Ticks::ZERO; paces.paces.len()];
-        }
         self.last = now;
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(length);
-        if let Some(since) = self.dropped_since {
-            self.starved = self.starved.max(now.saturating_sub(since));
+        if self.dropped_since != NEVER {
+            self.starved = self.starved.max(now.saturating_sub(self.dropped_since));
         }
-        self.dropped_since = if passed { None } else { self.dropped_since.or(Some(now)) };
+        self.dropped_since = if passed { NEVER } else { self.dropped_since.min(now) };
         let ticks = Ticks::from_nanos(now.saturating_sub(self.first));
         let mut wait = 0;
         for (pace, queued) in paces.paces.iter().zip(&mut self.queued) {
-            let units = if pace.count == Count::Bytes { length } else { 1 };
-            *queued = (*queued).max(ticks).plus(gcra::cost(&pace.limit, units));
-            let leaves = queued.since(Ticks::new(pace.limit.tolerance));
-            wait = wait.max(leaves.since(ticks).as_nanos());
+            *queued = (*queued).max(ticks).plus(pace.cost(length));
+            wait = wait.max(pace.wait(*queued, ticks));
         }
         wait
     }

@@ -18,23 +18,28 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 
 use curve::Curve;
-pub use proposal::{Proposal, rule_file};
+pub use proposal::{FEW_PACKETS, Proposal, rule_file};
 pub use rates::RATES;
 use rates::Rate;
-pub use report::{AtRate, Hit, Report, SHARES, TopSource};
+pub use report::{AtRate, Hit, Report, SHARES, Seldom, TopSource};
 
 use limiter_rules::LimitError;
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
 
-/// Sources with more than one packet that are kept, at most: 700 bytes each.
-pub const MAX_CURVES: usize = 1 << 18;
+/// Sources with more than one packet that are kept, at most: 700 bytes each. With
+/// [`MAX_SOURCES`] they stay within [`crate::explain::MAX_MEGABYTES`].
+pub const MAX_CURVES: usize = 1 << 17;
 
-/// Sources that are kept, at most: about 100 bytes each. Beyond either, a share of the sources is
-/// kept that a hash chooses.
-pub const MAX_SOURCES: usize = 1 << 21;
+/// Sources that are kept, at most: a table of 2^21 places of 49 bytes has room for so many. Beyond
+/// either, a share of the sources is kept that a hash chooses.
+pub const MAX_SOURCES: usize = 7 << 18;
 
 /// The first observation is then, on the clock of the limiter. Later ones may be older.
 const FIRST: u64 = 86_400_000_000_000;
+
+/// A time without any packet counts as seen up to this, in nanoseconds: between two captures that
+/// are read as one, nobody looked.
+const PAUSE: u64 = 10_000_000_000;
 
 /// A packet of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +110,8 @@ pub struct Tuner {
     began: Option<u64>,
     first: u64,
     last: u64,
+    /// Nanoseconds in which packets came, as [`PAUSE`] counts.
+    seen: u64,
     packets: u64,
     bytes: u64,
     excluded: u64,
@@ -130,6 +137,7 @@ impl Tuner {
             began: None,
             first: 0,
             last: 0,
+            seen: 0,
             packets: 0,
             bytes: 0,
             excluded: 0,
@@ -173,8 +181,9 @@ impl Tuner {
         }
         let began = *self.began.get_or_insert(nanos);
         if self.packets == 0 {
-            self.first = nanos;
+            (self.first, self.last) = (nanos, nanos);
         }
+        self.seen = self.seen.saturating_add(nanos.saturating_sub(self.last).min(PAUSE));
         self.first = self.first.min(nanos);
         self.last = self.last.max(nanos);
         self.packets = self.packets.saturating_add(packets);

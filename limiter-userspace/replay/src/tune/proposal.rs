@@ -1,20 +1,29 @@
 //! The limit to try, and the rule file for it.
 
+use limiter_common::time::Ticks;
 use limiter_rules::file::blocks;
 use limiter_rules::model::{Limits, Part, SourceMasks};
 use limiter_rules::{Path, RateLimit, Rule, RuleSet};
 use serde::Serialize;
 
+use super::Report;
 use super::rates::Rate;
 use super::report::Need;
-use super::{Report, Settings};
 
 /// Seconds by which limits are compared: the one is taken by which a source can pass least in so
 /// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.
 const HORIZON: f64 = 10.0;
 
 /// The shortest observation that a limit is proposed from, in seconds.
-const SHORTEST: f64 = 1.0;
+pub(super) const SHORTEST: f64 = 1.0;
+
+/// A source that sent fewer packets than this says nothing of how fast it sends.
+pub const FEW_PACKETS: u64 = 4;
+
+/// How often a burst that is proposed must fit into what was seen. A slower rate gives back later
+/// what a source used up: whether sources come again before that is not in the data, and every
+/// rate below it looks the same there.
+const FILLINGS: u64 = 2;
 
 /// Part of the least burst that is added to it, in hundredths.
 const MARGIN: u64 = 20;
@@ -35,15 +44,15 @@ pub struct Proposal {
     pub share_hit: f64,
     /// Share of the packets that these sources sent, 0 to 1.
     pub packets_of_hit: f64,
-    /// The share of all sources like these that lose a packet is at most that, with a confidence of
-    /// 95 %.
+    /// The share of all sources like these that lose a packet in as long a time is at most that,
+    /// with a confidence of 95 %. Sources of fewer than [`FEW_PACKETS`] packets are none of these.
     pub share_at_most: f64,
     /// Sources of them that sent most.
     pub hit: Vec<String>,
 }
 
-/// The need that this share of the sources does not exceed; `needs` are sorted.
-pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
+/// The place in order of the last of `all` that this share of them reaches; none of none.
+pub(super) fn spared(all: usize, share: f64) -> Option<usize> {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -51,22 +60,28 @@ pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
         reason = "a share of a number of sources"
     )]
     // Up to a billionth, so that 99.9 % of 1,000 are 999.
-    let spared = (needs.len() as f64 * share - 1e-9).ceil().max(1.0) as usize;
-    needs.get(spared.min(needs.len()).checked_sub(1)?).map(|(need, _)| *need)
+    let spared = (all as f64 * share - 1e-9).ceil().max(1.0) as usize;
+    spared.min(all).checked_sub(1)
+}
+
+/// The need that this share of the sources does not exceed; `needs` are sorted.
+pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
+    needs.get(spared(needs.len(), share)?).map(|(need, _)| *need)
 }
 
 /// How much a source could pass within the horizon with the burst that spares enough at this rate,
-/// and that burst, with its margin.
-pub(super) fn score(
-    rate: &Rate,
-    needs: &[Need],
-    settings: &Settings,
-    seconds: f64,
-) -> Option<(f64, u64)> {
+/// and that burst, with its margin; none where the data cannot tell whether it would be enough.
+/// `need` is that of the sources to spare, in ticks, and `seen` how long they were seen.
+pub(super) fn score(rate: &Rate, need: u64, seen: Ticks) -> Option<(f64, u64)> {
+    #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
+    let seconds = seen.as_nanos() as f64 / 1e9;
     if seconds < SHORTEST {
         return None;
     }
-    let burst = rate.burst(quantile(needs, settings.spare)?)?.max(rate.burst_for_tcp());
+    if need > seen.get() / FILLINGS {
+        return None;
+    }
+    let burst = rate.burst(need)?.max(rate.burst_for_tcp());
     #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
     let score = rate.per_second().mul_add(HORIZON.min(seconds / 10.0), burst as f64);
     let rounded = round_up(burst.saturating_mul(100 + MARGIN).div_ceil(100));
@@ -104,8 +119,8 @@ pub fn rule_file(
          look at\n# `limiter stats` for a day, and remove that line when it hits only those whom \
          it should.\n# From {packets} packets of {sources} sources in {seconds:.1} s: \
          {origin}.\n# There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} \
-         % of the packets;\n# of others like them at most {bound:.3} %, with a confidence of 95 \
-         %.\ndescriptors:\n",
+         % of the packets;\n# of others like them, in as long a time, at most {bound:.3} %, with a \
+         confidence of 95 %.\ndescriptors:\n",
         rate = proposal.rate,
         burst = proposal.burst,
         packets = report.packets,

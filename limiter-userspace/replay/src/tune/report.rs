@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 
 use limiter_common::source::Source;
+use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_rules::compile::display_rate;
 use limiter_rules::model::SourceMasks;
 use serde::Serialize;
 
-use super::proposal::{self, Proposal};
+use super::proposal::{self, FEW_PACKETS, Proposal, SHORTEST};
 use super::rates::{RATES, Rate};
 use super::{Kept, State, TriePrefix, Tuner, chance};
 
@@ -17,6 +18,10 @@ pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 
 /// Bursts of [`AtRate::hits`]: as many packets, or frames of the largest size.
 const BURSTS: [u64; 5] = [1, 10, 100, 1000, 10_000];
+
+/// A source that sends more than that of a rate on average, in hundredths, is limited by it sooner
+/// or later, with any burst.
+const AVERAGE: u128 = 101;
 
 /// Findings of a tuning.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +34,8 @@ pub struct Report {
     pub excluded: u64,
     /// Time from the first to the last, in seconds.
     pub seconds: f64,
+    /// Of that the time that was seen, in seconds: of a pause without any packet ten at most.
+    pub seen_seconds: f64,
     /// Sources that were looked at.
     pub sources: u64,
     /// One of so many sources was looked at, chosen by a hash: 1 for all.
@@ -39,8 +46,23 @@ pub struct Report {
     pub rates: Vec<AtRate>,
     /// The sources that sent most.
     pub top: Vec<TopSource>,
-    /// The limit to try; none if too little was observed.
+    /// Sources of fewer than [`super::FEW_PACKETS`] packets.
+    pub seldom: Seldom,
+    /// The limit to try; none if what was observed cannot carry one.
     pub proposal: Option<Proposal>,
+    /// The reason why there is no proposal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_proposal: Option<String>,
+}
+
+/// Sources of so few packets that they say nothing of how fast a source sends: forged addresses,
+/// those who only look once, or all where little was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Seldom {
+    /// How many they are, of those that were looked at.
+    pub sources: u64,
+    /// The packets that they sent.
+    pub packets: u64,
 }
 
 /// Needs of the sources at one rate.
@@ -96,11 +118,19 @@ impl Tuner {
         let seconds = (self.last - self.first) as f64 / 1e9;
         let mut rates = Vec::with_capacity(RATES);
         let mut found: Option<(f64, usize, u64)> = None;
+        let (seldom, all) = self.seldom();
+        let sources = u64::try_from(self.kept.len()).unwrap_or(u64::MAX);
+        // Whoever sends so is forged, or says nothing of users.
+        let is_flood = seldom.packets > all / 2 || seldom.sources == sources;
+        let seen = Ticks::from_nanos(self.seen);
         for (place, rate) in self.rates.iter().enumerate() {
             let mut needs = self.needs(place);
             needs.sort_unstable();
             rates.push(self.at_rate(rate, &needs));
-            if let Some((score, burst)) = proposal::score(rate, &needs, &self.settings, seconds)
+            drop(needs);
+            if !is_flood
+                && let Some(need) = self.lasting_need(rate, place)
+                && let Some((score, burst)) = proposal::score(rate, need, seen)
                 && found.is_none_or(|(best, ..)| score < best)
             {
                 found = Some((score, place, burst));
@@ -117,8 +147,10 @@ impl Tuner {
                 .map(|(source, kept)| (Reverse(kept.packets), *source))
                 .collect();
             hit.sort_unstable();
-            let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-            let (sources, hits) = (count(self.kept.len()), count(hit.len()));
+            let hits = u64::try_from(hit.len()).unwrap_or(u64::MAX);
+            let often = |packets: u64| packets >= FEW_PACKETS;
+            let hits_often = hit.iter().filter(|(Reverse(packets), _)| often(*packets)).count();
+            let hits_often = u64::try_from(hits_often).unwrap_or(u64::MAX);
             let packets: u64 = self.kept.values().map(|kept| kept.packets).sum();
             let of_hit: u64 = hit.iter().map(|(Reverse(packets), _)| packets).sum();
             Some(Proposal {
@@ -128,7 +160,7 @@ impl Tuner {
                 sources_hit: hits,
                 share_hit: hits as f64 / sources.max(1) as f64,
                 packets_of_hit: of_hit as f64 / packets.max(1) as f64,
-                share_at_most: chance::at_most(hits, sources),
+                share_at_most: chance::at_most(hits_often, sources.saturating_sub(seldom.sources)),
                 hit: hit
                     .iter()
                     .take(self.settings.named)
@@ -168,13 +200,78 @@ impl Tuner {
             bytes: self.bytes,
             excluded: self.excluded,
             seconds,
-            sources: u64::try_from(self.kept.len()).unwrap_or(u64::MAX),
+            seen_seconds: self.seen as f64 / 1e9,
+            sources,
             one_of: 1 << self.level,
             count: self.settings.count.name(),
             rates,
             top: top.collect(),
+            seldom,
+            no_proposal: proposal.is_none().then(|| self.why_not(seldom, is_flood)),
             proposal,
         }
+    }
+
+    /// Sources of few packets, and the packets of all sources that were looked at.
+    fn seldom(&self) -> (Seldom, u64) {
+        let (mut seldom, mut all) = (Seldom::default(), 0u64);
+        for kept in self.kept.values() {
+            all = all.saturating_add(kept.packets);
+            if kept.packets < FEW_PACKETS {
+                seldom.sources += 1;
+                seldom.packets += kept.packets;
+            }
+        }
+        (seldom, all)
+    }
+
+    /// The need at a rate that spares as many as asked for, of all sources and of those that came
+    /// often; none where it would have grown with the time.
+    fn lasting_need(&self, rate: &Rate, place: usize) -> Option<u64> {
+        let lasting = |kept: &Kept| {
+            let units = if self.settings.count == Count::Bytes { kept.bytes } else { kept.packets };
+            // The last packet is not made up for yet.
+            let before = u128::from(units) * u128::from(kept.packets.saturating_sub(1))
+                / u128::from(kept.packets.max(1));
+            let cost = rate.cost(u64::try_from(before).unwrap_or(u64::MAX)).as_nanos();
+            let grows = u128::from(cost) * 100 > u128::from(self.seen) * AVERAGE;
+            if grows { u64::MAX } else { self.need(kept, place) }
+        };
+        let spared = |mut needs: Vec<u64>| {
+            let place = proposal::spared(needs.len(), self.settings.spare)?;
+            let (_, need, _) = needs.select_nth_unstable(place);
+            Some(*need).filter(|need| *need < u64::MAX)
+        };
+        let often = self.kept.values().filter(|kept| kept.packets >= FEW_PACKETS);
+        let often = spared(often.map(lasting).collect())?;
+        let all = spared(self.kept.values().map(lasting).collect())?;
+        Some(often.max(all))
+    }
+
+    /// The reason why there is no proposal.
+    fn why_not(&self, seldom: Seldom, is_flood: bool) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
+        let seconds = self.seen as f64 / 1e9;
+        if self.packets == 0 || seconds < SHORTEST {
+            return "no limit is proposed: at least a second of packets with a source is needed"
+                .to_owned();
+        }
+        if is_flood {
+            let (Seldom { sources, packets }, all) = (seldom, self.kept.len());
+            return format!(
+                "no limit is proposed: {sources} of {all} sources sent fewer than {FEW_PACKETS} \
+                 packets, {packets} in all, and most packets are theirs: how fast a source sends \
+                 is not in that. If they are forged, a limit by source does not hold them: one \
+                 over all of them does, as a budget, or a rule on the port alone. If not, capture \
+                 for longer"
+            );
+        }
+        format!(
+            "no limit is proposed: at no rate does the burst that spares {} % fit twice into the \
+             {seconds:.1} s that were seen, so it would have grown with them: capture for longer, \
+             or spare fewer",
+            self.settings.spare * 100.0
+        )
     }
 
     /// The need of a source at a rate, in ticks.

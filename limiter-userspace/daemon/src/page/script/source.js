@@ -79,7 +79,10 @@ function factsOf(view) {
     : view.listed || view.martian || view.banned_seconds || others > 0
       ? "none on sources" : "none: not limited";
   const more = others - view.other_rules.length;
-  const left = view.remaining ?? view.remaining_here;
+  const several = view.left.length > 1;
+  const left = view.left.map((at) => `${number(at.remaining)}`
+    + `${at.size === null ? "" : ` of ${number(at.size)}`} ${at.count} at once`
+    + (several ? ` (${clean(at.limit)}${at.conforms ? "" : ": drops now"})` : ""));
   return [
     ["rule", rule],
     ["limits", view.limits.length > 0 ? clean(view.limits.map((at) => at.text).join("; "))
@@ -90,8 +93,7 @@ function factsOf(view) {
     ["list", view.listed && clean([view.listed, view.listed_reason].filter(Boolean).join(": "))],
     ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`],
     ["martian", view.martian ? "no host can have this address: dropped" : null],
-    ["left of the first limit",
-      left === null ? null : `${number(left)} ${view.count ?? ""} at once`],
+    ["left of its limits", left.length > 0 ? left.join("; ") : null],
     ["passed", number(view.passed)],
     ["dropped", number(view.dropped)],
     ["tracked", view.tracked ? "yes" : "no bucket now: nothing of its limit is used up"],

@@ -1,8 +1,8 @@
 // Text: numbers, times, and names that came from outside.
 
-// Characters that are more than what is seen of them: those that `rules/plain.rs` has.
+// Characters that are more than what is seen of them: as `is_plain` of `limiter-text` has it.
 const NOT_PLAIN =
-  /[\p{Cc}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}]/gu;
 
 // Text in which everything is plain. It goes into text nodes and attributes, never into markup.
 const clean = (text) => String(text).replace(NOT_PLAIN, "\ufffd");

@@ -1,0 +1,104 @@
+//! Remarks about the times of packets.
+
+use limiter_daemon::render::{duration, number};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Fewer packets than this may be of one time, or of whole seconds, by chance.
+const LEAST: u64 = 8;
+
+/// Times of packets: those before one that came earlier, and those that are too coarse to tell a
+/// rate from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    packets: u64,
+    first: u64,
+    last: u64,
+    late: u64,
+    /// Nanoseconds that the oldest was behind.
+    most: u64,
+    /// True if one was between two seconds.
+    is_fine: bool,
+    /// True if two were of one time, and if two were not.
+    is_same: bool,
+    is_other: bool,
+}
+
+impl Times {
+    /// Notes a packet.
+    pub(crate) fn add(&mut self, nanos: u64) {
+        if self.packets > 0 {
+            self.is_same |= nanos == self.last;
+            self.is_other |= nanos != self.first;
+        } else {
+            self.first = nanos;
+        }
+        self.packets += 1;
+        self.is_fine |= !nanos.is_multiple_of(SECOND);
+        if nanos < self.last {
+            self.late += 1;
+            self.most = self.most.max(self.last - nanos);
+        }
+        self.last = self.last.max(nanos);
+    }
+
+    /// Packets that were late.
+    pub(crate) const fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Lines for people; none if all were in order, and told apart.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.late > 0 {
+            lines.push(format!(
+                "{} packets are older than one before them, by up to {}, as from several queues \
+                 of a card: that makes bursts look larger; `reordercap` sorts a file",
+                number(self.late),
+                duration(self.most)
+            ));
+        }
+        if self.packets >= LEAST && !self.is_other {
+            lines.push(format!(
+                "all {} packets have the same time, as if they came at once: nothing can be told \
+                 of a rate; capture again with the time of each",
+                number(self.packets)
+            ));
+        } else if self.packets >= LEAST && !self.is_fine && self.is_same {
+            lines.push(
+                "all times are whole seconds: the packets of a second count as if they came at \
+                 once, which makes bursts look larger; capture with fractions of a second"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(times: impl IntoIterator<Item = u64>) -> Vec<String> {
+        let mut all = Times::default();
+        times.into_iter().for_each(|nanos| all.add(nanos));
+        all.lines()
+    }
+
+    /// Times that tell no rate are named, and no others.
+    #[test]
+    fn times_that_tell_no_rate_are_named() {
+        for same in [0, 7, 1_700_000_000 * SECOND] {
+            let said = lines([same; 100]);
+            assert!(said[0].starts_with("all 100 packets have the same time"), "{said:?}");
+        }
+        let said = lines((0..100).map(|packet| packet / 10 * SECOND));
+        assert!(said[0].starts_with("all times are whole seconds"), "{said:?}");
+        assert_eq!(lines((0..100).map(|packet| packet / 10 * SECOND + packet)), [""; 0]);
+        // One a second is told well enough by seconds.
+        assert_eq!(lines((0..100).map(|packet| packet * SECOND)), [""; 0]);
+        assert_eq!(lines([5]), [""; 0]);
+        let said = lines([10, 5, 20]);
+        assert!(said.len() == 1 && said[0].starts_with("1 packets are older"), "{said:?}");
+    }
+}

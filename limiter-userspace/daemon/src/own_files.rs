@@ -1,0 +1,196 @@
+//! Files that are made for nobody else, and files that must be files. Whoever may write to their
+//! directory can put a link, a pipe or a device under a name: nothing is written through one, and
+//! nothing waits for one.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Names that are tried for a new file.
+const TRIES: u64 = 16;
+
+const fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+/// A new file under a name that nothing has, for its owner alone.
+fn new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options.custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+}
+
+/// A new file for its owner alone, in the place of what had the name; the old one is not written
+/// to, whatever it was.
+///
+/// # Errors
+///
+/// When the directory cannot be written to, or a directory has the name.
+pub fn create(path: &Path) -> io::Result<File> {
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    for attempt in 0..TRIES {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{:016x}.new", RandomState::new().hash_one(attempt)));
+        let hidden = path.with_file_name(hidden);
+        let file = match new(&hidden) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made?,
+        };
+        if let Err(error) = fs::rename(&hidden, path) {
+            // The error of the renaming is the one that matters.
+            drop(fs::remove_file(&hidden));
+            return Err(error);
+        }
+        return Ok(file);
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// As [`create`], of a name that is used for what is not finished: what was left of it before is
+/// removed first.
+pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => new(path),
+    }
+}
+
+/// Opens a file to read; none if nothing has the name.
+///
+/// # Errors
+///
+/// When it cannot be opened, or is no regular file: a pipe would never end, nor a device.
+pub fn open(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_absent(path) => {
+            return Ok(None);
+        }
+        opened => opened?,
+    };
+    if file.metadata()?.is_file() { Ok(Some(file)) } else { Err(no_file()) }
+}
+
+/// True if nothing has the name, not even a link to nowhere.
+pub(crate) fn is_absent(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// The file that links lead to from a name. A link of somebody else than this user and root leads
+/// nowhere: in a directory of many it may have been put there for whoever writes.
+///
+/// # Errors
+///
+/// When a link is somebody else's, or there is no end of them.
+pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    let own = rustix::process::geteuid().as_raw();
+    for _ in 0..40 {
+        let metadata = match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_symlink() => metadata,
+            _ => return Ok(path),
+        };
+        if ![0, own].contains(&metadata.uid()) {
+            let what = format!("{} is a link of another user", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        let target = fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Error of a name that is no regular file's.
+pub(crate) fn no_file() -> io::Error {
+    io::Error::other("it is no regular file")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// A link that somebody put there, an old file that others may read, a pipe: none is written
+    /// to, and the new file is its owner's alone.
+    #[test]
+    fn what_had_the_name_is_replaced_and_never_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("spy"), "before").unwrap();
+        symlink("spy", at("link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        fs::write(at("old"), "others may read").unwrap();
+        fs::set_permissions(at("old"), fs::Permissions::from_mode(0o666)).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            0o666.into(),
+            0,
+        )
+        .unwrap();
+        let mut held = File::open(at("old")).unwrap();
+        for name in ["link", "dangling", "loop", "old", "pipe", "new"] {
+            for make in [create, create_anew] {
+                make(&at(name)).unwrap().write_all(b"secret").unwrap();
+                assert_eq!(mode(&at(name)), 0o600, "{name}");
+                assert_eq!(fs::read_to_string(at(name)).unwrap(), "secret", "{name}");
+            }
+        }
+        assert_eq!(fs::read_to_string(at("spy")).unwrap(), "before");
+        assert!(is_absent(&at("nowhere")));
+        let mut old = String::new();
+        io::Read::read_to_string(&mut held, &mut old).unwrap();
+        assert_eq!(old, "others may read");
+        fs::create_dir(at("directory")).unwrap();
+        assert!(create(&at("directory")).is_err() && create_anew(&at("directory")).is_err());
+        assert!(create(&at("none/such")).is_err());
+        let left = fs::read_dir(directory.path()).unwrap();
+        let hidden = |entry: io::Result<fs::DirEntry>| {
+            entry.unwrap().file_name().to_string_lossy().starts_with('.')
+        };
+        assert!(!left.into_iter().any(hidden), "a file under another name is left");
+    }
+
+    /// Whatever is no file is an error at once, and nothing is only nothing.
+    #[test]
+    fn only_files_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        assert!(open(&at("none")).unwrap().is_none());
+        symlink("nowhere", at("dangling")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        symlink("/dev/zero", at("device")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            0o666.into(),
+            0,
+        )
+        .unwrap();
+        for name in ["dangling", "loop", "device", "directory", "pipe"] {
+            assert!(open(&at(name)).is_err(), "{name}");
+        }
+        fs::write(at("file"), "x").unwrap();
+        symlink("file", at("link")).unwrap();
+        assert!(open(&at("file")).unwrap().is_some() && open(&at("link")).unwrap().is_some());
+        assert_eq!(behind_links(&at("link")).unwrap(), at("file"));
+        assert_eq!(behind_links(&at("none")).unwrap(), at("none"));
+        assert!(behind_links(&at("loop")).is_err());
+    }
+}

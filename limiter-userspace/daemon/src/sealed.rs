@@ -1,0 +1,108 @@
+//! Checksums of state files: a last line with the digest of all bytes before it, or the same behind
+//! each line of a journal. A bit that flips on a disk is noticed, also where what is left can be
+//! read. Files of versions before have none, and are read as they are.
+
+use std::io::{self, Write};
+
+use limiter_sharing::fnv::Fnv;
+
+/// Begin of the last line: a comment for whoever reads the file as YAML.
+const MARK: &str = "# checksum ";
+
+/// Between a line and its digest: JSON has no such character.
+const BEHIND: char = '\t';
+
+/// Words about a digest that is another one.
+const OTHER: &str = "its checksum is of other content: it was damaged, or changed by hand";
+
+/// A file that is digested while it is written.
+struct Sealing<'a> {
+    to: &'a mut dyn Write,
+    digest: Fnv,
+}
+
+impl Write for Sealing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.digest = self.digest.with(bytes.get(..written).unwrap_or_default());
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Writes a file with its checksum.
+pub(super) fn seal(
+    to: &mut dyn Write,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut sealing = Sealing { to, digest: Fnv::new() };
+    content(&mut sealing)?;
+    sealing.write_all(b"\n")?;
+    let digest = sealing.digest.finish();
+    writeln!(to, "{MARK}{digest:016x}")
+}
+
+/// The content of a file, if its checksum is of it.
+pub(super) fn unsealed(bytes: &[u8]) -> Result<&[u8], String> {
+    if bytes.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let from = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let (content, last) = lines.split_at_checked(from).unwrap_or((lines, &[]));
+    let Some(told) = last.strip_prefix(MARK.as_bytes()) else { return Ok(bytes) };
+    if format!("{:016x}", Fnv::new().with(content).finish()).as_bytes() == told {
+        Ok(content)
+    } else {
+        Err(OTHER.to_owned())
+    }
+}
+
+/// A line with its checksum, without its end.
+pub(super) fn sealed_line(line: &str) -> String {
+    format!("{line}{BEHIND}{:016x}", Fnv::new().with(line.as_bytes()).finish())
+}
+
+/// The content of a line, if its checksum is of it.
+pub(super) fn unsealed_line(line: &[u8]) -> Result<&[u8], String> {
+    let whole = line.strip_suffix(b"\n").unwrap_or(line);
+    let Some(at) = whole.iter().rposition(|byte| *byte == BEHIND as u8) else { return Ok(line) };
+    let (content, told) = whole.split_at_checked(at).unwrap_or((whole, &[]));
+    let digest = format!("{BEHIND}{:016x}", Fnv::new().with(content).finish());
+    if digest.as_bytes() == told { Ok(content) } else { Err(OTHER.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every bit counts, of the content and of the checksum; what is cut off is noticed where it
+    /// can be read as something else.
+    #[test]
+    fn a_bit_that_flips_is_noticed() {
+        let content = b"{\"entries\":[{\"source\":\"192.0.2.1\"}]}";
+        let mut file = Vec::new();
+        seal(&mut file, |to| to.write_all(content)).unwrap();
+        let whole = [content.as_slice(), b"\n"].concat();
+        assert_eq!(unsealed(&file), Ok(whole.as_slice()));
+        let line = sealed_line("{\"at\":7}");
+        assert_eq!(unsealed_line(format!("{line}\n").as_bytes()), Ok(&b"{\"at\":7}"[..]));
+        for bit in 0..content.len() * 8 {
+            let mut flipped = file.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(unsealed(&flipped).is_err(), "{bit}");
+        }
+        for bit in 0..7 * 8 {
+            let mut flipped = line.clone().into_bytes();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(unsealed_line(&flipped).is_err(), "{bit}");
+        }
+        assert!(unsealed(b"").is_err());
+        // Of a version before.
+        assert_eq!(unsealed(content), Ok(&content[..]));
+        assert_eq!(unsealed_line(b"{\"at\":7}\n"), Ok(&b"{\"at\":7}\n"[..]));
+    }
+}

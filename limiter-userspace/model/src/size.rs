@@ -1,0 +1,64 @@
+//! Memory that a model takes, for whoever keeps several of them within a bound.
+
+use std::mem::size_of;
+use std::sync::{Arc, PoisonError};
+
+use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{FlowKey, TableKey};
+
+use super::Model;
+use super::bans::ModelBanRef;
+use super::keyed::ModelKeyed;
+use super::source_bucket::ModelSourceBucketRef;
+
+/// Bytes of a hash map with room for `capacity` entries of `size` bytes: a power of two of places,
+/// an eighth of which is left free, and a byte beside each.
+const fn of_map(capacity: usize, size: usize) -> usize {
+    if capacity == 0 { 0 } else { (capacity + capacity / 7).next_power_of_two() * (size + 1) }
+}
+
+/// Entries that may come before somebody looks again.
+const AHEAD: usize = 256;
+
+/// Bytes of a hash map of `length` entries, with the table that takes its place if it is about to
+/// be full: for a moment there are both.
+pub const fn of_growing(length: usize, capacity: usize, size: usize) -> usize {
+    let table = of_map(capacity, size);
+    if capacity.saturating_sub(length) < AHEAD { 3 * table } else { table }
+}
+
+/// Bytes of a shared value: its two counts, and about as much of the allocator.
+const fn of_shared(size: usize) -> usize {
+    size + 32
+}
+
+impl Model {
+    /// Bytes of what the model keeps of sources, keys, flows and bans, about; it never shrinks.
+    pub fn bytes(&self) -> usize {
+        let sources = {
+            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            of_growing(
+                buckets.len(),
+                buckets.capacity(),
+                size_of::<(Owner, ModelSourceBucketRef)>(),
+            ) + buckets.len() * of_shared(ModelSourceBucketRef::SIZE)
+        };
+        let keyed = {
+            let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
+            of_growing(keyed.len(), keyed.capacity(), size_of::<(TableKey, ModelKeyed)>())
+                // Keys of one rule are alike, and to look at all would take too long.
+                + keyed.len() * of_shared(keyed.values().next().map_or(0, ModelKeyed::bytes))
+        };
+        let flows = {
+            let flows = self.tables.flows.read().unwrap_or_else(PoisonError::into_inner);
+            of_growing(flows.len(), flows.capacity(), size_of::<(FlowKey, Ticks)>())
+        };
+        let bans = {
+            let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
+            of_growing(bans.len(), bans.capacity(), size_of::<([u8; 16], Arc<()>)>())
+                + bans.len() * of_shared(ModelBanRef::SIZE)
+        };
+        sources + keyed + flows + bans + self.entries.bytes()
+    }
+}

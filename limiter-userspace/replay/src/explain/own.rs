@@ -1,0 +1,210 @@
+//! Which packets of a capture the host itself sent. limiter sees what comes in; `tcpdump` without
+//! `-Q in` writes both ways, and most files do not say which is which. The capturing host is an end
+//! of all its packets, so an address that is an end of nearly all of them, and sends and receives,
+//! is its own.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use fastrand::Rng;
+use limiter_decision::packet::{self, Facts, Layer3};
+use limiter_model::Framing;
+
+use super::Captured;
+
+/// The host's own addresses, whose packets are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Own {
+    /// Those that the packets tell.
+    #[default]
+    Recognised,
+    /// These; without any, nothing is left out.
+    Named(Vec<IpAddr>),
+}
+
+/// Pairs that are kept, each as likely as any other.
+const PAIRS: usize = 1 << 16;
+
+/// Own addresses that are told at most: a router has more, and nothing is told of one.
+const MOST: usize = 16;
+
+/// Shares in hundredths: of the packets that have an end among the own addresses; and of those that
+/// have both, or that go one of the two ways, or that the others alone would leave over.
+const NEARLY_ALL: usize = 95;
+const SOME: usize = 1;
+
+/// Fewer packets than this tell nothing.
+const LEAST: usize = 8;
+
+/// Times to live that a sender begins with, and those one router on: containers answer through one.
+const FRESH: [u8; 7] = [32, 63, 64, 127, 128, 254, 255];
+
+/// The two ends of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    from: IpAddr,
+    to: IpAddr,
+    is_fresh: bool,
+}
+
+impl Ends {
+    /// The ends of a packet between two hosts; none of one to several, or that is not IP.
+    pub(super) fn of(captured: &Captured) -> Option<Self> {
+        let facts = facts(captured)?;
+        let (from, to) = (address(facts.source_address()), address(facts.destination_address()));
+        let is_broadcast = matches!(to, IpAddr::V4(to) if to.is_broadcast());
+        if to.is_multicast() || is_broadcast || from.is_unspecified() || to.is_unspecified() {
+            return None;
+        }
+        Some(Self { from, to, is_fresh: FRESH.contains(&facts.ttl()) })
+    }
+}
+
+/// The source address of a packet in full; none of one that is not IP.
+pub(super) fn sender(captured: &Captured) -> Option<IpAddr> {
+    facts(captured).map(|facts| address(facts.source_address()))
+}
+
+fn facts(captured: &Captured) -> Option<Facts> {
+    let frame = captured.frame.as_slice();
+    let mut facts = Facts::EMPTY;
+    let read = match captured.framing {
+        Framing::Ethernet => packet::facts(&frame, &mut facts),
+        Framing::Layer3 => packet::facts(&Layer3(frame), &mut facts),
+    };
+    read.ok().map(|()| facts)
+}
+
+fn address(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
+/// Opinion of the packets about the own addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Opinion {
+    /// Only one way is in the capture, or hosts whose packets are forwarded.
+    None,
+    /// These are the own addresses.
+    Own(Vec<IpAddr>),
+    /// Both ways are in the capture, and these two ends could each be the host.
+    Either(IpAddr, IpAddr),
+}
+
+/// Ends of packets, seen one by one.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pairs: Vec<Ends>,
+    seen: u64,
+    random: Rng,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        // The same answer each time.
+        Self { pairs: Vec::new(), seen: 0, random: Rng::with_seed(0) }
+    }
+}
+
+impl Look {
+    /// Adds a packet.
+    pub(super) fn add(&mut self, ends: Ends) {
+        self.seen += 1;
+        if self.pairs.len() < PAIRS {
+            self.pairs.push(ends);
+        } else if let Ok(place) = usize::try_from(self.random.u64(..self.seen))
+            && let Some(pair) = self.pairs.get_mut(place)
+        {
+            *pair = ends;
+        }
+    }
+
+    /// The opinion of the packets so far.
+    pub(super) fn opinion(&self) -> Opinion {
+        let pairs = &self.pairs;
+        if pairs.len() < LEAST {
+            return Opinion::None;
+        }
+        let own = cover(pairs, &[]);
+        let is_own = |address: &IpAddr| own.contains(address);
+        let share = |holds: &dyn Fn(&Ends) -> bool| pairs.iter().filter(|pair| holds(pair)).count();
+        let of_all = |count: usize, hundredths: usize| count * 100 >= pairs.len() * hundredths;
+        let covered = share(&|pair| is_own(&pair.from) || is_own(&pair.to));
+        let out = share(&|pair| is_own(&pair.from));
+        let within = share(&|pair| is_own(&pair.from) && is_own(&pair.to));
+        let both_ways = of_all(out, SOME) && of_all(covered - out, SOME);
+        if !of_all(covered, NEARLY_ALL) || of_all(within, SOME) || !both_ways {
+            return Opinion::None;
+        }
+        // As many of the others: if they do for nearly as much, either side may be the host.
+        let others = cover(pairs, &own);
+        let by_others = share(&|pair| others.contains(&pair.from) || others.contains(&pair.to));
+        let is_told = of_all(covered.saturating_sub(by_others), SOME);
+        let fresh = share(&|pair| is_own(&pair.from) && pair.is_fresh);
+        if is_told && fresh * 100 >= out * NEARLY_ALL {
+            return Opinion::Own(own);
+        }
+        match (own.first(), others.first()) {
+            (Some(one), Some(other)) => Opinion::Either(*one, *other),
+            _ => Opinion::None,
+        }
+    }
+}
+
+/// The fewest addresses, about, that are an end of nearly all packets; none of `without`, and then
+/// no more than there are of these.
+fn cover(pairs: &[Ends], without: &[IpAddr]) -> Vec<IpAddr> {
+    let most = if without.is_empty() { MOST } else { without.len() };
+    let mut found: Vec<IpAddr> = Vec::new();
+    let mut left: Vec<Ends> = pairs.to_vec();
+    while found.len() < most && left.len() * 100 > pairs.len() * (100 - NEARLY_ALL) {
+        let mut ends: HashMap<IpAddr, usize> = HashMap::new();
+        for pair in &left {
+            for end in [pair.from, pair.to] {
+                if !without.contains(&end) {
+                    *ends.entry(end).or_default() += 1;
+                }
+            }
+        }
+        let Some((address, _)) = ends.into_iter().max_by_key(|(address, count)| (*count, *address))
+        else {
+            break;
+        };
+        left.retain(|pair| pair.from != address && pair.to != address);
+        found.push(address);
+    }
+    // Those that the rest of the packets are of, as far as they are ends that both send and
+    // receive: a host has more addresses than the one that is busy.
+    if without.is_empty() {
+        for address in seldom(&left) {
+            if found.len() < most {
+                found.push(address);
+            }
+        }
+    }
+    found
+}
+
+/// Addresses that send to several, and that several send to.
+fn seldom(left: &[Ends]) -> Vec<IpAddr> {
+    let mut peers: HashMap<IpAddr, [Vec<IpAddr>; 2]> = HashMap::new();
+    let mut note = |address, way: usize, peer| {
+        let known = peers.entry(address).or_default();
+        if let Some(known) = known.get_mut(way)
+            && known.len() < 2
+            && !known.contains(&peer)
+        {
+            known.push(peer);
+        }
+    };
+    for pair in left {
+        note(pair.from, 0, pair.to);
+        note(pair.to, 1, pair.from);
+    }
+    let several = peers.into_iter().filter(|(_, ways)| ways.iter().all(|peers| peers.len() > 1));
+    let mut addresses: Vec<IpAddr> = several.map(|(address, _)| address).collect();
+    addresses.sort_unstable();
+    addresses
+}
+
+#[cfg(test)]
+mod tests;
