@@ -62,10 +62,6 @@ struct Summary {
     cut: u64,
     /// Packets that the capture says went out; they were left out.
     outgoing: u64,
-    /// Packets that this host sent; they were left out.
-    own: u64,
-    /// Packets that stand in the capture a second time; they were left out.
-    again: u64,
     /// Packets of interfaces of link types that are not known; they were left out.
     other_links: u64,
     /// Packets that are older than one before them.
@@ -75,6 +71,10 @@ struct Summary {
     stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
     rules: Vec<RuleCounts>,
+    /// Packets that this host sent; they were left out.
+    own: u64,
+    /// Packets that stand in the capture a second time; they were left out.
+    again: u64,
     /// Sums by source, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     sources: Option<Sources>,

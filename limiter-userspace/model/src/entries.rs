@@ -25,7 +25,7 @@ pub(super) struct ModelEntries {
 }
 
 /// Words that are made at once.
-const PAGE: usize = 512;
+const PAGE: u32 = 512;
 
 /// Words of a map, made as they are asked for.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Words(RwLock<BTreeMap<u32, Arc<[AtomicU64]>>>);
 
 impl Words {
     fn at(&self, index: u32) -> WordRef {
-        let (page, place) = (index / PAGE as u32, index as usize % PAGE);
+        let (page, place) = (index / PAGE, (index % PAGE) as usize);
         let mut pages = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let page = pages.entry(page).or_insert_with(|| (0..PAGE).map(|_| 0.into()).collect());
         WordRef(Arc::clone(page), place)
@@ -49,7 +49,7 @@ impl Words {
 
     fn bytes(&self) -> usize {
         let pages = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        pages.len() * PAGE * size_of::<AtomicU64>()
+        pages.len() * PAGE as usize * size_of::<AtomicU64>()
     }
 }
 
