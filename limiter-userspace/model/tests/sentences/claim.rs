@@ -207,11 +207,10 @@ fn fact(packet: &Packet, name: &str) -> Option<String> {
         }),
         "ICMP type" => (head && is_icmp).then(|| {
             let name = match (packet.source.is_ipv4(), packet.icmp) {
-                (true, 8) | (_, 128) => "echo-request",
+                (_, 8 | 128) => "echo-request",
                 (false, 3) => "time-exceeded",
                 (_, 0) => "echo-reply",
                 (true, 3) => "destination-unreachable",
-                (false, 8) => "echo-request",
                 _ => unreachable!("no packet has other types"),
             };
             name.to_owned()
