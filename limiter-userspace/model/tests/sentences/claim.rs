@@ -23,7 +23,7 @@ pub(crate) struct Who {
     filters: Vec<(String, String)>,
 }
 
-/// What becomes of them.
+/// Fate of the packets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     /// No rule of the set drops any.
@@ -158,7 +158,7 @@ fn filters_of(text: &str) -> Vec<(String, String)> {
     filters
 }
 
-/// Whether a packet has a value; none if it has no such fact.
+/// True if a packet has a value; none if it has no such fact.
 fn meets(packet: &Packet, key: &str, value: &str) -> Option<bool> {
     Some(match key {
         "from" => inside(packet.source, value).is_some(),
