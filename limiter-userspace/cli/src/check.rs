@@ -37,7 +37,7 @@ pub(super) struct Check {
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Answer, Failure> {
     let mut checked = check::check(&what.files, what.max_frame, what.max_rules);
-    // It needs no daemon; where there is one, it knows the interfaces that are limited.
+    // No daemon is needed; a running one knows the interfaces that are limited.
     if checked.names_interfaces()
         && let Ok(status) = client.get::<Status>("/v1/status")
     {

@@ -83,7 +83,7 @@ pub(super) fn import(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     Ok(Answer { text, errors, code: if refused > 0 { 2 } else { 0 } })
 }
 
-/// What the rules that were made may do that is not meant, in the words of `limiter check`.
+/// Warnings about the rules that were made, in the words of `limiter check`.
 fn warnings(imported: &Imported) -> Vec<String> {
     if imported.is_list {
         return Vec::new();

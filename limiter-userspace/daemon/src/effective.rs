@@ -57,7 +57,7 @@ pub(super) struct EffectiveSet {
     pub(super) shared: SharedSet,
     /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
-    /// What is warned of because of the rules alone; short, it is in `warnings`.
+    /// Warnings that follow from the rules alone; in short they are in `warnings`.
     pub(super) judged: Warnings,
     /// Budgets that were read back from the maps, by the names that stand for theirs: the tag of
     /// the true name, and how well the words say what is in force. None for the daemon's own rules.

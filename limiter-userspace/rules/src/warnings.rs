@@ -112,7 +112,7 @@ impl BySource {
 /// A rule set that is judged.
 struct Judge {
     warnings: Warnings,
-    /// What was found of the shapes of traffic: many rules have one.
+    /// Answers about shapes of traffic: many rules have one shape.
     meetings: HashMap<super::model::Shape, Meeting>,
 }
 
@@ -135,7 +135,7 @@ impl Judge {
         *self.meetings.entry(shape).or_insert_with(|| traffic.meeting())
     }
 
-    /// Whether any packet, and any that is as it should be, has the keys of a rule.
+    /// Warns of a rule whose keys no packet has, or none that is as it should be.
     fn meets_nothing(&mut self, rule: &Rule) {
         let traffic = rule.path.traffic();
         let meeting = self.meeting(&traffic);

@@ -204,8 +204,7 @@ fn name(text: &str) -> Result<Box<str>, ServiceError> {
     })
 }
 
-/// What the rule before had beside its limits, and the one in its place does not; bans that are made
-/// go on.
+/// The action that the rule before had, and the one in its place has not; bans in force go on.
 fn not_taken_over(before: &Rule, rule: &Rule) -> Option<String> {
     let over = |rule: &Rule| rule.terms.limits().map(|limits| limits.over.clone());
     let (had, has) = (over(before)?, over(rule));

@@ -23,7 +23,7 @@ pub(crate) struct Who {
     filters: Vec<(String, String)>,
 }
 
-/// What becomes of them.
+/// Fate of the packets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     /// No rule of the set drops any.
@@ -158,7 +158,7 @@ fn filters_of(text: &str) -> Vec<(String, String)> {
     filters
 }
 
-/// Whether a packet has a value; none if it has no such fact.
+/// True if a packet has a value; none if it has no such fact.
 fn meets(packet: &Packet, key: &str, value: &str) -> Option<bool> {
     Some(match key {
         "from" => inside(packet.source, value).is_some(),
@@ -207,11 +207,10 @@ fn fact(packet: &Packet, name: &str) -> Option<String> {
         }),
         "ICMP type" => (head && is_icmp).then(|| {
             let name = match (packet.source.is_ipv4(), packet.icmp) {
-                (true, 8) | (_, 128) => "echo-request",
+                (_, 8 | 128) => "echo-request",
                 (false, 3) => "time-exceeded",
                 (_, 0) => "echo-reply",
                 (true, 3) => "destination-unreachable",
-                (false, 8) => "echo-request",
                 _ => unreachable!("no packet has other types"),
             };
             name.to_owned()

@@ -24,7 +24,7 @@ impl RuleLimit {
             None => self.meter.bound(),
             Some(Upper::Ceiling(rate) | Upper::Peak(rate)) => Bound::of_bucket(rate),
             Some(Upper::Excess(rate)) => {
-                // What is committed comes on top.
+                // The committed part comes on top.
                 let (excess, quota) = (Bound::of_bucket(rate), self.meter.quota());
                 let Bound { most, one_more, .. } = self.meter.bound();
                 let at_once = most.saturating_sub(quota.requests_per_unit.into());

@@ -17,7 +17,7 @@ use crate::compile::display_rate;
 /// The sentence of a rule among those of its set, as `each source, of packets to port 22 by tcp: at
 /// most 15 SYNs in any minute (10 syns/min, 5 at once); more is dropped`.
 ///
-/// Where other rules of its table take some of the packets, it is about the others, and says so.
+/// If other rules of its table take some of the packets, it is about the others, and says so.
 pub fn rule_sentence(rule: &Rule, set: &RuleSet) -> String {
     let traffic = rule.path.traffic();
     let takes_some = |other: &Path| {
@@ -174,7 +174,7 @@ fn terms(limits: &Limits) -> String {
         Over::Cpu(cpu) => ("up to", format!("more goes on on CPU {cpu}")),
     };
     let each: Vec<String> = if limits.sharing.is_some() {
-        // Its bound is no number of one node.
+        // The bound over all nodes is no number of one node.
         limits.limits.iter().map(|limit| as_written(&limit)).collect()
     } else {
         let bounded = |limit: RuleLimit| format!("{} ({})", limit.bound(), as_written(&limit));

@@ -34,7 +34,7 @@ pub struct Warning {
     pub kind: Kind,
     /// The rule or budget.
     pub subject: Subject,
-    /// What is said of this one alone.
+    /// Words about this one alone.
     pub(super) detail: String,
 }
 

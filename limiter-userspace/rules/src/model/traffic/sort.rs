@@ -26,7 +26,7 @@ const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, ICMPV6, IPIP, GRE, 253];
 /// `ICMPv6` of neighbour discovery, which no rule is asked about.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 
-/// How far the parser came.
+/// Reach of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// The transport header is there.
@@ -159,7 +159,7 @@ impl Sort {
         }
     }
 
-    /// Whether there is a message of these numbers, and an assigned one (IANA) that is not exempt.
+    /// True if a message of these numbers is assigned (IANA) and not exempt; none if there is none.
     fn has_message(self, values: Values) -> Option<bool> {
         let mut proper = None;
         for kind in 0..=u8::MAX {
