@@ -18,7 +18,7 @@ pub enum ImportError {
     /// No format fits.
     #[error(
         "is of no format that is known: name it, as in `limiter import nft FILE`: nft (JSON), \
-         iptables, ip6tables, ufw, tc, ipset or fail2ban"
+         iptables, ip6tables, ufw, tc, ipset, fail2ban or crowdsec"
     )]
     Unknown,
     /// The text of `nft list ruleset`.
