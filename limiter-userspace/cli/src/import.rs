@@ -18,8 +18,8 @@ use super::{demo, export};
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Ask {
-    /// Format of the text: nft, iptables, ip6tables, ufw, tc, ipset or fail2ban; or the file, whose
-    /// format is then looked for
+    /// Format of the text: nft, iptables, ip6tables, ufw, tc, ipset, fail2ban or crowdsec; or the
+    /// file, whose format is then looked for
     #[arg(value_name = "FORMAT|FILE")]
     first: String,
     /// The file; `-` for standard input, which is the default behind a format

@@ -1,5 +1,7 @@
 //! Formats, and which of them a text is of.
 
+use limiter_rules::feed::Feed;
+
 use super::error::ImportError;
 
 /// A format of rules or lists.
@@ -19,11 +21,13 @@ pub enum Format {
     Ipset,
     /// `fail2ban-client banned`, `status JAIL` and `get JAIL banip`
     Fail2ban,
+    /// `cscli decisions list -o json` and `-o raw`
+    Crowdsec,
 }
 
 impl Format {
     /// All, with their names on the command line.
-    pub const NAMED: [(&str, Self); 7] = [
+    pub const NAMED: [(&str, Self); 8] = [
         ("nft", Self::Nft),
         ("iptables", Self::Iptables),
         ("ip6tables", Self::Ip6tables),
@@ -31,6 +35,7 @@ impl Format {
         ("tc", Self::Tc),
         ("ipset", Self::Ipset),
         ("fail2ban", Self::Fail2ban),
+        ("crowdsec", Self::Crowdsec),
     ];
 
     /// Name on the command line.
@@ -53,6 +58,9 @@ pub(super) fn is_nft_text(text: &str) -> bool {
 
 /// The format of a text.
 pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
+    if Feed::is_of_crowdsec(text) {
+        return Ok(Format::Crowdsec);
+    }
     let begin = text.trim_start();
     if begin.starts_with('{') {
         return Ok(Format::Nft);

@@ -27,8 +27,8 @@ pub enum ImportError {
     /// No format fits.
     #[error(
         "is of no format that is known: name it, as in `limiter import nft FILE`: nft (JSON), \
-         iptables, ip6tables, ufw, tc, ipset or fail2ban; of a script of commands, run it and give \
-         the output of iptables-save"
+         iptables, ip6tables, ufw, tc, ipset, fail2ban or crowdsec; of a script of commands, run it \
+         and give the output of iptables-save"
     )]
     Unknown,
     /// The text of `nft list ruleset`.

@@ -55,8 +55,8 @@ fn banned(text: &str) -> Result<Vec<Elements>, ImportError> {
     let is_crowdsec = |alert: &Value| alert.get("decisions").is_some();
     if value.as_array().is_some_and(|alerts| alerts.iter().any(is_crowdsec)) {
         return Err(ImportError::Shape(
-            "of CrowdSec, which is not read here",
-            "`cscli decisions list -o raw`, cut to address and time, to `limiter deny --file -`",
+            "of CrowdSec, which `limiter import crowdsec` reads",
+            COMMAND,
         ));
     }
     let shape = || ImportError::Shape("is no list of jails", COMMAND);

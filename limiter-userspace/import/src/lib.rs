@@ -7,6 +7,7 @@
 
 mod barrier;
 mod count;
+mod crowdsec;
 mod detect;
 mod difference;
 mod elements;
@@ -73,6 +74,7 @@ pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> 
     let wanted = options.set.as_deref();
     let firewall = match format {
         Format::Ipset => return Ok(elements::import("ipset", &ipset::read(text, wanted)?)),
+        Format::Crowdsec => return Ok(elements::import("CrowdSec", &crowdsec::read(text))),
         Format::Fail2ban => {
             return Ok(elements::import("fail2ban", &fail2ban::read(text, wanted)?));
         }

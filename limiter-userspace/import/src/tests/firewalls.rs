@@ -154,8 +154,9 @@ fn texts_that_cannot_be_read_say_what_to_give() {
     assert!(of("#!/bin/sh\nIPT=/sbin/iptables\n$IPT -F\n").contains("run it and give"));
     let crowdsec = r#"[{"capacity": 0, "decisions": [{"duration": "3h", "origin": "cscli",
         "scenario": "manual 'ban' from 'x'", "value": "203.0.113.5"}], "id": 1}]"#;
-    let said = of(crowdsec);
-    assert!(said.contains("is JSON, but of CrowdSec") && said.contains("-o raw"), "{said}");
+    let named = Options { format: Some(Format::Fail2ban), ..Options::default() };
+    let said = import(crowdsec.as_bytes(), &named).unwrap_err().to_string();
+    assert!(said.contains("`limiter import crowdsec` reads"), "{said}");
 }
 
 #[test]
