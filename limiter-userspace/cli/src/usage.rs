@@ -143,7 +143,14 @@ fn rate_in_words(words: &[String], unknown: &str) -> Option<String> {
     if let Some(letter) = unknown.strip_prefix('-')
         && letter.starts_with(|first: char| first.is_ascii_digit())
     {
-        let word = words.iter().find(|word| word.starts_with(unknown))?;
+        let at = words.iter().position(|word| word.starts_with(unknown))?;
+        let word = words.get(at)?;
+        // Behind an option, its value is meant.
+        if let Some(option) = at.checked_sub(1).and_then(|before| words.get(before))
+            && option.starts_with("--")
+        {
+            return Some(format!("{option} {word}: a negative value means nothing here"));
+        }
         return RateText::parse(word).err().map(|error| error.to_string());
     }
     let at = words.iter().rposition(|word| word == unknown)?;
@@ -223,5 +230,7 @@ mod tests {
         let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
         assert_eq!(told("limiter set 192.0.2.1 -5/s", "-5").as_deref(), Some(negative));
         assert_eq!(told("limiter deny 192.0.2.1 --port", "--port"), None);
+        let negative = "--for -1s: a negative value means nothing here";
+        assert_eq!(told("limiter deny 192.0.2.1 --for -1s", "-1").as_deref(), Some(negative));
     }
 }
