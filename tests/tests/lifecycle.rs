@@ -294,7 +294,7 @@ fn rules_on_trial_go_without_the_daemon() -> Result<()> {
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 10);
     let wrong = limiter.rules().with_file_name("wrong.yaml");
-    std::fs::write(&wrong, NOTHING)?;
+    fs::write(&wrong, NOTHING)?;
     let wrong = wrong.to_str().context("the path is not UTF-8")?;
     let said = limiter.ok(["apply", wrong, "--confirm", "15s"])?;
     ensure!(said.contains("limiter confirm"), "{said}");
