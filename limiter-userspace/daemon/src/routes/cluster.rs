@@ -36,6 +36,9 @@ impl Service {
                     .to_owned(),
             ));
         };
-        Ok(Cluster { warnings: self.cluster.warnings(&self.rule_sets.layers), ..Cluster::from(&*status) })
+        Ok(Cluster {
+            warnings: self.cluster.warnings(&self.rule_sets.layers),
+            ..Cluster::from(&*status)
+        })
     }
 }

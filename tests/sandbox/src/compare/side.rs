@@ -53,7 +53,9 @@ impl Ruleset {
                 bail!("ufw's file is a part of its rules: compare `iptables-save` of all of them")
             }
             Format::Tc => bail!("tc prints its filters, and cannot load what it prints"),
-            Format::Ipset | Format::Fail2ban | Format::Crowdsec => bail!("a list has no limit to compare"),
+            Format::Ipset | Format::Fail2ban | Format::Crowdsec => {
+                bail!("a list has no limit to compare")
+            }
         };
         Ok(Self { program, arguments, empty, text })
     }
