@@ -88,8 +88,9 @@ fn commands(key: &str, address: &str, bantime: &str) -> String {
 
 #[test]
 fn the_action_of_fail2ban_types_commands_that_there_are() {
-    assert_eq!(commands("actionban", "192.0.2.1", "600"), "limiter deny 192.0.2.1 --for 660s");
-    assert_eq!(commands("actionban", "192.0.2.1", "-1"), "limiter deny 192.0.2.1");
+    let deny = "limiter deny 192.0.2.1 --by fail2ban";
+    assert_eq!(commands("actionban", "192.0.2.1", "600"), format!("{deny} --for 660s"));
+    assert_eq!(commands("actionban", "192.0.2.1", "-1"), deny);
     for (key, time) in [("actionban", "600"), ("actionban", "-1"), ("actionunban", "600")] {
         let line = commands(key, "2001:db8::7", time);
         let args = parse(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -103,7 +104,7 @@ fn lines_of_lists_have_times() {
     let file = directory.path().join("list").display().to_string();
     let refused = |text: &str| {
         fs::write(&file, text).unwrap();
-        failure(&format!("limiter deny --file {file} --socket /nowhere/s"))
+        failure(&format!("limiter deny --strict --file {file} --socket /nowhere/s"))
     };
     for (text, message) in [
         ("192.0.2.1 10m # x\n192.0.2.2\n\n", "no daemon at /nowhere/s"),
