@@ -92,7 +92,10 @@ fn packets_that_are_not_in_order_are_told() -> Result<()> {
     ] {
         let output = limiter(args)?;
         let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success() && said.contains(words), "{args:?}: {said}");
+        // So few packets carry no proposal.
+        let expected = if args[0] == "tune" { 2 } else { 0 };
+        ensure!(output.status.code() == Some(expected), "{args:?}: {said}");
+        ensure!(said.contains(words), "{args:?}: {said}");
     }
     let told = json(&["explain", "--pcap", file, "--rules", rules, "--summary", "--json"])?;
     ensure!(told["summary"]["late"] == 2 && told["summary"]["seen"]["packets"] == 5, "{told}");
@@ -148,7 +151,8 @@ fn two_million_sources_are_tuned_by_a_share_of_them() -> Result<()> {
     let output = child.wait_with_output()?;
     writer.join().map_err(|_panic| anyhow!("the writer panicked"))??;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {said}", output.status);
+    // One packet of each source carries no proposal.
+    ensure!(output.status.code() == Some(2), "{}: {said}", output.status);
     let told: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(
         told["packets"] == SOURCES && told["one_of"] == 2,
@@ -160,6 +164,6 @@ fn two_million_sources_are_tuned_by_a_share_of_them() -> Result<()> {
     let sources = told["sources"].as_u64().context("no sources")?;
     ensure!((1_045_000..=1_055_000).contains(&sources), "{sources}");
     ensure!(told["notes"].to_string().contains("one of 2 was looked at"), "{}", told["notes"]);
-    ensure!(told["proposal"]["burst"] == 2, "{}", told["proposal"]);
+    ensure!(told["proposal"].is_null(), "{}", told["proposal"]);
     Ok(())
 }

@@ -274,8 +274,8 @@ fn emptied_files_lift_no_limit() -> Result<()> {
     let rules = limiter.rules().to_str().context("path")?.to_owned();
     let before = state(&limiter)?;
     fs::write(&rules, "")?;
-    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
-    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    let status = wait_for(&limiter, |status| status["changed_on_disk"]["error"].is_string())?;
+    let error = status["changed_on_disk"]["error"].as_str().context("no error")?;
     for word in ["rules.yaml:1:1: ", "no rules are in the file", "`descriptors: []`"] {
         ensure!(error.contains(word), "no {word}: {error}");
     }
@@ -292,7 +292,7 @@ fn emptied_files_lift_no_limit() -> Result<()> {
     fs::write(&rules, RULES)?;
     limiter.start()?;
     fs::write(&rules, "descriptors: []\n")?;
-    wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
+    wait_for(&limiter, |status| status["changed_on_disk"]["error"].is_string())?;
     let words = ["nobody would be limited", "limiter reload --force"];
     check_refused("reload", limiter.cli(["reload"])?, &words)?;
     ensure!(entry(&limiter, "192.0.2.0/24")?.is_some(), "the rules are gone");
@@ -318,7 +318,7 @@ fn an_export_into_a_file_is_whole_or_not_at_all() -> Result<()> {
     ensure!(said.contains(&rules) && !said.contains("descriptors"), "{said}");
     let written = fs::read_to_string(&rules)?;
     ensure!(written == limiter.ok(["export"])?, "{written}");
-    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
+    wait_for(&limiter, |status| status["changed_on_disk"].is_object())?;
     limiter.kill()?;
     // Without a daemon there is nothing to write, and nothing is written.
     check_refused("export", limiter.cli(["export", "--to", &rules])?, &["the daemon at"])?;
@@ -354,13 +354,14 @@ fn files_and_a_swapped_directory_are_one_rule_set() -> Result<()> {
     ensure!(entry(&limiter, "192.0.2.0/24")?.is_some(), "the rule of the file is not there");
     ensure!(entry(&limiter, "203.0.113.1")?.is_some(), "the rule of the directory is not there");
     version("..2", "203.0.113.2")?;
-    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
+    wait_for(&limiter, |status| status["changed_on_disk"].is_object())?;
+    limiter.ok(["reload"])?;
     ensure!(entry(&limiter, "203.0.113.1")?.is_none(), "the old version is still there");
     ensure!(entry(&limiter, "203.0.113.2")?.is_some(), "the new version is not there");
     // One rule in a file and in the directory.
     version("..3", "192.0.2.0/24")?;
-    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
-    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    let status = wait_for(&limiter, |status| status["changed_on_disk"]["error"].is_string())?;
+    let error = status["changed_on_disk"]["error"].as_str().context("no error")?;
     for word in ["more.yaml:1:15", "rules.yaml:4:5", "192.0.2.0/24"] {
         ensure!(error.contains(word), "no {word}: {error}");
     }
