@@ -4,8 +4,10 @@ use anyhow::{Context as _, Result, ensure};
 use object::{Object as _, ObjectSection as _};
 
 /// The shipped programs, by the store of their sources.
-static SHIPPED: [(&str, fn() -> Vec<u8>); 2] =
+const SHIPPED: [(&str, Object); 2] =
     [("hash maps", limiter_objects::hash), ("lines", limiter_objects::lines)];
+
+type Object = fn() -> Vec<u8>;
 
 /// DWARF is most of what LLVM writes, and nobody reads it once there is the BTF.
 #[test]

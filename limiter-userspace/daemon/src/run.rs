@@ -223,22 +223,7 @@ fn listeners(options: &RunOptions) -> Result<Listeners, StartError> {
     Ok(listeners)
 }
 
-async fn serve(
-    options: &RunOptions,
-    backend: &dyn Backend,
-    Prepared { layers, read, state, damages, source_table, cluster }: Prepared,
-) -> Result<(), StartError> {
-    let listen_to = |kind| {
-        signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
-    };
-    let mut reload = listen_to(SignalKind::hangup())?;
-    let mut terminate = listen_to(SignalKind::terminate())?;
-    let mut interrupt = listen_to(SignalKind::interrupt())?;
-    let server = Server::bind(&options.socket, Bounds::default())?;
-    let listeners = listeners(options)?;
-    for prefix in layers.management.keys() {
-        tracing::info!(%prefix, "never limited");
-    }
+fn report_time_namespace() {
     match clock::ahead() {
         Ok(0) => {}
         Ok(ahead) => tracing::info!(
@@ -252,6 +237,32 @@ async fn serve(
              for a time end at other times than they should"
         ),
     }
+}
+
+fn give_up_privileges(backend: &dyn Backend) {
+    if let Err(error) = backend.give_up_privileges() {
+        tracing::warn!(
+            "the daemon keeps all its privileges, because the system does not let it give up those \
+             that it does not need: {error}: check its sandbox"
+        );
+    }
+}
+
+async fn serve(
+    options: &RunOptions,
+    backend: &dyn Backend,
+    Prepared { layers, read, state, damages, source_table, cluster }: Prepared,
+) -> Result<(), StartError> {
+    let listen_to = |kind| {
+        signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
+    };
+    let mut reload = listen_to(SignalKind::hangup())?;
+    let mut terminate = listen_to(SignalKind::terminate())?;
+    let mut interrupt = listen_to(SignalKind::interrupt())?;
+    let server = Server::bind(&options.socket, Bounds::default())?;
+    let listeners = listeners(options)?;
+    layers.management.keys().for_each(|prefix| tracing::info!(%prefix, "never limited"));
+    report_time_namespace();
     if let Some(warning) = layers.nobody_is_safe() {
         tracing::warn!("{warning}");
     }
@@ -277,12 +288,7 @@ async fn serve(
             return Err(refused(options, not_started.error));
         }
     };
-    if let Err(error) = backend.give_up_privileges() {
-        tracing::warn!(
-            "the daemon keeps all its privileges, because the system does not let it give up those \
-             that it does not need: {error}: check its sandbox"
-        );
-    }
+    give_up_privileges(backend);
     // A thread of its own, so after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
     service.rule_sets.watched(options.watch);

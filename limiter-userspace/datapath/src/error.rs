@@ -201,7 +201,7 @@ pub enum DatapathError {
         /// The pin directory.
         path: PathBuf,
         /// Answer of the kernel.
-        source: Box<DatapathError>,
+        source: Box<Self>,
     },
     /// There is no rule set on trial.
     #[error("no rule set is on trial: there is nothing to confirm or to take back")]

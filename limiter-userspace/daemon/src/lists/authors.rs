@@ -76,7 +76,7 @@ impl Book {
     pub(crate) fn wanted(
         &self,
         request: &SetList,
-        by: Option<Arc<str>>,
+        by: Option<&Arc<str>>,
         now: Ticks,
         managed: impl Fn(&Selector) -> Option<Selector>,
         hazard: impl Fn(&Selector) -> Option<String>,
@@ -119,7 +119,7 @@ impl Book {
             }
             let expires = seconds.map(|seconds| after(now, Duration::from_secs(seconds)));
             let entry = ListEntry::new(listed, expires);
-            if let Some(by) = &by {
+            if let Some(by) = by {
                 match self.leave(&selector, entry, by, now) {
                     Leave::Take => {}
                     Leave::Stays => {
@@ -132,10 +132,10 @@ impl Book {
                     }
                 }
             }
-            let (reason, by) = (reason.clone(), by.clone());
+            let (reason, by) = (reason.clone(), by.cloned());
             wanted.put.insert(selector, Entry { listed: entry, reason, by });
         }
-        wanted.gone = self.going(request, by.as_deref(), &wanted.put, now);
+        wanted.gone = self.going(request, by.map(|by| &**by), &wanted.put, now);
         self.check_room(&wanted)?;
         Ok(wanted)
     }

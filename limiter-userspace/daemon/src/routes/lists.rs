@@ -75,7 +75,7 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
-        let wanted = self.wanted(request, lists::author(request.by.as_deref())?)?;
+        let wanted = self.wanted(request, lists::author(request.by.as_deref())?.as_ref())?;
         self.heed_lists(&wanted.changes(), hand)?;
         let now = self.datapath()?.now();
         let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);
@@ -110,7 +110,7 @@ impl Service {
         let sources = selectors.iter().filter_map(told_prefix);
         self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
-        Ok(ListsChanged { done, skipped, ..changed })
+        Ok(ListsChanged { skipped, done, ..changed })
     }
 
     /// Refuses changes of the lists that would lock out whoever makes them.

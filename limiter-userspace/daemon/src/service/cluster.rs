@@ -76,7 +76,7 @@ impl Service {
                 let sources = vec![selector_of(*sources)?.to_string()];
                 let request =
                     SetList { list, sources, seconds, strict: true, ..SetList::default() };
-                let wanted = self.wanted(&request, Some(CLUSTER.into()))?;
+                let wanted = self.wanted(&request, Some(&CLUSTER.into()))?;
                 refuse(self.change_lists(wanted)?.skipped)?;
             }
             Change::Unlist { sources } => {

@@ -19,7 +19,7 @@ impl Service {
     pub(crate) fn wanted(
         &self,
         request: &SetList,
-        by: Option<Arc<str>>,
+        by: Option<&Arc<str>>,
     ) -> Result<Wanted, ServiceError> {
         let layers = &self.rule_sets.layers;
         let datapath = self.datapath.get()?;
@@ -28,7 +28,7 @@ impl Service {
             tracing::warn!(%error, "own addresses are not guarded from the deny list");
             Vec::new()
         });
-        let least = if by.as_deref() == Some(CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
+        let least = if by.is_some_and(|by| **by == *CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
         // A person with a session, or of a daemon that knows its managers, is guarded by these.
         let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
         let hazard = |selector: &Selector| {

@@ -10,17 +10,17 @@ use crate::api::lists::{ListName, ListsChanged, SetList, Timed, UnsetList};
 const SECOND: u64 = 1_000_000_000;
 
 impl Daemon {
-    fn lists(&mut self, request: SetList) -> ListsChanged {
-        self.service.list(&request).unwrap()
+    fn lists(&mut self, request: &SetList) -> ListsChanged {
+        self.service.list(request).unwrap()
     }
 
     fn person(&mut self, list: ListName, sources: &[&str], seconds: Option<u64>) -> ListsChanged {
         let sources = sources.iter().map(|source| (*source).to_owned()).collect();
-        self.lists(SetList { list, sources, seconds, ..SetList::default() })
+        self.lists(&SetList { list, sources, seconds, ..SetList::default() })
     }
 
     fn feed(&mut self, by: &str, sources: &[&str]) -> ListsChanged {
-        self.lists(feed(by, sources))
+        self.lists(&feed(by, sources))
     }
 
     /// `192.0.2.7 deny never a person`
@@ -53,7 +53,7 @@ fn skipped(changed: &ListsChanged) -> Vec<(&str, &str)> {
 #[test]
 fn a_feed_replaces_and_shortens_nothing_of_a_person() {
     let mut daemon = Daemon::start(&["203.0.113.250"]);
-    daemon.lists(SetList {
+    daemon.lists(&SetList {
         sources: vec!["198.51.100.7".into()],
         reason: Some("monitoring".into()),
         ..SetList::default()
@@ -64,7 +64,7 @@ fn a_feed_replaces_and_shortens_nothing_of_a_person() {
     let mut tonight = feed("night", &["192.0.2.200", "198.51.100.7", "203.0.113.80", "192.0.2.67"]);
     tonight.sources.push("203.0.113.250".into());
     tonight.timed.push(Timed { source: "192.0.2.66".into(), seconds: 60 });
-    let changed = daemon.lists(tonight.clone());
+    let changed = daemon.lists(&tonight);
     assert_eq!(
         skipped(&changed),
         [
@@ -122,8 +122,8 @@ fn an_unban_removes_its_own_ban() {
         replace: false,
         ..feed("fail2ban", &[source])
     };
-    daemon.lists(ban("192.0.2.1"));
-    daemon.lists(ban("192.0.2.2"));
+    daemon.lists(&ban("192.0.2.1"));
+    daemon.lists(&ban("192.0.2.2"));
     assert_eq!(daemon.told(), ["192.0.2.1 deny never a person", "192.0.2.2 deny 600 fail2ban"]);
     let changed = daemon.take_off("192.0.2.1", "fail2ban");
     assert_eq!(skipped(&changed), [("192.0.2.1", "it is denied by hand")]);
@@ -132,7 +132,7 @@ fn an_unban_removes_its_own_ban() {
     daemon.take_off("192.0.2.2", "fail2ban");
     assert_eq!(daemon.told(), ["192.0.2.1 deny never a person"]);
     // A person takes off anything, and the last word of a person counts.
-    daemon.lists(ban("192.0.2.2"));
+    daemon.lists(&ban("192.0.2.2"));
     daemon.person(ListName::Allow, &["192.0.2.2"], None);
     assert_eq!(daemon.told()[1], "192.0.2.2 allow never a person");
 }
@@ -175,7 +175,7 @@ fn nearly_everybody_and_the_own_network_are_guarded_at_each_door() {
     // A neighbour, and ranges that nobody sends from, are no hazard; and who means it, may.
     assert!(daemon.feed("a", &["192.0.2.9", "10.0.0.0/8", "224.0.0.0/3"]).skipped.is_empty());
     let forced = SetList { force: true, ..feed("a", &["192.0.2.0/24"]) };
-    assert!(daemon.lists(forced).skipped.is_empty());
+    assert!(daemon.lists(&forced).skipped.is_empty());
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn a_list_that_does_not_fit_is_refused_before_anything_is_in_force() {
     assert!(refusal.to_string().contains("room for 65536 prefixes"), "{refusal}");
     assert_eq!(daemon.told(), ["10.0.0.0/8 deny never a person"]);
     // What goes makes room for what comes.
-    assert_eq!(daemon.lists(many(0, 65_535)).new, 65_535);
-    let changed = daemon.lists(many(65_535, 65_535));
+    assert_eq!(daemon.lists(&many(0, 65_535)).new, 65_535);
+    let changed = daemon.lists(&many(65_535, 65_535));
     assert_eq!((changed.new, changed.off, changed.denied), (65_535, 65_535, 65_536));
 }
 

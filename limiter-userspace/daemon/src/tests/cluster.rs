@@ -572,7 +572,7 @@ fn troubles_are_warned_of_while_they_last() {
     let named = "another node is called a, too: give each node a name of its own (`node` in the \
                  file of --cluster)";
     let warned = |node: &Node| {
-        let warnings = troubles(&node);
+        let warnings = troubles(node);
         warnings.iter().any(|told| told == named)
     };
     node.until("warning of the twin", |node| warned(node).then_some(()));

@@ -179,7 +179,7 @@ fn a_list_of_a_million_sources_is_translated() {
     let mut sets = "create s hash:ip timeout 600 comment\n".to_owned();
     let mut jail = "[{'sshd': [".to_owned();
     for n in 0..1_000_000u32 {
-        let address = std::net::Ipv4Addr::from(0xcb00_0000 + n);
+        let address = std::net::Ipv4Addr::from(0xcbc8_0000 + n);
         sets.push_str(&format!("add s {address} timeout 599 comment \"of a feed\"\n"));
         jail.push_str(&format!("'{address}', "));
     }

@@ -167,7 +167,7 @@ impl Capture {
         loop {
             let (length, block) = match self.reader.next() {
                 Ok(found) => found,
-                Err(PcapError::Eof) => return self.ended(),
+                Err(PcapError::Eof | PcapError::UnexpectedEof) => return self.ended(),
                 Err(PcapError::Incomplete(_)) => {
                     let there = self.reader.data().len();
                     if stuck == Some(there) && self.reader.reader_exhausted() {
@@ -192,7 +192,6 @@ impl Capture {
                     }
                     continue;
                 }
-                Err(PcapError::UnexpectedEof) => return self.ended(),
                 Err(PcapError::ReadError) => return Err(self.unreadable()),
                 Err(_malformed) => return Err(self.broken("a block that is malformed")),
             };
