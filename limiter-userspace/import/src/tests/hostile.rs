@@ -1,5 +1,7 @@
 //! Whatever goes in: either a rule file that is taken, or an error in one line.
 
+use std::fmt::Write as _;
+
 use limiter_rules::RuleFile;
 use limiter_text::plain::is_plain;
 use proptest::prelude::*;
@@ -180,8 +182,8 @@ fn a_list_of_a_million_sources_is_translated() {
     let mut jail = "[{'sshd': [".to_owned();
     for n in 0..1_000_000u32 {
         let address = std::net::Ipv4Addr::from(0xcbc8_0000 + n);
-        sets.push_str(&format!("add s {address} timeout 599 comment \"of a feed\"\n"));
-        jail.push_str(&format!("'{address}', "));
+        writeln!(sets, "add s {address} timeout 599 comment \"of a feed\"").unwrap();
+        write!(jail, "'{address}', ").unwrap();
     }
     jail.push_str("'192.0.2.1']}]");
     for (text, sources) in [(sets, 1_000_000), (jail, 1_000_001)] {
