@@ -119,13 +119,18 @@ impl Kernel {
         if self.held.attachments.iter().any(has_it) {
             return None;
         }
-        match Interface::query(name) {
-            Ok(_) => {}
+        let found = match Interface::query(name) {
+            Ok(found) => found,
             Err(DatapathError::NoInterface(_)) => return None,
             Err(error) => {
                 tracing::debug!(%error, interface = name, "not looked at");
                 return None;
             }
+        };
+        // Renamed after this look came to it: the next one sees that.
+        let is_it = |at: &Attachment| at.ifindex == found.index && at.state == LinkState::Attached;
+        if self.held.attachments.iter().any(is_it) {
+            return None;
         }
         let (attachment, frame) = match attach::attach(self, name, self.choice) {
             Ok(attached) => attached,
