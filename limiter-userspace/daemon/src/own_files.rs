@@ -122,6 +122,12 @@ mod tests {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
     }
 
+    fn make_pipe(at: &Path) {
+        use rustix::fs::{CWD, FileType, mknodat};
+
+        mknodat(CWD, at, FileType::Fifo, 0o666.into(), 0).unwrap();
+    }
+
     /// A link that somebody put there, an old file that others may read, a pipe: none is written
     /// to, and the new file is its owner's alone.
     #[test]
@@ -134,14 +140,7 @@ mod tests {
         symlink("loop", at("loop")).unwrap();
         fs::write(at("old"), "others may read").unwrap();
         fs::set_permissions(at("old"), fs::Permissions::from_mode(0o666)).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            at("pipe"),
-            rustix::fs::FileType::Fifo,
-            0o666.into(),
-            0,
-        )
-        .unwrap();
+        make_pipe(&at("pipe"));
         let mut held = File::open(at("old")).unwrap();
         for name in ["link", "dangling", "loop", "old", "pipe", "new"] {
             for make in [create, create_anew] {
@@ -175,14 +174,7 @@ mod tests {
         symlink("loop", at("loop")).unwrap();
         symlink("/dev/zero", at("device")).unwrap();
         fs::create_dir(at("directory")).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            at("pipe"),
-            rustix::fs::FileType::Fifo,
-            0o666.into(),
-            0,
-        )
-        .unwrap();
+        make_pipe(&at("pipe"));
         for name in ["dangling", "loop", "device", "directory", "pipe"] {
             assert!(open(&at(name)).is_err(), "{name}");
         }
