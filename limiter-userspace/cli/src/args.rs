@@ -26,6 +26,7 @@ use super::check::Check;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
+use super::help;
 #[cfg(feature = "import")]
 use super::import::Ask as AskImport;
 use super::living;
@@ -103,7 +104,13 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kerne
 
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
-#[command(name = "limiter", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(
+    name = "limiter",
+    version,
+    max_term_width = 100,
+    after_help = EXIT_CODES,
+    override_help = help::text()
+)]
 pub struct Args {
     /// The daemon's control socket
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
@@ -174,6 +181,7 @@ pub(super) enum Command {
     /// List the sources that stand out, of all that are tracked
     Sources(AskSources),
     /// Watch who sends and who is dropped, and act on it: a live view of the whole terminal
+    #[command(alias = "watch")]
     Top(Look),
     /// Let addresses or prefixes pass, before any rule
     Allow(Listing),

@@ -1,6 +1,6 @@
 //! The command line: arguments, one request, one answer.
 //!
-//! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
+//! Exit codes: `EXIT_CODES` of `args`, which are in the manual.
 
 mod answer;
 mod args;
@@ -20,6 +20,7 @@ mod export;
 mod failure;
 mod hand;
 mod hangup;
+mod help;
 #[cfg(feature = "import")]
 mod import;
 mod limits;

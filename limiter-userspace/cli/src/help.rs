@@ -1,0 +1,122 @@
+//! The help of `limiter`: all commands in groups, those of the first hour first. clap groups options
+//! only. The help of each command is clap's.
+
+use std::fmt::Write as _;
+
+/// A heading, and rows of commands that share a description.
+type Group = (&'static str, &'static [Row]);
+
+/// Names of commands, separated by commas, and what they do.
+type Row = (&'static str, &'static str);
+
+const GROUPS: &[Group] = &[
+    (
+        "The first hour",
+        &[
+            ("run", "Start the daemon: attach, and put the rules in force"),
+            ("set", "Limit an address, a prefix or a port"),
+            ("top", "Watch who sends and who is dropped, and act on it"),
+            ("show", "Show one source: its limit, and what is left of it"),
+            ("off, on", "Let every packet pass, and limit again"),
+        ],
+    ),
+    (
+        "Run",
+        &[
+            ("status", "Show the daemon, its interfaces and its warnings"),
+            ("doctor", "Find what keeps limits from holding on this machine"),
+            ("demo", "See limits at work on a virtual cable"),
+            ("cluster", "Show the nodes that share limits with this one"),
+            ("detach", "Remove the program and all limits"),
+        ],
+    ),
+    (
+        "Limits",
+        &[
+            ("list, stats", "List the rules in force, and all counters"),
+            ("unset", "Remove a limit that `set` made"),
+        ],
+    ),
+    (
+        "Lists",
+        &[
+            ("allow, deny", "Let addresses pass, or drop them, before any rule"),
+            ("lists, unlist", "Show these lists, and take addresses off"),
+            ("ban, bans, unban", "Ban an address for a time, list bans, end one"),
+        ],
+    ),
+    (
+        "Look",
+        &[
+            ("sources", "List the sources that stand out"),
+            ("events", "Show who was dropped, when, by which rule and why"),
+            ("explain", EXPLAIN),
+            ("capture", "Write packets with their verdicts, for Wireshark"),
+            ("observe", "Record all packets of a share of the sources"),
+        ],
+    ),
+    (
+        "Rules",
+        &[
+            ("check", "Check rule files and say what they mean"),
+            ("apply", "Put rule files in force, for good or on trial"),
+            ("confirm, revert", "Keep the rules on trial, or take them back"),
+            ("reload", "Read the daemon's own rule files again"),
+            ("diff, export", "Compare files with the rules in force; print those"),
+        ],
+    ),
+    (
+        "Tools",
+        &[
+            #[cfg(feature = "import")]
+            ("import", "Translate rules and lists of nft, iptables, ufw and more"),
+            #[cfg(feature = "replay")]
+            ("tune", "Find the limit that traffic needs, and whether limits fit"),
+            #[cfg(feature = "replay")]
+            ("simulate", "Try rule files on captures or made loads, side by side"),
+            ("schema", "Print the JSON schema of rule files"),
+            ("completions, man", "Print the completions of a shell, and the manual"),
+        ],
+    ),
+];
+
+#[cfg(feature = "replay")]
+const EXPLAIN: &str = "Say what becomes of a packet, or of a capture, and why";
+#[cfg(not(feature = "replay"))]
+const EXPLAIN: &str = "Say what becomes of a packet, and why";
+
+const OPTIONS: &str = "\
+Options:
+  --socket PATH             The daemon's socket [default: /run/limiter/limiter.sock]
+  --output table|json|yaml  For people, or for programs [default: table]
+  -h, --help; -V, --version
+
+Exit codes: 0 done, 1 failed, 2 refused. Details: `limiter COMMAND --help`.
+";
+
+/// Columns of names.
+const NAMES: usize = 16;
+
+/// The help.
+pub(super) fn text() -> String {
+    let mut text = String::from(
+        "Limit what each source may send, before the network stack sees it.\n\n\
+         Usage: limiter [OPTIONS] <COMMAND>\n\n",
+    );
+    for (heading, rows) in GROUPS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{heading}:");
+        for (names, does) in *rows {
+            let _ = writeln!(text, "  {names:NAMES$}  {does}");
+        }
+    }
+    text.push('\n');
+    text.push_str(OPTIONS);
+    text
+}
+
+/// All names in the help.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|(_, rows)| *rows).flat_map(|(names, _)| names.split(", "))
+}
