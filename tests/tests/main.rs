@@ -41,6 +41,7 @@ mod generators;
 mod hangup;
 mod harness;
 mod killed;
+mod kinds_of_frames;
 mod layer3;
 mod leases;
 mod lessons;

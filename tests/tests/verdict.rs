@@ -1,7 +1,6 @@
-//! One frame, one verdict, one reason, one bucket: the program in the kernel on every kind of
-//! frame. The same frames go through the host parser.
+//! Verdicts, reasons and buckets of the program in the kernel, by rules, lists, times and sizes.
 
-// Also on other kernels, and in the quick part: 120 s each.
+// Also on other kernels: 120 s each.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -10,10 +9,9 @@ use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_datapath::Datapath as _;
-use limiter_decision::packet::{self, Packet};
 use limiter_rules::model::Limits;
 use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
-use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
+use limiter_tests::frames::{V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
@@ -32,46 +30,6 @@ fn rule(selector: &str, terms: impl Into<Terms>) -> Rule {
 
 fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     RuleSet::of(rules)
-}
-
-/// Every row: the reason of its first packet, the bucket that it made or charged, and that the
-/// second packet over a burst of one is dropped; exempt ones pass both times.
-#[test]
-fn every_kind_of_frame_has_its_verdict_and_bucket() {
-    require_root();
-    for source_store in SOURCE_STORES {
-        let mut program = Program::load_in(source_store, 256, 16).unwrap();
-        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-        // One program for all of them: loading is what takes long. The buckets are full again at
-        // each row.
-        let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
-        for (row, time) in frames::table().into_iter().zip(hours) {
-            let Row { section, what, frame, expected } = row;
-            let what = format!("{section}: {what}");
-            let of_host = match packet::parse(&frame.as_slice()) {
-                Packet::From(source) => Ok(source),
-                Packet::Exempt(reason) => Err(reason),
-            };
-            assert_eq!(of_host, expected, "host parser: {what}");
-            program.set_time(time).unwrap();
-            let counted = |program: &Program, source| {
-                program
-                    .bucket(source)
-                    .unwrap()
-                    .map_or((0, 0), |bucket| (bucket.passed, bucket.dropped))
-            };
-            let before = expected.map(|source| counted(&program, source));
-            let judged = [program.judge(&frame).unwrap(), program.judge(&frame).unwrap()];
-            match expected {
-                Ok(source) => {
-                    assert_eq!(judged, [Reason::Conforming, Reason::OverLimit], "{what}");
-                    let (passed, dropped) = before.unwrap();
-                    assert_eq!(counted(&program, source), (passed + 1, dropped + 1), "{what}");
-                }
-                Err(reason) => assert_eq!(judged, [reason, reason], "{what}"),
-            }
-        }
-    }
 }
 
 /// Without a rule, and with the brake, everything passes and no bucket is made or charged.
