@@ -25,10 +25,7 @@ const README: Page = Page {
              limiter_0.1.0-1_amd64.deb",
             RELEASE,
         ),
-        (
-            "sudo limiter demo    # ten seconds; no network card, no configuration",
-            DEMO,
-        ),
+        ("sudo limiter demo    # ten seconds; no network card, no configuration", DEMO),
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # the demo, without a package", CARGO),
         (

@@ -225,9 +225,8 @@ fn invariants_are_numbered_in_their_order() {
     let (_, section) = text.split_once("\n## Invariants\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let items = section.lines().filter_map(|line| line.strip_prefix("- "));
-    let numbers: Vec<Option<usize>> = items
-        .map(|item| item.strip_prefix("**")?.split_once(".**")?.0.parse().ok())
-        .collect();
+    let numbers: Vec<Option<usize>> =
+        items.map(|item| item.strip_prefix("**")?.split_once(".**")?.0.parse().ok()).collect();
     assert!(numbers.len() > 10, "{numbers:?}");
     let wanted: Vec<Option<usize>> = (1..=numbers.len()).map(Some).collect();
     assert_eq!(numbers, wanted);
