@@ -8,6 +8,7 @@ const PACKAGE: &str = "dist/debian/try-package does so in a root and under a sys
 const RELEASE: &str = "there is no release yet: `cargo xtask dist` makes its files";
 const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const DEMO: &str = "the test `the_demo_is_the_sandbox_where_packages_have_it` runs it";
+const TERMINAL: &str = "it takes a terminal, which the tests `top` have";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
 const README: Page = Page {
@@ -24,11 +25,7 @@ const README: Page = Page {
              limiter_0.1.0-1_amd64.deb",
             RELEASE,
         ),
-        (
-            "sudo limiter demo    # two namespaces, six senders, a table: no network card, no \
-             configuration",
-            DEMO,
-        ),
+        ("sudo limiter demo    # ten seconds; no network card, no configuration", DEMO),
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # the demo, without a package", CARGO),
         (
@@ -36,6 +33,18 @@ const README: Page = Page {
              target/packages/limiter_*.deb",
             PACKAGE,
         ),
+    ],
+};
+
+const FIRST_HOUR: Page = Page {
+    path: "docs/first-hour.md",
+    peers: &["192.0.2.7/32"],
+    not_typed: &[
+        ("dpkg -i limiter_0.1.0-1_amd64.deb", PACKAGE),
+        ("limiter demo", DEMO),
+        ("limiter doctor --iface eth0", "its answer is of the machine: the tests `doctor` have it"),
+        ("limiter top", TERMINAL),
+        ("dpkg -P limiter", PACKAGE),
     ],
 };
 
@@ -59,7 +68,7 @@ const OPERATIONS: Page = Page {
              /sys/fs/bpf/limiter-eth1",
             CABLE,
         ),
-        ("limiter top", "it takes a terminal, which the tests `top` have"),
+        ("limiter top", TERMINAL),
         ("tcpdump -Q in -i eth0 -w attack.pcap", "a capture of the tests is in its place"),
     ],
 };
@@ -99,6 +108,13 @@ fn the_page_of_tuning_is_followed() -> Result<()> {
 fn the_readme_is_followed() -> Result<()> {
     require_root();
     follow(&README)?;
+    Ok(())
+}
+
+#[test]
+fn the_first_hour_is_followed() -> Result<()> {
+    require_root();
+    follow(&FIRST_HOUR)?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
-use crate::{comments, width, workspace};
+use crate::{width, workspace};
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
@@ -66,10 +66,6 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     eprintln!("xtask: width of lines");
     if !width::check()? {
         failed.push("width of lines");
-    }
-    eprintln!("xtask: first words of comments");
-    if !comments::check()? {
-        failed.push("first words of comments");
     }
     run(checks, &missing, failed)
 }

@@ -6,7 +6,6 @@ mod arch;
 mod build;
 mod captures;
 mod check;
-mod comments;
 mod cost;
 mod cross;
 mod dist;
@@ -72,8 +71,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Make the packages of a release: deb, rpm, tarball, SBOM
     Dist(dist::Arguments),
-    /// Check format, lints, documentation, licences, spelling, the width of lines and the first
-    /// words of comments
+    /// Check format, lints, documentation, licences, spelling and the width of lines
     Check(check::Arguments),
 }
 

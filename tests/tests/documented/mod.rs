@@ -1,5 +1,5 @@
-//! The pages against the repository: statements have tests that there are, the rows of
-//! docs/packets.md are those that are sent, and links lead somewhere.
+//! The pages against the repository: statements name existing tests, the rows of docs/packets.md
+//! match the frames that the tests send, and links lead to files and headings.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -27,11 +27,13 @@ const HELD: [(&str, &[&str]); 4] = [
 ];
 
 /// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 17] = [
+const FOR_USERS: [&str; 19] = [
     "README.md",
     "docs/algorithms.md",
     "docs/api.md",
     "docs/comparison.md",
+    "docs/features.md",
+    "docs/first-hour.md",
     "docs/floods.md",
     "docs/glossary.md",
     "docs/import.md",
@@ -53,10 +55,16 @@ const LONG: usize = 150;
 /// Pages that are made by a command as a whole, or are read from the top.
 const WITHOUT_CONTENTS: [&str; 2] = ["docs/accuracy.md", "CHANGELOG.md"];
 
+/// Pages about the design, one for each subject.
+const DESIGN: &str = "docs/design/";
+
+/// Pages that newcomers read in full, and the lines that they may have.
+const SHORT: [(&str, usize); 2] = [("ARCHITECTURE.md", 300), ("README.md", 120)];
+
 /// All pages, by their paths in the repository.
 fn pages() -> Vec<String> {
     let mut pages = Vec::new();
-    for directory in ["", "docs/"] {
+    for directory in ["", "docs/", DESIGN] {
         for entry in fs::read_dir(workspace().join(directory)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -65,7 +73,15 @@ fn pages() -> Vec<String> {
             }
         }
     }
-    assert!(pages.len() > 15, "{pages:?}");
+    assert!(pages.len() > 40, "{pages:?}");
+    pages
+}
+
+/// ARCHITECTURE.md, and the pages about the design.
+fn for_developers() -> Vec<String> {
+    let mut pages = pages();
+    pages.retain(|path| path == "ARCHITECTURE.md" || path.starts_with(DESIGN));
+    assert!(pages.len() > 10, "{pages:?}");
     pages
 }
 
@@ -175,6 +191,52 @@ fn every_file_to_change_is_there() {
     assert!(named.len() > 40, "{named:?}");
     for name in named {
         assert!(workspace().join(name).is_file(), "docs/how-to-add.md: there is no {name}");
+    }
+}
+
+/// Names of at least five words, such as no function but a test has.
+#[test]
+fn pages_about_the_design_name_tests_that_there_are() {
+    let (tests, mut named) = (all_tests(), 0);
+    for path in for_developers() {
+        for name in quoted(&written(&path)) {
+            let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            if is_name && name.matches('_').count() >= 4 {
+                assert!(tests.contains(name), "{path}: there is no test {name}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 3, "{named}");
+}
+
+#[test]
+fn every_page_about_the_design_is_listed() {
+    let listed: BTreeSet<String> = links(&written("ARCHITECTURE.md")).into_iter().collect();
+    for path in for_developers().iter().filter(|path| path.starts_with(DESIGN)) {
+        assert!(listed.contains(path), "ARCHITECTURE.md does not link {path}");
+    }
+}
+
+/// Numbers 1, 2, 3 and so on, so that a review can cite an invariant.
+#[test]
+fn invariants_are_numbered_in_their_order() {
+    let text = written("ARCHITECTURE.md");
+    let (_, section) = text.split_once("\n## Invariants\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let items = section.lines().filter_map(|line| line.strip_prefix("- "));
+    let numbers: Vec<Option<usize>> =
+        items.map(|item| item.strip_prefix("**")?.split_once(".**")?.0.parse().ok()).collect();
+    assert!(numbers.len() > 10, "{numbers:?}");
+    let wanted: Vec<Option<usize>> = (1..=numbers.len()).map(Some).collect();
+    assert_eq!(numbers, wanted);
+}
+
+#[test]
+fn pages_for_newcomers_are_short() {
+    for (path, most) in SHORT {
+        let lines = fs::read_to_string(workspace().join(path)).unwrap().lines().count();
+        assert!(lines <= most, "{path} has {lines} lines, and may have {most}");
     }
 }
 
