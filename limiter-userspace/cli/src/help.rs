@@ -87,7 +87,7 @@ const EXPLAIN: &str = "Say what becomes of a packet, and why";
 
 const OPTIONS: &str = "\
 Options:
-  --socket PATH             The daemon's socket [default: /run/limiter/limiter.sock]
+  --socket PATH             The socket [default: /run/limiter/limiter.sock]
   --output table|json|yaml  For people, or for programs [default: table]
   -h, --help; -V, --version
 
