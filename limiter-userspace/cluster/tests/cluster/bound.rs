@@ -17,6 +17,8 @@ pub(crate) fn held(scene: &Scene<'_>, outcome: &Outcome) {
         "{} over, {bound} allowed: {outcome:?}",
         outcome.over
     );
+    // What nodes trust the store for is never in the way of one that counts.
+    assert_eq!(outcome.beyond, 0, "{outcome:?}");
 }
 
 #[test]

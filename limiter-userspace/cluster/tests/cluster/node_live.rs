@@ -224,7 +224,7 @@ fn a_thousand_budgets_take_a_part_of_a_core() {
     let mut admin = server.admin(&runtime);
     let leases = MemoryLeases::new(1000, Counts::default());
     let settings = NodeSettings { shards: 16, ..node_settings("a") };
-    let config = Config { redis: server.settings(), node: settings };
+    let config = Config { redis: server.settings(), node: settings, key_file: None };
     let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
     let node = Node { cluster, notices, leases };
     let rules = (0..1000).map(|lease| budget(&format!("customer/{lease:04}/packets"), lease));

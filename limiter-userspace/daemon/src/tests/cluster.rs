@@ -1,7 +1,7 @@
 //! The daemon as a node: what the rules share, what other nodes tell, and what is told to them.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use limiter_cluster::meeting::{Meeting, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::status::ServerStatus;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
-use limiter_cluster::{Change, Cluster, List, NodeSettings, Notice, Notices, Status};
+use limiter_cluster::{Change, Cluster, Keys, List, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ban, ListEntry, Listed};
 use limiter_fake::MemoryLeases;
 use limiter_sharing::leases::Counts;
 use limiter_sharing::{SharedSet, SharedTerms};
+use tokio::sync::mpsc;
 
 use super::shared::SHARED;
 use super::*;
@@ -72,7 +73,14 @@ impl Store for Distant {
 }
 
 fn settings(name: &str) -> NodeSettings {
-    NodeSettings { name: name.to_owned(), nodes: 1, shards: 4, timeout: Duration::from_millis(350) }
+    NodeSettings {
+        name: name.to_owned(),
+        nodes: 1,
+        shards: 4,
+        timeout: Duration::from_millis(350),
+        keys: None,
+        newest: 0,
+    }
 }
 
 /// A node in a cluster of its own.
@@ -98,19 +106,30 @@ struct Other {
 impl Node {
     /// With 203.0.113.9 as management prefix, and the budget `customer` shared.
     fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// The same, with keys of the nodes.
+    fn with(keys: Option<Keys>) -> Self {
         let mut daemon = Daemon::among(Some(1));
         let store = Arc::new(Distant::default());
         let leases = daemon.fake.open_now().leases().unwrap();
+        let settings = NodeSettings { keys, ..settings("a") };
         let (cluster, notices) =
-            Cluster::start_with(settings("a"), Arc::clone(&store), leases).unwrap();
+            Cluster::start_with(settings, Arc::clone(&store), leases).unwrap();
         daemon.service.join(cluster);
         Self { daemon, notices, store }
     }
 
     fn other(&self, name: &str) -> Other {
+        self.other_with(name, None)
+    }
+
+    fn other_with(&self, name: &str, keys: Option<Keys>) -> Other {
         let leases = MemoryLeases::new(8, Counts::default());
+        let settings = NodeSettings { keys, ..settings(name) };
         let (cluster, notices) =
-            Cluster::start_with(settings(name), Arc::clone(&self.store), leases).unwrap();
+            Cluster::start_with(settings, Arc::clone(&self.store), leases).unwrap();
         Other { cluster, notices }
     }
 
@@ -133,7 +152,7 @@ impl Node {
         self.until(what, |node| {
             let notice = node.notices.try_recv().ok()?;
             let is_told = told(&notice);
-            node.daemon.service.heed(notice);
+            node.daemon.service.heed([notice]);
             is_told.then_some(())
         });
     }
@@ -427,6 +446,129 @@ fn management_prefixes_of_this_node_stay_on_top() {
     node.end();
 }
 
+/// Whoever can write to the store is guarded as a person is, also in many small steps, and all that
+/// was refused is shown.
+#[test]
+fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
+    let mut node = Node::start();
+    let other = node.other("b");
+    assert_eq!(troubles(&node), [""; 0]);
+    let wide = ["0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/7", "::/0", "2000::/3"];
+    for sources in wide.map(net) {
+        for list in [List::Allow, List::Deny] {
+            node.takes_over(&other, Change::List { list, sources, left: None });
+            assert_eq!(node.in_maps(&sources.to_string()), None, "{sources}");
+        }
+    }
+    // Each of these is let, and all together would be everybody.
+    for first in 0..20u8 {
+        let sources = net(&format!("{}.0.0.0/8", 20 + first));
+        node.takes_over(&other, Change::List { list: List::Allow, sources, left: None });
+        let listed = (first < 16).then_some(Listed::Allow);
+        assert_eq!(node.in_maps(&sources.to_string()), listed, "{sources}");
+    }
+    // One that goes makes room; the other list has room of its own.
+    let (gone, new) = (net("20.0.0.0/8"), net("60.0.0.0/8"));
+    node.takes_over(&other, Change::Unlist { sources: gone });
+    node.takes_over(&other, Change::List { list: List::Allow, sources: new, left: None });
+    assert_eq!(node.in_maps("60.0.0.0/8"), Some(Listed::Allow));
+    let sources = net("198.51.100.0/24");
+    node.takes_over(&other, Change::List { list: List::Deny, sources, left: None });
+    assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Deny));
+    let shown = node.daemon.service.cluster().unwrap();
+    assert_eq!((shown.refused_changes, shown.latest_refused.len(), shown.signed), (14, 10, false));
+    let newest = &shown.latest_refused[0];
+    assert_eq!(newest.change, "allow 39.0.0.0/8");
+    assert!(newest.why.contains("with what other nodes have"), "{newest:?}");
+    let text = crate::render::text(&shown);
+    for part in ["14 changes by other nodes were not taken over", "NOT TAKEN OVER", "39.0.0.0/8"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let warnings = troubles(&node);
+    assert!(warnings[0].starts_with("14 changes by other nodes were not taken"), "{warnings:?}");
+    let metrics = node.daemon.service.metrics().unwrap();
+    assert!(metrics.contains("limiter_cluster_refused_changes_total 14\n"), "{metrics}");
+    other.cluster.stop();
+    node.end();
+}
+
+/// With a key, only nodes that have it change anything here.
+#[test]
+fn with_a_key_only_signed_changes_count() {
+    let keys = |key: &str| Some(Keys::parse(&key.repeat(32)).unwrap());
+    let mut node = Node::with(keys("a"));
+    let [signed, unsigned, forged] =
+        [keys("a"), None, keys("b")].map(|keys| node.other_with("b", keys));
+    let sources = net("198.51.100.0/24");
+    let allow = Change::List { list: List::Allow, sources, left: None };
+    for (other, why) in [(&unsigned, "it is not signed"), (&forged, "its signature is of no key")] {
+        other.cluster.publish(allow.clone()).unwrap();
+        node.heed_until("refusal", |notice| matches!(notice, Notice::Refused { .. }));
+        assert_eq!(node.in_maps("198.51.100.0/24"), None);
+        let shown = node.daemon.service.cluster().unwrap();
+        let newest = &shown.latest_refused[0];
+        assert_eq!((newest.change.as_str(), shown.signed), ("allow 198.51.100.0/24", true));
+        assert!(newest.why.starts_with(why), "{newest:?}");
+    }
+    assert!(crate::render::text(&node.daemon.service.cluster().unwrap()).contains("are signed"));
+    node.takes_over(&signed, allow);
+    assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Allow));
+    // The time of the newest outlives the daemon.
+    node.until("the newest change", |node| (node.status().newest_change > 0).then_some(()));
+    node.daemon.service.housekeep().unwrap();
+    let mut damages = Vec::new();
+    let newest = crate::heard::load(&node.daemon.service.state, &mut damages).unwrap();
+    assert_eq!((newest, damages.len()), (node.status().newest_change, 0));
+    // What this node tells is signed, too.
+    let mut signed = signed;
+    node.ban("192.0.2.7", 60);
+    assert!(matches!(node.told(&mut signed), Change::Ban { .. }));
+    for other in [signed, unsigned, forged] {
+        other.cluster.stop();
+    }
+    node.end();
+}
+
+/// However many changes the store has, requests are answered in between.
+#[test]
+fn a_flood_of_changes_leaves_requests_their_turns() {
+    const FLOOD: u32 = 1000;
+    let Node { daemon, store: _, notices: _ } = Node::start();
+    let Daemon { service, directory, fake: _fake, stop: _ } = daemon;
+    let service = Arc::new(Mutex::new(service));
+    let (sender, notices) = mpsc::channel(FLOOD as usize);
+    for number in 0..FLOOD {
+        let sources = std::net::IpAddr::from((0xc633_0000 + number).to_be_bytes()).into();
+        let change = Change::List { list: List::Deny, sources, left: None };
+        sender.try_send(Notice::Change(change)).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let steps = runtime.block_on(async {
+        let asked = Arc::clone(&service);
+        let requests = tokio::spawn(async move {
+            let (mut steps, mut before) = (Vec::new(), 0);
+            while before < FLOOD as usize {
+                let denied = crate::service::lock(&asked).lists.totals().denied;
+                if denied > before {
+                    steps.push(denied - before);
+                    before = denied;
+                }
+                tokio::task::yield_now().await;
+            }
+            steps
+        });
+        tokio::select! {
+            steps = requests => steps.unwrap(),
+            () = crate::run::heed(&service, Some(notices)) => panic!("it never ends"),
+        }
+    });
+    let most = steps.iter().max().copied().unwrap();
+    assert!(most <= crate::run::SLICE, "{steps:?}");
+    // All of them are on disk by now.
+    let journal = fs::read_to_string(directory.path().join("state/lists.journal")).unwrap();
+    assert!(journal.lines().count() >= FLOOD as usize, "{} lines", journal.lines().count());
+}
+
 /// A ban that is not here may be elsewhere.
 #[test]
 fn forgetting_what_is_not_here_is_an_answer() {
@@ -501,6 +643,8 @@ fn the_state_of_the_cluster_is_told() {
         "limiter_cluster_leases_without_contact 0",
         "limiter_cluster_other_rules 1",
         "limiter_cluster_waiting_changes 0",
+        "limiter_cluster_refused_changes_total 0",
+        "limiter_cluster_granted_beyond_total 0",
         "limiter_cluster_lease_used_total{limit=\"0:packets:bucket:customer\"} 0",
         "limiter_cluster_lease_denied_total{limit=\"1:packets:fixed_3600s:customer\"} 0",
     ] {
