@@ -250,7 +250,11 @@ mod tests {
         let meeting =
             Meeting { instance: 3, presence: Presence::Stay, known: 0, changes: Vec::new() };
         let met = two.place.meet(NOW + 90_000_000, &meeting).expect("good");
-        assert_eq!(third.met(&met, 9, NOW), News::default(), "it is over for a node that comes now");
+        assert_eq!(
+            third.met(&met, 9, NOW),
+            News::default(),
+            "it is over for a node that comes now"
+        );
     }
 
     #[test]

@@ -347,12 +347,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 self.waiting.push(shared);
                 continue;
             }
-            let held = Held::new(
-                &shared,
-                self.settings.shards,
-                &mut self.remembered,
-                &mut self.leases,
-            );
+            let held =
+                Held::new(&shared, self.settings.shards, &mut self.remembered, &mut self.leases);
             self.held.insert(self.next, held);
             self.next += 1;
         }

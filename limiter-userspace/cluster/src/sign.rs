@@ -54,7 +54,8 @@ impl Eq for Keys {}
 impl Keys {
     /// Reads the text of a key file: a key a line.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {
             return Err("it has no key: write one of `openssl rand -hex 32`");
         }
@@ -82,7 +83,8 @@ impl Keys {
     /// The line of a change that the daemon `instance` sends at `at`, microseconds since 1970.
     fn line(&self, instance: u64, change: &Change, sequence: u64, at: u64) -> String {
         let proof = Proof { sequence, at, left: change.left().map(micros), mac: Vec::new() };
-        let mac = self.keys.first().map(|key| hmac::sign(key, proof.signed(instance, change).as_bytes()));
+        let mac =
+            self.keys.first().map(|key| hmac::sign(key, proof.signed(instance, change).as_bytes()));
         let mac = mac.as_ref().map(AsRef::as_ref).unwrap_or_default();
         let Proof { left, .. } = proof;
         format!("{change} {sequence:x} {at:x} {} {}", left_text(left), Hex(mac))

@@ -48,7 +48,9 @@ impl Refusals {
         self.told = (self.count, Some(Instant::now()));
         if let Some((_, RefusedChange { change, why, .. })) = self.latest.back() {
             let count = self.count - before;
-            tracing::warn!("not taken over from other nodes: {count} changes, last {change}: {why}");
+            tracing::warn!(
+                "not taken over from other nodes: {count} changes, last {change}: {why}"
+            );
         }
     }
 

@@ -185,7 +185,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 Ok(answer) => {
                     let refused = held.answered(*sequence, answer, &mut self.leases);
                     if refused > 0 {
-                        let (now, units) = (self.leases.now(), (answer.grant, refused, held.largest()));
+                        let (now, units) =
+                            (self.leases.now(), (answer.grant, refused, held.largest()));
                         let notice = self.beyond.note(now, held.name(), units);
                         notices.extend(notice);
                     }

@@ -22,12 +22,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             };
             let mut numbers = Vec::with_capacity(promoted.limits.len());
             for shared in &promoted.limits {
-                let held = Held::new(
-                    shared,
-                    self.settings.shards,
-                    &mut self.remembered,
-                    &mut self.leases,
-                );
+                let held =
+                    Held::new(shared, self.settings.shards, &mut self.remembered, &mut self.leases);
                 self.held.insert(self.next, held);
                 numbers.push(self.next);
                 self.next += 1;

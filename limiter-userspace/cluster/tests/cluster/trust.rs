@@ -119,9 +119,11 @@ fn a_node_with_other_rules_costs_what_is_published() {
     let base = Settings { always: true, ..settings(3) };
     let usual = SharedLimit::new(base).expect("good");
     let rate = |units| Rate::new(units, SECOND).expect("in range");
-    for (of_rate, burst) in [(10_000, 10_000), (2_000, 1_000), (500, 1_000), (100, 100), (1_000, 4_000)]
+    for (of_rate, burst) in
+        [(10_000, 10_000), (2_000, 1_000), (500, 1_000), (100, 100), (1_000, 4_000)]
     {
-        let other = SharedLimit::new(Settings { rate: rate(of_rate), burst, ..base }).expect("good");
+        let other =
+            SharedLimit::new(Settings { rate: rate(of_rate), burst, ..base }).expect("good");
         let fastest = if of_rate > 1_000 { other } else { usual };
         for (name, load) in [
             ("even", load::even(3, 30_000.0)),
@@ -136,8 +138,7 @@ fn a_node_with_other_rules_costs_what_is_published() {
                 false => vec![(0, other)],
             };
             let outcome = run(&scene);
-            let burst = i64::try_from(fastest.settings().burst).expect("fits");
-            let over = outcome.over + burst;
+            let over = outcome.over + i64::try_from(fastest.settings().burst).expect("fits");
             let bound = of_other_rules(&[usual, other], &fastest);
             println!("{of_rate}/s, burst {burst}, {name}: {over} over R W, {bound} allowed");
             assert!(over <= bound, "{name}: {bound} allowed: {outcome:?}");

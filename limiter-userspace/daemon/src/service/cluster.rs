@@ -71,11 +71,7 @@ impl Service {
     }
 
     /// Takes over another node's change. Management prefixes of this node are not touched.
-    fn take_over(
-        &mut self,
-        change: &Change,
-        own: &[(String, IpNet)],
-    ) -> Result<(), Refusal> {
+    fn take_over(&mut self, change: &Change, own: &[(String, IpNet)]) -> Result<(), Refusal> {
         match change {
             Change::Ban { source, left } => {
                 let selector = Selector::address(*source);
