@@ -146,7 +146,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It cannot have failed: it does nothing.
+            // A thread that does nothing cannot have failed.
             drop(thread.join());
         }
     }
@@ -163,11 +163,8 @@ fn evidence(load: &Load, store: &RedisServer, before: &[String]) -> String {
         });
         let way = node.netns().ip(["route", "get", &TARGET.to_string()]);
         let back = load.nodes.receiver().ip(["route", "get", &format!("10.65.{number}.1")]);
-        text += &format!(
-            "\n--- {}: {state:?}\n{way:?}\n{back:?}\n{}",
-            node.name,
-            node.limiter.said()
-        );
+        text +=
+            &format!("\n--- {}: {state:?}\n{way:?}\n{back:?}\n{}", node.name, node.limiter.said());
     }
     text + &format!("\n--- store: {:?}", store.ask(["CLIENT", "LIST"]))
 }
@@ -197,7 +194,7 @@ fn nodes_come_back_on_a_busy_machine() -> Result<()> {
     let busy = Busy::start()?;
     let mut said = Vec::new();
     for round in 0..ROUNDS {
-        // What the store answers goes nowhere: no connection is closed.
+        // Answers of the store go nowhere: no connection is closed.
         let cut = |load: &Load, what: &str| -> Result<()> {
             for number in 1..=3 {
                 let address = format!("10.65.{number}.1/32");

@@ -18,7 +18,7 @@ const NOTICES: u64 = 60_000_000;
 /// Part of a grant that is not worth a word: clocks do not run alike, and numbers are rounded.
 const PART: u64 = 20;
 
-/// What the store granted beyond the accounts of this node.
+/// Units that the store granted beyond the accounts of this node.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     total: u64,

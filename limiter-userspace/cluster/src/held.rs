@@ -63,7 +63,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Begins a limit. Its lease decides from now on, and passes nothing before the first answer.
-    /// What it owes of the time before is in `remembered`.
+    /// Units that it owes of the time before are in `remembered`.
     pub(super) fn new(
         shared: &Shared,
         shards: u16,

@@ -61,7 +61,7 @@ pub struct Meeting {
 /// A change on its way to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its line, signed where nodes have a key.
+    /// Line of the change, signed where nodes have a key.
     pub line: String,
     /// Time that is left of it; `None`: it does not end.
     pub left: Option<Duration>,

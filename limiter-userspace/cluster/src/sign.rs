@@ -165,15 +165,15 @@ pub(super) const OVER: &str =
 /// A judgement of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is to be taken over.
+    /// The change is to be taken over.
     Take(Change),
-    /// It was told before, or something later was.
+    /// The change was told before, or something later was.
     Known,
-    /// It is not to be taken over.
+    /// The change is not to be taken over.
     Refused(&'static str),
 }
 
-/// Which changes of the store count.
+/// Judge of the changes that the store tells of.
 #[derive(Debug)]
 pub(super) struct Trust {
     keys: Option<Keys>,
@@ -233,7 +233,7 @@ impl Trust {
             return Verdict::Known;
         }
         let change = match left {
-            // What does not end could be told again for ever.
+            // A change that does not end could be told again for ever.
             None if at.saturating_add(LEEWAY) < self.newest => return Verdict::Known,
             None => change.clone(),
             Some(left) => {
@@ -329,7 +329,7 @@ mod tests {
             let verdict = trust(KEY).judge(1, &change, proof.as_ref(), NOW);
             assert_eq!(verdict, Verdict::Take(allow(Some(60))), "{of_store:?}");
         }
-        // It ends at the node's own clock, with a minute for clocks that differ.
+        // The end is that of the node's own clock, with a minute for clocks that differ.
         let at = |wall| judged(&mut trust(KEY), 1, &line, wall);
         assert_eq!(at(NOW + MINUTE + 30_000_000), Verdict::Take(allow(Some(30))));
         assert_eq!(at(NOW + 2 * MINUTE), Verdict::Refused(OVER));

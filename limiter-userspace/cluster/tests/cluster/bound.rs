@@ -17,7 +17,7 @@ pub(crate) fn held(scene: &Scene<'_>, outcome: &Outcome) {
         "{} over, {bound} allowed: {outcome:?}",
         outcome.over
     );
-    // What nodes trust the store for is never in the way of one that counts.
+    // The nodes' own accounts are never in the way of a store that counts.
     assert_eq!(outcome.beyond, 0, "{outcome:?}");
 }
 

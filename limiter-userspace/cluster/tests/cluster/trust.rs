@@ -37,7 +37,7 @@ fn a_store_that_grants_everything_gives_a_node_its_own_limit() {
         let outcome = lied_to(settings, Lies::Generous, &*load);
         let beside = if always { 0 } else { share_beside(&limit, 20) };
         assert!(outcome.over <= beside, "{beside} allowed: {outcome:?}");
-        // It does lie, and the node has its own limit all the same.
+        // The store does lie, and the node has its own limit all the same.
         assert!(outcome.beyond > 10_000, "{outcome:?}");
         assert!(outcome.admitted > 14_000, "{outcome:?}");
     }

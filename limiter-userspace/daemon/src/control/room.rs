@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 /// Connections that there is room for: as many as are wanted, and at most half of what this process
 /// may still open.
 pub(super) fn for_connections(wanted: usize) -> usize {
-    // What is not known bounds nothing.
+    // A number that is not known bounds nothing.
     let limit = getrlimit(Resource::Nofile).current;
     let open = fs::read_dir("/proc/self/fd").map(Iterator::count);
     let (Some(limit), Ok(open)) = (limit, open) else { return wanted };

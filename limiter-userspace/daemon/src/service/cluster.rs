@@ -12,6 +12,7 @@ use crate::bans;
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
+use crate::guard::{LEAST_OF_OTHERS, hazard};
 use crate::lists::{self, CLUSTER};
 
 /// Changes of other nodes at once that have a line each in the log.
@@ -81,7 +82,11 @@ impl Service {
                 bans::put_ban(self.datapath.get_mut()?, *source, *left).map(drop)?;
             }
             Change::Unban { sources } => {
-                bans::forget(self.datapath.get_mut()?, selector_of(*sources)?).map(drop)?;
+                let selector = selector_of(*sources)?;
+                if let Some(why) = hazard(&selector, ListName::Allow, own, LEAST_OF_OTHERS) {
+                    return Err(Refusal::Conflict(format!("{selector}: {why}")));
+                }
+                bans::forget(self.datapath.get_mut()?, selector).map(drop)?;
             }
             Change::List { list, sources, left } => {
                 let list = match list {

@@ -109,7 +109,7 @@ impl Node {
         Self::with(None)
     }
 
-    /// The same, with keys of the nodes.
+    /// A node as before, with keys of the nodes.
     fn with(keys: Option<Keys>) -> Self {
         let mut daemon = Daemon::among(Some(1));
         let store = Arc::new(Distant::default());
@@ -445,8 +445,8 @@ fn management_prefixes_of_this_node_stay_on_top() {
     node.end();
 }
 
-/// Whoever can write to the store is guarded as a person is, also in many small steps, and all that
-/// was refused is shown.
+/// A writer to the store is guarded as a person is, also in many small steps, and all that was
+/// refused is shown.
 #[test]
 fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     let mut node = Node::start();
@@ -459,6 +459,10 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
             assert_eq!(node.in_maps(&sources.to_string()), None, "{sources}");
         }
     }
+    let source = "192.0.2.7".parse().unwrap();
+    node.takes_over(&other, Change::Ban { source, left: Duration::from_mins(10) });
+    node.takes_over(&other, Change::Unban { sources: net("0.0.0.0/0") });
+    assert_eq!(node.banned().len(), 1);
     // Each of these is let, and all together would be everybody.
     for first in 0..20u8 {
         let sources = net(&format!("{}.0.0.0/8", 20 + first));
@@ -475,18 +479,18 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     node.takes_over(&other, Change::List { list: List::Deny, sources, left: None });
     assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Deny));
     let shown = node.daemon.service.cluster().unwrap();
-    assert_eq!((shown.refused_changes, shown.latest_refused.len(), shown.signed), (14, 10, false));
+    assert_eq!((shown.refused_changes, shown.latest_refused.len(), shown.signed), (15, 10, false));
     let newest = &shown.latest_refused[0];
     assert_eq!(newest.change, "allow 39.0.0.0/8");
     assert!(newest.why.contains("with what other nodes have"), "{newest:?}");
     let text = crate::render::text(&shown);
-    for part in ["14 changes by other nodes were not taken over", "NOT TAKEN OVER", "39.0.0.0/8"] {
+    for part in ["15 changes by other nodes were not taken over", "NOT TAKEN OVER", "39.0.0.0/8"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let warnings = troubles(&node);
-    assert!(warnings[0].starts_with("14 changes by other nodes were not taken"), "{warnings:?}");
+    assert!(warnings[0].starts_with("15 changes by other nodes were not taken"), "{warnings:?}");
     let metrics = node.daemon.service.metrics().unwrap();
-    assert!(metrics.contains("limiter_cluster_refused_changes_total 14\n"), "{metrics}");
+    assert!(metrics.contains("limiter_cluster_refused_changes_total 15\n"), "{metrics}");
     other.cluster.stop();
     node.end();
 }
@@ -518,7 +522,7 @@ fn with_a_key_only_signed_changes_count() {
     let mut damages = Vec::new();
     let newest = crate::heard::load(&node.daemon.service.state, &mut damages).unwrap();
     assert_eq!((newest, damages.len()), (node.status().newest_change, 0));
-    // What this node tells is signed, too.
+    // Changes of this node are signed, too.
     let mut signed = signed;
     node.ban("192.0.2.7", 60);
     assert!(matches!(node.told(&mut signed), Change::Ban { .. }));

@@ -50,12 +50,12 @@ pub(crate) struct Faults {
 /// A store that does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lies {
-    /// It counts.
+    /// The store counts.
     #[default]
     None,
-    /// It grants what is wanted.
+    /// The store grants what is wanted.
     Generous,
-    /// It grants anything up to that, and says or does not say that the key exists.
+    /// The store grants anything up to that, and says or does not say that the key exists.
     Random,
 }
 
