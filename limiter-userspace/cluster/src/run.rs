@@ -42,7 +42,7 @@ const ASK_LEAST: u64 = 200_000;
 const ASK_MOST: u64 = BEAT;
 /// Time between two statuses, in microseconds.
 const STATUS: u64 = 1_000_000;
-/// Changes that are told when more are refused at once.
+/// Refused changes of one answer that the daemon hears of one by one.
 const REFUSED_TOLD: usize = 10;
 /// Longest time at the end for answers under way, and for what is given back.
 const ANSWERS: Duration = Duration::from_millis(100);
@@ -269,7 +269,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Tells of changes that are not taken over: how many, and some of them.
+    /// Reports changes that are not taken over: how many, and some of them.
     fn refused(&mut self, refused: Vec<(Change, u64, &'static str)>) {
         if refused.is_empty() {
             return;

@@ -1,7 +1,6 @@
-//! Signatures of changes. With a key of the nodes, a change that the store tells of counts if a
-//! node with the key made it: not one that was written by somebody else, nor one that was told
-//! before and is told again, nor one for longer than it was made for. docs/threat-model.md, "Who
-//! has the store".
+//! Signatures of changes. With a key of the nodes, a change in the store counts only if a node with
+//! the key made it. Each counts once, and for no longer than it was made for. docs/threat-model.md,
+//! "Who has the store".
 //!
 //! A signed line is the change, a number that counts the changes of the daemon, the wall clock of
 //! the node when it was sent, the time that was left of it then, and an HMAC-SHA256 of all that
@@ -167,13 +166,13 @@ pub(super) const OVER: &str =
 pub(super) enum Verdict {
     /// The change is to be taken over.
     Take(Change),
-    /// The change was told before, or something later was.
+    /// The change was taken over before, or a later one was.
     Known,
     /// The change is not to be taken over.
     Refused(&'static str),
 }
 
-/// Judge of the changes that the store tells of.
+/// Judge of the changes in the store.
 #[derive(Debug)]
 pub(super) struct Trust {
     keys: Option<Keys>,
@@ -233,7 +232,7 @@ impl Trust {
             return Verdict::Known;
         }
         let change = match left {
-            // A change that does not end could be told again for ever.
+            // A change that does not end could be repeated for ever.
             None if at.saturating_add(LEEWAY) < self.newest => return Verdict::Known,
             None => change.clone(),
             Some(left) => {
@@ -300,7 +299,7 @@ mod tests {
         assert!(line.len() <= SIGNED_MAX, "{line}");
         assert_eq!(judged(&mut receiver, 2, &line, NOW), Verdict::Refused(FORGED), "of another");
         assert_eq!(judged(&mut receiver, 1, &line, NOW), Verdict::Take(allow(None)));
-        assert_eq!(judged(&mut receiver, 1, &line, NOW), Verdict::Known, "told again");
+        assert_eq!(judged(&mut receiver, 1, &line, NOW), Verdict::Known, "repeated");
         let plain = allow(None).to_string();
         assert_eq!(judged(&mut receiver, 1, &plain, NOW), Verdict::Refused(UNSIGNED));
         assert_eq!(judged(&mut trust(OTHER), 1, &line, NOW), Verdict::Refused(FORGED));
@@ -352,7 +351,7 @@ mod tests {
         let mut again = Trust::new(receiver.keys.clone(), receiver.newest());
         assert_eq!(judged(&mut again, 1, &allowed, now), Verdict::Known);
         assert_eq!(judged(&mut again, 1, &unlisted, now), Verdict::Take(unlist()));
-        // A ban ends by itself, and after a reboot it is needed: that it was told does not matter.
+        // A ban ends by itself, and after a reboot it is needed, so it counts again.
         let banned = line(&mut sender, &allow(Some(3600)), NOW);
         assert!(matches!(judged(&mut again, 1, &banned, now), Verdict::Take(_)));
     }

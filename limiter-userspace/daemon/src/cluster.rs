@@ -227,7 +227,7 @@ impl Membership {
         None
     }
 
-    /// Notes a change that the store told of and the guards of this node refuse.
+    /// Notes a change of another node that the guards of this node refuse.
     pub(crate) fn refuse(&mut self, change: String, why: String) {
         if let Some(node) = &mut self.0 {
             node.refusals.note(1, [RefusedChange { change, node: None, why }]);

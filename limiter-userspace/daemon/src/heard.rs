@@ -18,7 +18,7 @@ struct Heard {
 /// Reads the time of the newest change; 0 if there was none.
 pub(super) fn load(state: &StateDir, damages: &mut Vec<Damage>) -> Result<u64, StateError> {
     let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
-    let lost = "signed changes of other nodes that were told before count again";
+    let lost = "signed changes of other nodes from before this start count again";
     let heard: Option<Heard> = state.read_whole(HEARD, parsed, lost, damages)?;
     Ok(heard.map_or(0, |heard| heard.newest))
 }

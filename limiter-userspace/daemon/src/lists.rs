@@ -440,7 +440,7 @@ impl Book {
         let theirs = |entry: &&Entry| {
             entry.by.as_deref() == Some(CLUSTER) && entry.listed.verdict() == Some(list)
         };
-        // An entry that is told again is none more.
+        // The entry is counted already.
         if self.entries.get(selector).filter(theirs).is_some() {
             return true;
         }

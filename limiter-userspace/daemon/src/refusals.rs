@@ -1,5 +1,5 @@
-//! Changes of other nodes that were not taken over: counted, the latest of them kept, and told at a
-//! bounded rate, since whoever can write to the store can write many.
+//! Changes of other nodes that were not taken over: all counted, the latest kept, and logged at a
+//! bounded rate, since a writer to the store can write very many.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

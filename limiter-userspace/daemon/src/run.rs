@@ -41,8 +41,8 @@ use crate::control::server::Bounds;
 /// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Words of the node that are heeded before requests have their turn: whoever can write to the store
-/// can write many changes.
+/// Notices of the node that are handled before requests have their turn: a writer to the store can
+/// write very many changes.
 pub(super) const SLICE: usize = 64;
 
 /// Options of `limiter run`.

@@ -119,7 +119,7 @@ fn what_is_written_by_hand_is_not_signed() {
     });
     assert_eq!((refused.0, refused.1[0].change.as_str()), (1, "allow 198.51.100.0/24"));
     assert!(refused.1[0].why.contains("not signed"), "{refused:?}");
-    // A line that is told again is nothing: the next change is the next one.
+    // The repeated line is passed over: the next change is the next one.
     a.cluster.publish(unban(2)).expect("there is room");
     assert_eq!(b.wait("signed change", told), unban(2));
     a.cluster.stop();
