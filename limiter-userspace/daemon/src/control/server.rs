@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use super::crowd::Crowd;
 use super::line::{self, Line};
 use super::peer::Peer;
-use super::room;
+use super::room::{self, Spare};
 use super::socket::{self, BindError};
 use super::turns::{self, Turns};
 
@@ -76,6 +76,8 @@ pub struct Server {
     path: PathBuf,
     bounds: Bounds,
     identify: fn(&UnixStream) -> io::Result<u32>,
+    /// Taken before the daemon opens anything else.
+    spare: Spare,
 }
 
 impl Server {
@@ -87,11 +89,12 @@ impl Server {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self { listener, path: path.to_owned(), bounds, identify: peer_user })
+        let (path, spare) = (path.to_owned(), Spare::take());
+        Ok(Self { listener, path, bounds, identify: peer_user, spare })
     }
 
     /// Serves what `router` routes, until `stop` is ready, then lets running requests end.
-    pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) {
+    pub async fn serve(mut self, router: Router, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
         let turns = Turns::new(turns::MOST);
         let mut crowd = Crowd::new(room::for_connections(self.bounds.connections));
@@ -101,7 +104,10 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
-                Some(_) = running.join_next() => continue,
+                Some(_) = running.join_next() => {
+                    self.spare.refill();
+                    continue;
+                }
                 accepted = self.listener.accept() => accepted,
             };
             let (mut accepted, mut left) = (Some(accepted), 0);
@@ -134,10 +140,12 @@ impl Server {
                             tracing::warn!(%error, "a control connection failed");
                         }
                         failing = true;
-                        // Out of file descriptors, say: one less makes room for one at once, and
-                        // there are not many. With nobody to give way the next try would spin.
+                        // Out of file descriptors, say: one connection less makes room for one, at
+                        // once, and there are not many. The spare one is the last. Then the next
+                        // try would spin.
                         let waited = line::is_waited_at(&self.listener);
-                        if !(waited && crowd.give_way().is_some()) {
+                        let room = waited && (crowd.give_way().is_some() || self.spare.give_up());
+                        if !room {
                             tokio::time::sleep(self.bounds.pause).await;
                         }
                     }
