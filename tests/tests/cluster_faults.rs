@@ -3,13 +3,18 @@
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use limiter_tests::clock;
 use limiter_tests::cluster::load::{Load, SHARE, pause, until};
 use limiter_tests::cluster::nodes::Nodes;
+use limiter_tests::cluster::redis_server::RedisServer;
+use limiter_tests::cluster::traffic::TARGET;
 use limiter_tests::cluster::{LIMIT, SHARES, excess_by_source, rules, rules_by_source};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
@@ -112,6 +117,109 @@ fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
     load.expect_rate("afterwards", 1000);
     let told = load.nodes.nodes[0].limiter.json(&["status"])?["rules"].as_u64();
     ensure!(told.is_some_and(|rules| rules > 100_000), "{told:?} rules");
+    load.finish()
+}
+
+/// Rounds of cuts on a busy machine.
+const ROUNDS: usize = 6;
+
+/// Threads that do nothing but calculate, until this is dropped.
+struct Busy {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    /// Twice as many as there are CPUs.
+    fn start() -> Result<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let count = 2 * std::thread::available_parallelism()?.get();
+        let threads = (0..count).map(|_| {
+            let ends = Arc::clone(&ends);
+            std::thread::spawn(move || while !ends.load(Ordering::Relaxed) {})
+        });
+        Ok(Self { threads: threads.collect(), ends })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that does nothing cannot have failed.
+            drop(thread.join());
+        }
+    }
+}
+
+/// All that is known of nodes that do not come back: what they say, also those before them, how
+/// they see the store, and how the store sees them.
+fn evidence(load: &Load, store: &RedisServer, before: &[String]) -> String {
+    let mut text = before.join("\n");
+    for (number, node) in (1..).zip(&load.nodes.nodes) {
+        let state = node.limiter.cli(["cluster"]).map(|output| {
+            let (out, error) = (&output.stdout, &output.stderr);
+            format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(error))
+        });
+        let way = node.netns().ip(["route", "get", &TARGET.to_string()]);
+        let back = load.nodes.receiver().ip(["route", "get", &format!("10.65.{number}.1")]);
+        text +=
+            &format!("\n--- {}: {state:?}\n{way:?}\n{back:?}\n{}", node.name, node.limiter.said());
+    }
+    text + &format!("\n--- store: {:?}", store.ask(["CLIENT", "LIST"]))
+}
+
+/// A node whose path to a store over TCP was cut, and one that was started meanwhile, comes back,
+/// also on a machine whose CPUs are all busy. Where one does not, its log is in the failure.
+#[test]
+#[ignore = "long: `cargo xtask test --long`"]
+fn nodes_come_back_on_a_busy_machine() -> Result<()> {
+    require_root();
+    let mut nodes = Nodes::create("back", &binary()?, &rules_by_source(), 3, 3)?;
+    let directory = nodes.dir.path().join("tcp");
+    fs::create_dir(&directory)?;
+    let target = TARGET.to_string();
+    let options = ["--port", "6379", "--bind", &target, "--protected-mode", "no"];
+    let store = RedisServer::start_with(nodes.receiver(), &directory, &options)?;
+    for node in &nodes.nodes {
+        let file = nodes.dir.path().join(format!("{}.yaml", node.name));
+        let text = fs::read_to_string(&file)?;
+        let (_, rest) = text.split_once('\n').context("one line")?;
+        fs::write(&file, format!("redis: {{address: '{target}:6379'}}\n{rest}"))?;
+    }
+    nodes.start()?;
+    let mut load = Load::start(nodes)?;
+    // Nothing is said of the bound here: the cuts add shares to it.
+    load.on_top(LIMIT.rate, 10 * LIMIT.burst);
+    let busy = Busy::start()?;
+    let mut said = Vec::new();
+    for round in 0..ROUNDS {
+        // Answers of the store go nowhere: no connection is closed.
+        let cut = |load: &Load, what: &str| -> Result<()> {
+            for number in 1..=3 {
+                let address = format!("10.65.{number}.1/32");
+                load.nodes.receiver().ip(["route", what, "blackhole", &address])?;
+            }
+            Ok(())
+        };
+        cut(&load, "add")?;
+        if round % 2 == 1 {
+            for node in &mut load.nodes.nodes {
+                said.push(format!("--- {}, before: {}", node.name, node.limiter.said()));
+                node.limiter.kill()?;
+                node.limiter.start()?;
+            }
+        }
+        pause(4000);
+        cut(&load, "del")?;
+        if let Err(error) = load.nodes.wait_for_contact(|| false) {
+            drop(busy);
+            bail!("round {round}: {error:#}\n{}", evidence(&load, &store, &said));
+        }
+        eprintln!("round {round}: all are back");
+    }
+    drop(busy);
+    drop(store);
     load.finish()
 }
 

@@ -79,6 +79,17 @@ impl Change {
         Some(self)
     }
 
+    /// Itself for no longer than `most`; a change without an end gets that one, where it can end.
+    #[must_use]
+    pub(super) fn at_most(mut self, most: Duration) -> Self {
+        match &mut self {
+            Self::Ban { left, .. } => *left = most.min(*left),
+            Self::List { left, .. } => *left = Some(left.map_or(most, |left| left.min(most))),
+            Self::Unban { .. } | Self::Unlist { .. } => {}
+        }
+        self
+    }
+
     /// Reads a line, and with it the time that is left.
     pub(super) fn parse(text: &str, left: Option<Duration>) -> Option<Self> {
         if text.len() > TEXT_MAX {

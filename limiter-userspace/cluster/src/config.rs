@@ -3,11 +3,13 @@
 
 mod servers;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_saphyr::{Spanned, options};
 
@@ -15,11 +17,15 @@ use self::servers::Redis;
 use super::meeting::is_node_name;
 use super::redis::RedisSettings;
 use super::settings::NodeSettings;
+use super::sign::Keys;
 
 /// Largest file in bytes.
 const BYTES_MAX: u64 = 64 * 1024;
 /// Least and longest time for a call, in milliseconds.
 const TIMEOUT: std::ops::RangeInclusive<u128> = 10..=10_000;
+/// Permissions that a file with keys does not have: of all others, and to write of its group. Of
+/// what systemd hands over the group's bits are those of an access list.
+const READERS: u32 = 0o027;
 /// Most shards.
 const SHARDS_MAX: i64 = 1024;
 
@@ -34,6 +40,8 @@ pub struct Config {
     pub redis: RedisSettings,
     /// The node.
     pub node: NodeSettings,
+    /// File with the keys of the nodes.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Why a file is refused.
@@ -63,6 +71,14 @@ pub enum ConfigError {
         /// Mistake and remedy.
         message: String,
     },
+    /// The keys of the nodes cannot be used.
+    #[error("{}: key_file: {problem}", path.display())]
+    Key {
+        /// The file with the keys.
+        path: PathBuf,
+        /// Mistake and remedy.
+        problem: String,
+    },
     /// A field is wrong.
     #[error("{}{}: {field}: {problem}", path.display(), place(*line))]
     Field {
@@ -77,6 +93,31 @@ pub enum ConfigError {
     },
 }
 
+/// Reads the keys of the nodes.
+fn keys(path: &Path) -> Result<Keys, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let bad = |problem: String| ConfigError::Key { path: path.to_owned(), problem };
+    let file = OpenOptions::new()
+        .read(true)
+        // A pipe is not waited for.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(unreadable)?;
+    let about = file.metadata().map_err(unreadable)?;
+    if !about.is_file() {
+        return Err(bad("it is no file: name one".to_owned()));
+    }
+    let mode = about.permissions().mode() & 0o777;
+    if mode & READERS != 0 {
+        return Err(bad(format!(
+            "its permissions are {mode:04o}, so others may read or change it: chmod 0600"
+        )));
+    }
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    Keys::parse(&text).map_err(|problem| bad(problem.to_owned()))
+}
+
 fn place(line: u64) -> String {
     if line == 0 { String::new() } else { format!(":{line}") }
 }
@@ -89,6 +130,7 @@ struct Fields {
     node: Option<Spanned<String>>,
     nodes: Option<Spanned<i64>>,
     shards: Option<Spanned<i64>>,
+    key_file: Option<Spanned<PathBuf>>,
     timeout: Option<Spanned<String>>,
 }
 
@@ -109,7 +151,9 @@ impl Config {
         let mut text = String::new();
         let file = File::open(path).map_err(unreadable)?;
         file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        Self::parse(path, &text)
+        let mut config = Self::parse(path, &text)?;
+        config.node.keys = config.key_file.as_deref().map(keys).transpose()?;
+        Ok(config)
     }
 
     /// Checks the text of the file at `path`.
@@ -180,8 +224,16 @@ impl Fields {
                 name
             }
         };
+        let key_file = match self.key_file {
+            Some(file) if file.value.is_absolute() => Some(file.value),
+            Some(file) => {
+                return Err(wrong(&file, "key_file", "write the path from the root"));
+            }
+            None => None,
+        };
         let redis = self.redis.check(timeout)?;
-        Ok(Config { redis, node: NodeSettings { name, nodes, shards, timeout } })
+        let node = NodeSettings { name, nodes, shards, timeout, keys: None, newest: 0 };
+        Ok(Config { redis, node, key_file })
     }
 }
 
@@ -204,8 +256,10 @@ mod tests {
             nodes: 3,
             shards: 16,
             timeout: Duration::from_millis(350),
+            keys: None,
+            newest: 0,
         };
-        assert_eq!(config.node, node);
+        assert_eq!((config.node, config.key_file), (node, None));
         assert_eq!(config.redis.servers, Servers::One(Address::Unix("/run/redis.sock".into())));
         assert_eq!((config.redis.prefix.as_str(), config.redis.user), ("rl", None));
         assert_eq!(config.redis.timeout, Duration::from_millis(350));
@@ -235,6 +289,7 @@ redis:
 node: fra-1
 nodes: 65535
 shards: 64
+key_file: /etc/limiter/cluster-key
 timeout: 1s
 ";
         let config = parse(text).expect("good");
@@ -246,6 +301,7 @@ timeout: 1s
         assert_eq!(config.redis.password, Some("/etc/limiter/password".into()));
         assert_eq!((config.redis.prefix.as_str(), config.node.name.as_str()), ("edge", "fra-1"));
         assert_eq!((config.node.nodes, config.node.shards), (65_535, 64));
+        assert_eq!(config.key_file, Some("/etc/limiter/cluster-key".into()));
         assert_eq!(config.redis.timeout, Duration::from_secs(1));
         let text = "redis: {address: 'redis.example.org:6379', tls: {}}\nnodes: 2\nnode: b\n";
         let host = "redis.example.org".to_owned();
@@ -303,6 +359,10 @@ node: a
             ("redis: {address: /s}\nnodes: 2\nshards: 1025\n", "c.yaml:3: shards: 1025 is out"),
             ("redis: {address: /s}\nnodes: 2\ntimeout: 350\n", "c.yaml:3: timeout: write 10ms"),
             ("redis: {address: /s}\nnodes: 2\ntimeout: 11s\n", "c.yaml:3: timeout: write 10ms"),
+            (
+                "redis: {address: /s}\nnodes: 2\nkey_file: k\n",
+                "c.yaml:3: key_file: write the path from the root",
+            ),
             ("redis: {address: /s}\nnodes: 2\nname: a\n", "c.yaml:3: "),
             ("redis: {adress: /s}\nnodes: 2\n", "c.yaml:1: "),
             ("nodes: 2\n", "redis"),
@@ -317,6 +377,38 @@ node: a
         assert!(parse(&long).expect_err("too long").contains("64 KiB"));
         let missing = Config::load(Path::new("/nonexistent/c.yaml")).expect_err("no file");
         assert!(missing.to_string().starts_with("/nonexistent/c.yaml: "), "{missing}");
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn keys_are_read_from_a_file_that_nobody_else_reads() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, key) = (directory.path().join("c.yaml"), directory.path().join("key"));
+        let text = format!("{LEAST}node: a\nkey_file: {}\n", key.display());
+        std::fs::write(&file, text).expect("written");
+        let load = || Config::load(&file).map_err(|error| error.to_string());
+        let missing = load().expect_err("no key");
+        assert!(missing.contains("key: ") && missing.contains("name a file"), "{missing}");
+        std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").expect("written");
+        let set = |mode| {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        for mode in [0o644, 0o604, 0o602, 0o620] {
+            set(mode);
+            let open = load().expect_err("others may read or change it");
+            assert!(open.contains(&format!("{mode:04o}")) && open.contains("0600"), "{open}");
+        }
+        // As systemd hands it over.
+        for mode in [0o600, 0o400, 0o440] {
+            set(mode);
+            assert!(load().expect("good").node.keys.is_some(), "{mode:o}");
+        }
+        std::fs::write(&key, "short\n").expect("written");
+        set(0o600);
+        assert!(load().expect_err("short").contains("openssl rand -hex 32"));
+        std::fs::remove_file(&key).expect("removed");
+        std::fs::create_dir(&key).expect("made");
+        assert!(load().expect_err("a directory").contains("no file"));
     }
 
     #[cfg(not(feature = "redis"))]

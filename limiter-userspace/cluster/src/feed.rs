@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::change::Change;
-use super::meeting::{ADDED, Line, Met, TOLD};
+use super::meeting::{ADDED, Line, Met, Sent, TOLD};
+use super::sign::{Trust, Verdict};
 use super::status::Notice;
 
 /// Most changes that wait for the store.
@@ -20,6 +21,8 @@ struct Own {
     change: Change,
     /// When it was made, in microseconds of the node's clock.
     at: u64,
+    /// Number among this daemon's.
+    sequence: u64,
     /// Number in the store.
     number: Option<u64>,
 }
@@ -29,6 +32,8 @@ struct Own {
 pub(super) struct News {
     /// Changes of others, in their order.
     pub(super) changes: Vec<Change>,
+    /// Changes that are not taken over, with the daemon that made them and the reason.
+    pub(super) refused: Vec<(Change, u64, &'static str)>,
     /// [`Notice::Missed`], if changes were.
     pub(super) missed: Option<Notice>,
     /// True if there is more to read.
@@ -45,11 +50,17 @@ pub(super) struct Feed {
     /// Changes in the call under way.
     sent: usize,
     unknown: u64,
+    trust: Trust,
 }
 
 impl Feed {
-    pub(super) fn new(instance: u64) -> Self {
-        Self { instance, known: None, own: VecDeque::new(), sent: 0, unknown: 0 }
+    pub(super) fn new(instance: u64, trust: Trust) -> Self {
+        Self { instance, known: None, own: VecDeque::new(), sent: 0, unknown: 0, trust }
+    }
+
+    /// Wall clock of the newest change that was taken over, where nodes have a key.
+    pub(super) fn newest(&self) -> u64 {
+        self.trust.newest()
     }
 
     /// Number of the latest change that was taken in.
@@ -74,18 +85,25 @@ impl Feed {
 
     /// Takes a change of this node, at `now` of its clock.
     pub(super) fn publish(&mut self, now: u64, change: Change) {
-        self.own.push_back(Own { change, at: now, number: None });
+        let sequence = self.trust.number();
+        self.own.push_back(Own { change, at: now, sequence, number: None });
     }
 
-    /// Changes for the next call, with the time that is left of them at `now`.
-    pub(super) fn send(&mut self, now: u64) -> Vec<Change> {
+    /// Changes for the next call, with the time that is left of them at `now`; signed with `wall`,
+    /// the node's wall clock in microseconds since 1970, so that what waited for long is not old.
+    pub(super) fn send(&mut self, now: u64, wall: u64) -> Vec<Sent> {
         let left = |own: &Own| {
             let passed = Duration::from_micros(now.saturating_sub(own.at));
             own.change.clone().after(passed)
         };
         self.own.retain(|own| own.number.is_some() || left(own).is_some());
         let waiting = self.own.iter().filter(|own| own.number.is_none());
-        let changes: Vec<Change> = waiting.filter_map(left).take(ADDED).collect();
+        let sent = |own: &Own| {
+            let change = left(own)?;
+            let line = self.trust.line(self.instance, &change, own.sequence, wall);
+            Some(Sent { line, left: change.left() })
+        };
+        let changes: Vec<Sent> = waiting.filter_map(sent).take(ADDED).collect();
         self.sent = changes.len();
         changes
     }
@@ -95,8 +113,9 @@ impl Feed {
         self.sent = 0;
     }
 
-    /// Takes in an answer. No more than `room` changes are taken; the others are asked for again.
-    pub(super) fn met(&mut self, met: &Met, room: usize) -> News {
+    /// Takes in an answer at `wall` of the node's wall clock. No more than `room` changes are taken;
+    /// the others are asked for again.
+    pub(super) fn met(&mut self, met: &Met, room: usize, wall: u64) -> News {
         let waiting = self.own.iter_mut().filter(|own| own.number.is_none());
         for (number, own) in (met.added..).zip(waiting.take(std::mem::take(&mut self.sent))) {
             own.number = Some(number);
@@ -116,8 +135,14 @@ impl Feed {
                     if news.changes.len() >= room {
                         break;
                     }
-                    if !self.is_superseded(entry.number, change) {
-                        news.changes.push(change.clone());
+                    match self.trust.judge(entry.instance, change, entry.proof.as_ref(), wall) {
+                        Verdict::Take(change) if !self.is_superseded(entry.number, &change) => {
+                            news.changes.push(change);
+                        }
+                        Verdict::Take(_) | Verdict::Known => {}
+                        Verdict::Refused(why) => {
+                            news.refused.push((change.clone(), entry.instance, why));
+                        }
                     }
                 }
                 Line::Unknown => self.unknown += 1,
@@ -167,6 +192,10 @@ mod tests {
         Change::Ban { source: std::net::IpAddr::from([192, 0, 2, last]), left }
     }
 
+    fn feed(instance: u64) -> Feed {
+        Feed::new(instance, Trust::new(None, 0))
+    }
+
     struct Two {
         place: Place,
         feeds: [Feed; 2],
@@ -174,7 +203,7 @@ mod tests {
 
     impl Two {
         fn new() -> Self {
-            Self { place: Place::default(), feeds: [Feed::new(1), Feed::new(2)] }
+            Self { place: Place::default(), feeds: [feed(1), feed(2)] }
         }
 
         fn meet(&mut self, of: usize, now: u64, room: usize) -> News {
@@ -183,10 +212,10 @@ mod tests {
                 instance: feed.instance,
                 presence: Presence::Stay,
                 known: feed.known(),
-                changes: feed.send(now),
+                changes: feed.send(now, NOW),
             };
             let met = self.place.meet(NOW + now, &meeting).expect("a good meeting");
-            self.feeds[of].met(&met, room)
+            self.feeds[of].met(&met, room, NOW)
         }
     }
 
@@ -217,11 +246,15 @@ mod tests {
         // The first call comes half a minute late: the second ban has ended.
         two.meet(0, 30_000_000, 9);
         assert_eq!(two.meet(1, 35_000_000, 9), only(&[ban(1, 25)]));
-        let mut third = Feed::new(3);
+        let mut third = feed(3);
         let meeting =
             Meeting { instance: 3, presence: Presence::Stay, known: 0, changes: Vec::new() };
         let met = two.place.meet(NOW + 90_000_000, &meeting).expect("good");
-        assert_eq!(third.met(&met, 9), News::default(), "it is over for a node that comes now");
+        assert_eq!(
+            third.met(&met, 9, NOW),
+            News::default(),
+            "it is over for a node that comes now"
+        );
     }
 
     #[test]
@@ -254,7 +287,7 @@ mod tests {
     fn a_failed_call_is_repeated() {
         let mut two = Two::new();
         two.feeds[0].publish(0, unlist(1));
-        assert_eq!(two.feeds[0].send(0), [unlist(1)]);
+        assert_eq!(two.feeds[0].send(0, NOW), [Sent::from(&unlist(1))]);
         two.feeds[0].failed();
         assert_eq!(two.feeds[0].waiting(), 1);
         two.meet(0, 0, 9);
@@ -278,7 +311,7 @@ mod tests {
         two.place = Place::default();
         assert_eq!(two.meet(1, 0, 1000).missed, missed(None));
         assert_eq!(two.meet(1, 0, 1000).missed, None);
-        two.feeds[0] = Feed::new(1);
+        two.feeds[0] = feed(1);
         two.feeds[0].publish(0, unlist(1));
         two.meet(0, 60_000_000, 9);
         assert_eq!(two.meet(1, 60_000_000, 9), only(&[unlist(1)]));
@@ -291,10 +324,10 @@ mod tests {
 
     #[test]
     fn a_change_of_a_newer_version_is_counted() {
-        let mut feed = Feed::new(1);
-        let entry = Entry { number: 7, instance: 2, line: Line::Unknown };
+        let mut feed = feed(1);
+        let entry = Entry { number: 7, instance: 2, line: Line::Unknown, proof: None };
         let met = Met { latest: 7, oldest: 7, changes: vec![entry], ..Met::default() };
-        assert_eq!(feed.met(&met, 9), News::default());
+        assert_eq!(feed.met(&met, 9, NOW), News::default());
         assert_eq!((feed.unknown(), feed.known()), (1, 7));
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use limiter_sharing::account::{Answer, Central};
+use limiter_sharing::cap::Cap;
 use limiter_sharing::fnv::Fnv;
 use limiter_sharing::key::{Key, Seen, Words};
 use limiter_sharing::leases::{Counts, Leases};
@@ -11,6 +12,7 @@ use limiter_sharing::quota::Quota;
 use limiter_sharing::window::WindowKind;
 use limiter_sharing::{Shared, SharedId, SharedTerms};
 
+use super::beyond::Remembered;
 use super::random;
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
@@ -61,10 +63,16 @@ pub(super) struct Held {
 
 impl Held {
     /// Begins a limit. Its lease decides from now on, and passes nothing before the first answer.
-    pub(super) fn new(shared: &Shared, shards: u16, leases: &mut impl Leases) -> Self {
+    /// Units that it owes of the time before are in `remembered`.
+    pub(super) fn new(
+        shared: &Shared,
+        shards: u16,
+        remembered: &mut Remembered,
+        leases: &mut impl Leases,
+    ) -> Self {
         let now = leases.now();
         let base = leases.seen(shared.lease);
-        let machine = match shared.terms {
+        let mut machine = match shared.terms {
             SharedTerms::Bucket(limit) => {
                 let mut key = Key::new(limit, now, random::number());
                 key.not_hot(&SHARE);
@@ -75,6 +83,12 @@ impl Held {
             }
         };
         let key = store_key(shared);
+        if let Some(before) = remembered.take(&key) {
+            match &mut machine {
+                Machine::Bucket(key) => key.resume(now, before),
+                Machine::Window(quota) => quota.resume(now, before),
+            }
+        }
         let mut held = Self {
             name: Arc::clone(&shared.name),
             shard: shard(0, &key, shards),
@@ -102,12 +116,12 @@ impl Held {
     }
 
     /// Other numbers of the same limit.
-    pub(super) fn set_terms(&mut self, terms: &SharedTerms) {
+    pub(super) fn set_terms(&mut self, now: u64, terms: &SharedTerms) {
         self.sync = terms.sync();
         match (&mut self.machine, *terms) {
-            (Machine::Bucket(key), SharedTerms::Bucket(limit)) => key.set_limit(limit),
+            (Machine::Bucket(key), SharedTerms::Bucket(limit)) => key.set_limit(now, limit),
             (Machine::Window(quota), SharedTerms::Window { window, sync }) => {
-                quota.set_window(window, sync);
+                quota.set_window(now, window, sync);
             }
             // Limits of another kind have another key.
             _ => {}
@@ -195,18 +209,52 @@ impl Held {
         }
     }
 
-    /// The store answered call `sequence`.
-    pub(super) fn answered(&mut self, sequence: u64, answer: &Answer, leases: &mut impl Leases) {
-        if self.call.take_if(|(of, _)| *of == sequence).is_none() {
-            return;
+    /// This node's own account of the limit.
+    pub(super) fn account(&self) -> &Cap {
+        match &self.machine {
+            Machine::Bucket(key) => key.cap(),
+            Machine::Window(quota) => quota.cap(),
         }
+    }
+
+    /// Name of the limit's key in the store.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Name of the limit.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Units of the largest packet.
+    pub(super) fn largest(&self) -> u64 {
+        match &self.machine {
+            Machine::Bucket(key) => key.limit().settings().largest,
+            Machine::Window(quota) => quota.window().largest,
+        }
+    }
+
+    /// The store answered call `sequence`: units of it that were not taken.
+    pub(super) fn answered(
+        &mut self,
+        sequence: u64,
+        answer: &Answer,
+        leases: &mut impl Leases,
+    ) -> u64 {
+        if self.call.take_if(|(of, _)| *of == sequence).is_none() {
+            return 0;
+        }
+        let before = self.account().refused();
         let now = leases.now();
         match &mut self.machine {
             Machine::Bucket(key) => key.answered(now, sequence, answer),
             Machine::Window(quota) => quota.answered(now, sequence, answer),
         }
-        self.granted = self.granted.saturating_add(answer.grant);
+        let refused = self.account().refused().saturating_sub(before);
+        self.granted = self.granted.saturating_add(answer.grant.saturating_sub(refused));
         self.write(leases);
+        refused
     }
 
     /// Call `sequence` failed, or was not made.
@@ -234,11 +282,11 @@ impl Held {
     /// Ends the lease. [`Held::farewell`] is to be called later than
     /// [`limiter_sharing::key::GRACE`] after.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
-        let now = leases.now();
+        let (now, seen) = (leases.now(), self.look(leases));
         self.call = None;
         match &mut self.machine {
-            Machine::Bucket(key) => key.end(now),
-            Machine::Window(quota) => quota.end(now),
+            Machine::Bucket(key) => key.end(now, &seen),
+            Machine::Window(quota) => quota.end(now, &seen),
         }
         self.write(leases);
     }
@@ -262,6 +310,7 @@ impl Held {
             name: Arc::clone(&self.name),
             lease: self.lease,
             granted: self.granted,
+            beyond: self.account().refused(),
             used: self.seen.used,
             denied: self.seen.denied,
             held: self.words().granted.saturating_sub(self.seen.used),

@@ -14,6 +14,7 @@
 //!
 //! Nothing here depends on the data path or the daemon.
 
+mod beyond;
 pub mod change;
 pub mod config;
 mod contact;
@@ -29,6 +30,7 @@ mod roster;
 mod run;
 mod servers;
 mod settings;
+pub mod sign;
 pub mod status;
 pub mod store;
 mod store_error;
@@ -37,4 +39,5 @@ pub use change::{Change, List};
 pub use config::{Config, ConfigError};
 pub use node::{Cluster, Notices};
 pub use settings::NodeSettings;
+pub use sign::Keys;
 pub use status::{Notice, Status};

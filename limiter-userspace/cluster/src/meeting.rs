@@ -7,6 +7,7 @@ use std::time::Duration;
 use limiter_sharing::rate::EXACT;
 
 use super::change::Change;
+use super::sign::Proof;
 use super::store_error::StoreError;
 
 /// A node that was not heard of for this long is gone, in microseconds.
@@ -54,7 +55,23 @@ pub struct Meeting {
     /// Number of the latest change that it knows; 0: none.
     pub known: u64,
     /// Changes to add, at most [`ADDED`].
-    pub changes: Vec<Change>,
+    pub changes: Vec<Sent>,
+}
+
+/// A change on its way to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Line of the change, signed where nodes have a key.
+    pub line: String,
+    /// Time that is left of it; `None`: it does not end.
+    pub left: Option<Duration>,
+}
+
+impl From<&Change> for Sent {
+    /// An unsigned one.
+    fn from(change: &Change) -> Self {
+        Self { line: change.to_string(), left: change.left() }
+    }
 }
 
 /// A node that was heard of not long ago.
@@ -77,6 +94,8 @@ pub struct Entry {
     pub instance: u64,
     /// Content of its line.
     pub line: Line,
+    /// Words that prove who made it, if there are some. They were not looked at.
+    pub proof: Option<Proof>,
 }
 
 /// Content of a change that the store keeps.
@@ -150,12 +169,14 @@ fn left(end: i64, now: u64) -> Option<Duration> {
     Some(Duration::from_micros(u64::try_from(end).ok()?.saturating_sub(now)))
 }
 
-fn line(text: &[u8], end: i64, now: u64) -> Line {
-    let text = std::str::from_utf8(text).ok();
-    match text.and_then(|text| Change::parse(text, left(end, now))) {
+fn line(text: &[u8], end: i64, now: u64) -> (Line, Option<Proof>) {
+    let split = std::str::from_utf8(text).ok().and_then(Proof::split);
+    let Some((text, proof)) = split else { return (Line::Unknown, None) };
+    let line = match Change::parse(text, left(end, now)) {
         Some(change) => change.after(Duration::ZERO).map_or(Line::Ended, Line::Change),
         None => Line::Unknown,
-    }
+    };
+    (line, proof)
 }
 
 /// Reads an answer to `meeting`. Numbers out of range spoil all of it; a node or a change that is
@@ -193,7 +214,8 @@ pub fn read(
         }
         before = number;
         let instance = instance(&name).unwrap_or(0);
-        Ok(Entry { number, instance, line: line(&text, end, now) })
+        let (line, proof) = line(&text, end, now);
+        Ok(Entry { number, instance, line, proof })
     };
     Ok(Met {
         now,
@@ -240,8 +262,8 @@ impl Place {
             if added == 0 {
                 added = latest;
             }
-            let end = change.left().map_or(-1, |left| number(now) + number(micros(left)));
-            self.changes.push_back((latest, meeting.instance, end, change.to_string()));
+            let end = change.left.map_or(-1, |left| number(now) + number(micros(left)));
+            self.changes.push_back((latest, meeting.instance, end, change.line.clone()));
         }
         while self.changes.len() > KEPT {
             self.changes.pop_front();

@@ -26,6 +26,8 @@ pub(super) struct Roster {
     has_twin: bool,
     differ: Vec<String>,
     nodes: Vec<NodeStatus>,
+    /// Names of daemons that were heard of, the latest time.
+    names: BTreeMap<u64, String>,
 }
 
 impl Roster {
@@ -41,6 +43,7 @@ impl Roster {
             has_twin: false,
             differ: Vec::new(),
             nodes: Vec::new(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -64,6 +67,11 @@ impl Roster {
     /// Nodes that live, in the order of their names.
     pub(super) fn nodes(&self) -> &[NodeStatus] {
         &self.nodes
+    }
+
+    /// Name of a daemon, if it was heard of.
+    pub(super) fn name_of(&self, instance: u64) -> Option<String> {
+        self.names.get(&instance).cloned()
     }
 
     /// Takes in the answer to a heartbeat at `now` of the store's clock, and gives what is news.
@@ -107,6 +115,7 @@ impl Roster {
             version: node.beat.version.clone(),
             silent: Duration::from_micros(now.saturating_sub(node.at)),
         };
+        self.names = heard.iter().map(|node| (node.instance, node.beat.name.clone())).collect();
         self.nodes = heard.iter().map(status).collect();
         self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
         notices

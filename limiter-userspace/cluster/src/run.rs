@@ -13,17 +13,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
 
+use super::beyond::{Remembered, Watch};
 use super::change::Change;
 use super::contact::{Calls, Kind};
 use super::feed::Feed;
 use super::held::Held;
 use super::hot::Hot;
 use super::meeting::{Meeting, Met, Presence};
+use super::memory;
 use super::random;
 use super::roster::{BEAT, Roster};
 use super::servers::Servers;
 use super::settings::{NodeSettings, Rules};
-use super::status::{Notice, ServerStatus, Status};
+use super::sign::Trust;
+use super::status::{Notice, RefusedChange, ServerStatus, Status};
 use super::store::Store;
 use calls::{Batches, Outcome};
 
@@ -32,11 +35,15 @@ mod keys;
 
 /// Longest time in microseconds between two ticks, where no limit needs them more often.
 const TICK_MOST: u64 = 100_000;
+/// Part of the time between two ticks that there is at least from the end of one to the next.
+const GAP: u32 = 4;
 /// Shortest and longest time in microseconds between two questions for changes.
 const ASK_LEAST: u64 = 200_000;
 const ASK_MOST: u64 = BEAT;
 /// Time between two statuses, in microseconds.
 const STATUS: u64 = 1_000_000;
+/// Refused changes of one answer that the daemon hears of one by one.
+const REFUSED_TOLD: usize = 10;
 /// Longest time at the end for answers under way, and for what is given back.
 const ANSWERS: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_millis(200);
@@ -74,6 +81,9 @@ pub(super) struct Loop<S, L> {
     waiting: Vec<Shared>,
     /// Keys of rules.
     hot: Hot,
+    /// Accounts of limits without leases, and what the store granted beyond all of them.
+    remembered: Remembered,
+    beyond: Watch,
     /// Time of the store's clock from which on hot keys are asked for, by shard; and when to ask.
     cursors: Vec<u64>,
     next_list: u64,
@@ -95,6 +105,7 @@ pub(super) struct Loop<S, L> {
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
     pub(super) fn new(settings: NodeSettings, store: Arc<S>, leases: L, ends: Ends) -> Self {
         let instance = random::number();
+        let trust = Trust::new(settings.keys.clone(), settings.newest);
         let roster = Roster::new(settings.name.clone(), instance, settings.nodes.into());
         Self {
             settings,
@@ -106,12 +117,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             leaving: Vec::new(),
             waiting: Vec::new(),
             hot: Hot::default(),
+            remembered: Remembered::default(),
+            beyond: Watch::default(),
             cursors: Vec::new(),
             next_list: 0,
             calls: JoinSet::new(),
             contact: Calls::new(),
             roster,
-            feed: Feed::new(instance),
+            feed: Feed::new(instance, trust),
             is_meeting: false,
             next_ask: 0,
             next_beat: 0,
@@ -133,8 +146,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 _ = &mut self.ends.stop => break,
                 () = sleep_until(next) => {
                     self.tick();
-                    // Ticks that were missed are not made up for.
-                    next = (next + self.period()).max(TokioInstant::now());
+                    // Ticks that were missed are not made up for. Where one takes longer than the
+                    // time between two, answers still have their turn: without the gap none would
+                    // ever be heard.
+                    let period = self.period();
+                    next = (next + period).max(TokioInstant::now() + period / GAP);
                 }
                 Some(outcome) = self.calls.join_next() => self.ended(outcome),
                 Ok(()) = self.ends.rules.changed() => self.set_rules(),
@@ -217,7 +233,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             instance: self.roster.instance(),
             presence,
             known: self.feed.known(),
-            changes: self.feed.send(now),
+            changes: self.feed.send(now, memory::clock()),
         };
         let store = Arc::clone(&self.store);
         self.calls.spawn_local(async move {
@@ -240,7 +256,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         // Changes wait in the store until there is room for all of them, and for other notices.
         let room =
             self.ends.notices.capacity().saturating_sub(self.ends.notices.max_capacity() / 4);
-        let news = self.feed.met(met, room);
+        let news = self.feed.met(met, room, memory::clock());
+        self.refused(news.refused);
         if let Some(missed) = news.missed {
             self.tell(missed);
         }
@@ -250,6 +267,22 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         if news.more {
             self.next_ask = 0;
         }
+    }
+
+    /// Reports changes that are not taken over: how many, and some of them.
+    fn refused(&mut self, refused: Vec<(Change, u64, &'static str)>) {
+        if refused.is_empty() {
+            return;
+        }
+        let count = refused.len() as u64;
+        let latest = refused.into_iter().rev().take(REFUSED_TOLD).rev();
+        let latest = latest.map(|(change, instance, why)| RefusedChange {
+            change: change.to_string(),
+            node: self.roster.name_of(instance),
+            why: why.to_owned(),
+        });
+        let latest = latest.collect();
+        self.tell(Notice::Refused { count, latest });
     }
 
     /// Tells the daemon, if it listens.
@@ -266,6 +299,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.next_beat = 0;
         self.set_key_rules(rules.shared.rules);
         let by_key = self.held.extract_if(.., |_, held| held.is_by_key()).collect::<Vec<_>>();
+        let now = self.leases.now();
         let mut old = std::mem::take(&mut self.held);
         self.held.extend(by_key);
         let mut by_lease: BTreeMap<u32, u64> =
@@ -277,7 +311,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             match same.and_then(|number| Some((number, old.remove(&number)?))) {
                 Some((number, mut held)) => {
                     by_lease.remove(&shared.lease);
-                    held.set_terms(&shared.terms);
+                    held.set_terms(now, &shared.terms);
                     self.held.insert(number, held);
                 }
                 None => self.waiting.push(shared),
@@ -296,8 +330,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
     /// Ends limits, all of a key or one of a budget; their last report is due later.
     fn give_up(&mut self, mut limits: Vec<Held>, first: Option<u32>) {
+        let now = self.leases.now();
         for held in &mut limits {
             held.end(&mut self.leases);
+            self.remembered.keep(now, held.key(), *held.account());
         }
         self.leaving.push(Leaving { due: self.leases.now() + GRACE, limits, first });
     }
@@ -311,7 +347,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 self.waiting.push(shared);
                 continue;
             }
-            let held = Held::new(&shared, self.settings.shards, &mut self.leases);
+            let held =
+                Held::new(&shared, self.settings.shards, &mut self.remembered, &mut self.leases);
             self.held.insert(self.next, held);
             self.next += 1;
         }
@@ -355,7 +392,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             instance: self.roster.instance(),
             presence: Presence::Leave,
             known: self.feed.known(),
-            changes: self.feed.send(self.leases.now()),
+            changes: self.feed.send(self.leases.now(), memory::clock()),
         };
         let store = Arc::clone(&self.store);
         self.calls.spawn_local(async move {
@@ -377,11 +414,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         status.leases = budgets.map(|held| held.status(now)).collect();
         status.keys = self.hot.len();
         status.keys_refused = self.hot.refused();
+        status.beyond = self.beyond.total();
+        status.latest_beyond = self.beyond.latest();
         status.leases.sort_by(|a, b| (&a.name, a.lease).cmp(&(&b.name, b.lease)));
         status.without_contact = status.leases.iter().filter(|lease| !lease.in_contact).count();
         status.nodes = self.roster.nodes().to_vec();
         status.count = self.roster.count();
         status.waiting_changes = self.feed.waiting();
+        status.newest_change = self.feed.newest();
         status.unknown_changes = self.feed.unknown();
         status.dropped_notices = self.dropped;
         *self.ends.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);

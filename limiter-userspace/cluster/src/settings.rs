@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use limiter_sharing::SharedSet;
 
+use super::sign::Keys;
+
 /// Settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
@@ -15,6 +17,12 @@ pub struct NodeSettings {
     pub shards: u16,
     /// Longest time for a call.
     pub timeout: Duration,
+    /// Keys that changes of other nodes are signed with; `None`: what the store tells is believed,
+    /// and guarded.
+    pub keys: Option<Keys>,
+    /// The newest change that daemons of this node took over before, by the clock of the node that
+    /// made it, in microseconds since 1970: with keys, none from before is taken over again.
+    pub newest: u64,
 }
 
 /// Rules in force, as far as nodes share them.

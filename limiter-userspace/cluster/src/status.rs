@@ -13,6 +13,13 @@ pub enum Notice {
     Nodes(u64),
     /// Another node's change, to be applied here and not published again.
     Change(Change),
+    /// Changes of other nodes that are not taken over.
+    Refused {
+        /// Number of them.
+        count: u64,
+        /// The latest of them.
+        latest: Vec<RefusedChange>,
+    },
     /// Changes of other nodes that will not come any more: the store has dropped them.
     Missed {
         /// Number of them; `None` if the store lost its state.
@@ -42,6 +49,13 @@ pub enum Notice {
         /// Address of the server.
         address: String,
     },
+    /// The store granted more of a limit than the limit allows this node alone: it was not taken.
+    Beyond {
+        /// Name of the limit.
+        limit: String,
+        /// Units that were not taken since the last notice.
+        units: u64,
+    },
     /// The key of a limit in the store is somebody else's: that limit does without contact.
     Foreign {
         /// The key, and the remedy.
@@ -57,6 +71,17 @@ pub enum Notice {
         /// Their names; none: all have the same again.
         nodes: Vec<String>,
     },
+}
+
+/// A change of another node that is not taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedChange {
+    /// The change, as `deny 192.0.2.0/24`.
+    pub change: String,
+    /// Name of the node that made it, as far as the store says.
+    pub node: Option<String>,
+    /// The reason.
+    pub why: String,
 }
 
 /// Contact to the store.
@@ -101,14 +126,33 @@ pub struct Status {
     pub count: u64,
     /// Changes of this node that wait for the store.
     pub waiting_changes: usize,
+    /// Time of the newest change of another node that was taken over, by the clock of the node that
+    /// made it, in microseconds since 1970; 0 without a key of the nodes.
+    pub newest_change: u64,
     /// Changes of other nodes that this version does not know.
     pub unknown_changes: u64,
     /// Keys of rules that have leases on this node.
     pub keys: usize,
     /// Keys that found no leases since the node began: all were in use.
     pub keys_refused: u64,
+    /// Units that were granted beyond what the limits allow this node alone, and not taken, since
+    /// the node began.
+    pub beyond: u64,
+    /// The latest time at which that was more than roundings and clocks explain.
+    pub latest_beyond: Option<Beyond>,
+    /// True if changes of other nodes count only with a signature.
+    pub signed: bool,
     /// Notices that found no room.
     pub dropped_notices: u64,
+}
+
+/// A limit of which the store granted more than it allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// Name of the limit.
+    pub limit: Arc<str>,
+    /// When it did.
+    pub at: SystemTime,
 }
 
 /// A server of the store.
@@ -133,6 +177,8 @@ pub struct LeaseStatus {
     pub lease: u32,
     /// Units that this daemon was granted.
     pub granted: u64,
+    /// Units that were granted beyond this node's own account, and not taken.
+    pub beyond: u64,
     /// Units that packets used, since the lease was this daemon's.
     pub used: u64,
     /// Units that packets were refused, since the lease was this daemon's.
@@ -176,7 +222,11 @@ impl Status {
             nodes: Vec::new(),
             count: settings.nodes.into(),
             waiting_changes: 0,
+            newest_change: settings.newest,
             unknown_changes: 0,
+            signed: settings.keys.is_some(),
+            beyond: 0,
+            latest_beyond: None,
             dropped_notices: 0,
             keys: 0,
             keys_refused: 0,

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
+use limiter_cluster::status::RefusedChange;
 use limiter_cluster::{Change, Cluster, Notice, Status};
 use limiter_common::time::Ticks;
 use limiter_rules::Selector;
@@ -15,7 +16,10 @@ use crate::attached::Attached;
 use crate::bans::BY_HAND;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::heard;
 use crate::layers::Layers;
+use crate::refusals::Refusals;
+use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
 
 /// The node, and what it told that still holds.
@@ -32,7 +36,14 @@ struct Node {
     /// Nodes with another rule set.
     others: Vec<String>,
     bans: ToldBans,
+    /// Changes of other nodes that were not taken over.
+    refusals: Refusals,
+    /// Time of the newest of those that were, on disk.
+    heard: u64,
 }
+
+/// Time for which `limiter status` warns of a store that granted too much.
+const WARNED: Duration = Duration::from_mins(10);
 
 /// Bans by rules of this node that the others were told of.
 #[derive(Debug, Default)]
@@ -65,7 +76,9 @@ impl Membership {
     /// Takes the thread that keeps shared limits, and gives it those in force.
     pub(crate) fn join(&mut self, cluster: Cluster, layers: &Layers, effective: &EffectiveSet) {
         let nodes = layers.cluster.unwrap_or(1);
+        let heard = cluster.status().newest_change;
         self.0 = Some(Node {
+            heard,
             cluster,
             nodes,
             cut_off: None,
@@ -73,6 +86,7 @@ impl Membership {
             same_name: None,
             others: Vec::new(),
             bans: ToldBans::default(),
+            refusals: Refusals::default(),
         });
         self.share(layers, effective);
     }
@@ -119,6 +133,17 @@ impl Membership {
             )
         }));
         let status = node.cluster.status();
+        let beyond = status.latest_beyond.as_ref();
+        let is_new = |at: SystemTime| at.elapsed().is_ok_and(|since| since < WARNED);
+        if let Some(beyond) = beyond.filter(|beyond| is_new(beyond.at)) {
+            warnings.push(format!(
+                "the store granted more of {} than the limit allows this node alone, and the node \
+                 took no more than that: the store lost its state, its clock went ahead, or it \
+                 does not count: `limiter cluster`",
+                beyond.limit
+            ));
+        }
+        warnings.extend(node.refusals.warning());
         let is_twin =
             |name: &String| status.nodes.iter().any(|other| !other.here && other.name == *name);
         if let Some(name) = node.same_name.as_ref().filter(|name| is_twin(name)) {
@@ -146,6 +171,14 @@ impl Membership {
                 return Some(Order::CatchUp);
             }
             Notice::Change(change) => return Some(Order::TakeOver(change)),
+            Notice::Refused { count, latest } => node.refusals.note(count, latest),
+            Notice::Beyond { limit, units } => {
+                tracing::warn!(
+                    units,
+                    "the store granted more of {limit} than the limit allows this node alone: that \
+                     was not taken"
+                );
+            }
             Notice::Missed { changes } => {
                 let changes = changes.map_or_else(|| "some".to_owned(), |count| count.to_string());
                 tracing::error!(
@@ -192,6 +225,36 @@ impl Membership {
             }
         }
         None
+    }
+
+    /// Notes a change of another node that the guards of this node refuse.
+    pub(crate) fn refuse(&mut self, change: String, why: String) {
+        if let Some(node) = &mut self.0 {
+            node.refusals.note(1, [RefusedChange { change, node: None, why }]);
+        }
+    }
+
+    /// Notes on disk which change of other nodes is the newest, where they are signed.
+    pub(crate) fn keep_heard(&mut self, state: &StateDir) -> Result<(), StateError> {
+        let Some(node) = &mut self.0 else { return Ok(()) };
+        let newest = node.cluster.status().newest_change;
+        if newest > node.heard {
+            heard::store(state, newest)?;
+            node.heard = newest;
+        }
+        Ok(())
+    }
+
+    /// Puts refused changes into the log, now and then.
+    pub(crate) fn log_refusals(&mut self) {
+        if let Some(node) = &mut self.0 {
+            node.refusals.log();
+        }
+    }
+
+    /// Changes of other nodes that were not taken over.
+    pub(crate) fn refusals(&self) -> Option<&Refusals> {
+        self.0.as_ref().map(|node| &node.refusals)
     }
 
     /// The thread of the node has ended by itself.

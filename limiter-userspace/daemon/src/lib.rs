@@ -19,6 +19,7 @@ mod events;
 pub mod from_maps;
 mod gauges;
 mod guard;
+mod heard;
 mod layers;
 mod limit_ends;
 mod links;
@@ -32,6 +33,7 @@ pub mod own_files;
 #[cfg(feature = "page")]
 mod page;
 mod readable;
+mod refusals;
 pub mod render;
 mod routes;
 pub mod rule_files;

@@ -12,6 +12,7 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_datapath::Datapath;
@@ -31,6 +32,9 @@ pub(super) use entries::name;
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
 const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];
 
+/// Widest entries of other nodes that there may be on a list at once.
+const OTHERS: u128 = 16;
+
 /// Entries that went since memory was given back last, from which on that is worth it.
 const MANY: usize = 1_000;
 
@@ -48,6 +52,8 @@ pub(super) struct Book {
     store: Store,
     /// Entries that went, up to [`MANY`].
     gone: usize,
+    /// Addresses that entries of other nodes have in them: allowed and denied, IPv4 and IPv6.
+    of_others: [[u128; 2]; 2],
 }
 
 /// Entries that are to be otherwise; `None` for one that is to go.
@@ -391,6 +397,9 @@ impl Book {
         self.forget(&selector);
         *self.size(&selector) += 1;
         *self.total(&entry.listed) += 1;
+        if let Some((sum, addresses)) = self.of_others(&selector, &entry) {
+            *sum = sum.saturating_add(addresses);
+        }
         if let Some(expires) = entry.listed.expires() {
             self.first_expiry = Some(self.first_expiry.map_or(expires, |first| first.min(expires)));
         }
@@ -402,7 +411,44 @@ impl Book {
             self.gone = MANY.min(self.gone + 1);
             *self.size(selector) -= 1;
             *self.total(&entry.listed) -= 1;
+            if let Some((sum, addresses)) = self.of_others(selector, &entry) {
+                *sum = sum.saturating_sub(addresses);
+            }
         }
+    }
+
+    /// The sum that an entry of another node is part of, and its addresses.
+    fn of_others(&mut self, selector: &Selector, entry: &Entry) -> Option<(&mut u128, u128)> {
+        if entry.by.as_deref() != Some(CLUSTER) {
+            return None;
+        }
+        let (family, addresses) = addresses(selector)?;
+        let list = usize::from(entry.listed.verdict() == Some(Listed::Deny));
+        Some((self.of_others.get_mut(list)?.get_mut(family)?, addresses))
+    }
+
+    /// True if an entry of another node may come to those that others made: together they have no
+    /// more addresses in them than [`OTHERS`] prefixes of the `least` lengths.
+    pub(super) fn has_room_of_others(
+        &self,
+        selector: &Selector,
+        list: ListName,
+        [least_v4, least_v6]: [u8; 2],
+    ) -> bool {
+        let Some((family, new)) = addresses(selector) else { return false };
+        let list = verdict(list);
+        let theirs = |entry: &&Entry| {
+            entry.by.as_deref() == Some(CLUSTER) && entry.listed.verdict() == Some(list)
+        };
+        // The entry is counted already.
+        if self.entries.get(selector).filter(theirs).is_some() {
+            return true;
+        }
+        let sums = self.of_others.get(usize::from(list == Listed::Deny));
+        let sum = sums.and_then(|sums| sums.get(family)).copied().unwrap_or_default();
+        let bits = [32 - least_v4.min(32), 128 - least_v6.min(128)];
+        let most = bits.get(family).map_or(0, |bits| OTHERS << bits);
+        sum.saturating_add(new) <= most
     }
 
     fn size(&mut self, selector: &Selector) -> &mut usize {
@@ -464,6 +510,18 @@ fn protect(
         datapath.list(&selector, entry)?;
     }
     Ok(())
+}
+
+/// The family of a prefix, 0 for IPv4 and 1 for IPv6, and how many addresses it has; none for all
+/// sources.
+fn addresses(selector: &Selector) -> Option<(usize, u128)> {
+    match selector {
+        Selector::Every => None,
+        Selector::Prefix(IpNet::V4(net)) => Some((0, 1 << (32 - net.prefix_len()))),
+        Selector::Prefix(IpNet::V6(net)) => {
+            Some((1, 1u128.checked_shl(u32::from(128 - net.prefix_len())).unwrap_or(u128::MAX)))
+        }
+    }
 }
 
 const fn verdict(list: ListName) -> Listed {

@@ -19,6 +19,7 @@ use tokio::time::Interval;
 
 use super::error::{ServiceError, StartError};
 use super::events::EventOptions;
+use super::heard;
 use super::layers::Layers;
 use super::limit_ends;
 use super::links::LinkEvents;
@@ -39,6 +40,10 @@ use crate::control::server::Bounds;
 
 /// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Notices of the node that are handled before requests have their turn: a writer to the store can
+/// write very many changes.
+pub(super) const SLICE: usize = 64;
 
 /// Options of `limiter run`.
 #[derive(Clone, Debug)]
@@ -141,6 +146,10 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     {
         damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
         layers = files;
+    }
+    let mut cluster = cluster;
+    if let Some(config) = &mut cluster {
+        config.node.newest = heard::load(&state, &mut damages)?;
     }
     let source_table = options.source_table.unwrap_or_else(SourceTable::auto);
     Ok(Prepared { layers, read: digest, state, damages, source_table, cluster })
@@ -400,10 +409,13 @@ async fn next(beat: &mut Option<Interval>) {
 }
 
 /// Does what the node tells, if there is a cluster. Never ends.
-async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
+pub(super) async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
     if let Some(mut notices) = notices {
-        while let Some(notice) = notices.recv().await {
-            lock(service).heed(notice);
+        let mut slice = Vec::with_capacity(SLICE);
+        while notices.recv_many(&mut slice, SLICE).await > 0 {
+            lock(service).heed(slice.drain(..));
+            // Requests have their turn.
+            tokio::task::yield_now().await;
         }
         lock(service).cluster.ended();
     }

@@ -7,6 +7,7 @@
 //! judges by the node's share, or what is configured for a partition.
 
 use super::account::{Answer, Demand};
+use super::cap::Cap;
 use super::ledger::Ledger;
 use super::limit::SharedLimit;
 use super::pace::Pace;
@@ -69,6 +70,7 @@ struct Flight {
 pub struct Key {
     limit: SharedLimit,
     ledger: Ledger,
+    cap: Cap,
     /// True if the key exists in the store, as far as is known: then its share is out of use.
     hot: bool,
     /// True if the share was in use since the store was told of it.
@@ -96,6 +98,7 @@ impl Key {
         Self {
             limit,
             ledger: Ledger::default(),
+            cap: Self::cap_of(&limit, now),
             // Nothing passes before the first answer, unless it does not come.
             hot: always,
             lapsed: false,
@@ -112,6 +115,22 @@ impl Key {
             wake: false,
             spread: Spread::new(jitter),
         }
+    }
+
+    fn cap_of(limit: &SharedLimit, now: u64) -> Cap {
+        let (rate, burst) = limit.central();
+        Cap::new(rate, burst, now)
+    }
+
+    /// The node's own account of the limit.
+    pub fn cap(&self) -> &Cap {
+        &self.cap
+    }
+
+    /// Goes on with the account of this limit that was given up before.
+    pub fn resume(&mut self, now: u64, before: Cap) {
+        let to = std::mem::replace(&mut self.cap, before);
+        self.cap.change(now, &to);
     }
 
     /// Words that the line is to have. A node that stops calling this leaves a line that ends by
@@ -142,8 +161,9 @@ impl Key {
 
     /// Another limit of the same key: a changed rule, or another number of nodes. What is held
     /// stays: it was granted.
-    pub fn set_limit(&mut self, limit: SharedLimit) {
+    pub fn set_limit(&mut self, now: u64, limit: SharedLimit) {
         self.limit = limit;
+        self.cap.change(now, &Self::cap_of(&limit, now));
     }
 
     /// The store was asked for its hot keys, and this was not among them. `seen` was read before it
@@ -175,6 +195,7 @@ impl Key {
 
     fn observe(&mut self, now: u64, seen: &Seen) {
         let used = self.ledger.settle(seen.used);
+        self.cap.used(now, used);
         let denied = seen.denied.saturating_sub(self.seen.denied);
         let shared = seen.shared.saturating_sub(self.seen.shared);
         let arrived = used.saturating_add(denied).saturating_add(shared);
@@ -270,8 +291,10 @@ impl Key {
             self.lapsed = false;
         }
         let life = self.limit.life().min(answer.until);
-        self.ledger.add(answer.grant, flight.sent.saturating_add(life), answer.epoch);
-        let short = answer.grant < flight.want;
+        let grant = self.cap.take(now, answer.grant, self.ledger.outstanding());
+        self.ledger.add(grant, flight.sent.saturating_add(life), answer.epoch);
+        self.ledger.refuse(answer.grant - grant, answer.epoch);
+        let short = grant < flight.want;
         let idle = self.ledger.left() == 0 && !self.ledger.has_news();
         let planned = match (idle, short) {
             (true, true) => answer.wait.clamp(sync, 4 * sync),
@@ -297,7 +320,9 @@ impl Key {
     }
 
     /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
-    pub fn end(&mut self, now: u64) {
+    /// `seen` is what its line shows.
+    pub fn end(&mut self, now: u64, seen: &Seen) {
+        self.observe(now, seen);
         self.hot = false;
         self.flight = None;
         self.ledger.lower(now, u64::MAX);

@@ -41,6 +41,12 @@ impl Ledger {
         self.alive.iter().map(|grant| grant.count).sum()
     }
 
+    /// Units that packets may still use: those that are held, and those that a packet under way may
+    /// use although they were taken out of the line.
+    pub fn outstanding(&self) -> u64 {
+        self.left() + self.lowered.iter().map(|grant| grant.count).sum::<u64>()
+    }
+
     /// Units that are held and live until `time` or longer.
     pub fn left_at(&self, time: u64) -> u64 {
         self.alive.iter().filter(|grant| grant.dies >= time).map(|grant| grant.count).sum()
@@ -81,6 +87,13 @@ impl Ledger {
     pub fn add(&mut self, count: u64, dies: u64, epoch: u64) {
         if count > 0 {
             self.alive.push_back(Grant { dies, epoch, count });
+        }
+    }
+
+    /// Gives units back that were granted and never were in the line.
+    pub fn refuse(&mut self, count: u64, epoch: u64) {
+        if count > 0 {
+            report(&mut self.reports, epoch).back += count;
         }
     }
 

@@ -4,11 +4,13 @@
 //! - [`rate`] and [`limit`]: a limit's numbers, exact, and what is refused;
 //! - [`clock`]: the clock that the kernel compares times with;
 //! - [`account`] and [`window`]: what the store does with a key;
+//! - [`cap`]: what a node takes of that at most;
 //! - [`key`]: state machine of one key on one node, which drives a lease line; [`quota`]: that of
 //!   one window;
 //! - [`leases`]: the lease lines of a node, which the data path reads.
 
 pub mod account;
+pub mod cap;
 pub mod clock;
 pub mod fnv;
 pub mod key;

@@ -5,6 +5,7 @@
 //! is none.
 
 use super::account::Answer;
+use super::cap::Cap;
 use super::key::{GRACE, Seen, Words};
 use super::ledger::Ledger;
 use super::limit::{SYNC_MAX, SYNC_MIN};
@@ -40,6 +41,7 @@ pub struct Quota {
     window: Window,
     sync: u64,
     ledger: Ledger,
+    cap: Cap,
     pace: Pace,
     seen: Seen,
     flight: Option<Flight>,
@@ -65,6 +67,7 @@ impl Quota {
             window,
             sync,
             ledger: Ledger::default(),
+            cap: Cap::of_window(&window, now),
             pace: Pace::new(now),
             seen: Seen::default(),
             flight: None,
@@ -77,6 +80,17 @@ impl Quota {
             known_until: now.saturating_add(lost_after(sync)),
             held_until: 0,
         }
+    }
+
+    /// The node's own account of the window.
+    pub fn cap(&self) -> &Cap {
+        &self.cap
+    }
+
+    /// Goes on with the account of this window that was given up before.
+    pub fn resume(&mut self, now: u64, before: Cap) {
+        let to = std::mem::replace(&mut self.cap, before);
+        self.cap.change(now, &to);
     }
 
     /// Words that the line is to have. A line ends by itself after the last answered call: two and
@@ -101,8 +115,9 @@ impl Quota {
 
     /// Another length, quota or sync period of the same window. Units stay: they were granted, and
     /// count in the store.
-    pub fn set_window(&mut self, window: Window, sync: u64) {
+    pub fn set_window(&mut self, now: u64, window: Window, sync: u64) {
         self.window = window;
+        self.cap.change(now, &Cap::of_window(&window, now));
         self.sync = sync.clamp(SYNC_MIN, SYNC_MAX);
         self.pause = self.sync;
     }
@@ -121,6 +136,7 @@ impl Quota {
 
     fn observe(&mut self, now: u64, seen: &Seen) {
         let used = self.ledger.settle(seen.used);
+        self.cap.used(now, used);
         let denied = seen.denied.saturating_sub(self.seen.denied);
         self.pace.observe(now, used.saturating_add(denied));
         self.seen = *seen;
@@ -184,9 +200,11 @@ impl Quota {
             WindowKind::SlidingLog => self.window.life.min(answer.until),
             WindowKind::Fixed | WindowKind::SlidingCounter => answer.until,
         };
-        self.ledger.add(answer.grant, flight.sent.saturating_add(life), answer.epoch);
-        let short = answer.grant < flight.want;
-        self.pause = match (short, answer.grant) {
+        let grant = self.cap.take(now, answer.grant, self.ledger.outstanding());
+        self.ledger.add(grant, flight.sent.saturating_add(life), answer.epoch);
+        self.ledger.refuse(answer.grant - grant, answer.epoch);
+        let short = grant < flight.want;
+        self.pause = match (short, grant) {
             // Others want the same, or have it all: asking often does not make it more.
             (true, 0) => (self.pause * 2).min(self.longest_pause()),
             _ => self.sync,
@@ -223,7 +241,9 @@ impl Quota {
     }
 
     /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
-    pub fn end(&mut self, now: u64) {
+    /// `seen` is what its line shows.
+    pub fn end(&mut self, now: u64, seen: &Seen) {
+        self.observe(now, seen);
         self.flight = None;
         self.ledger.lower(now, u64::MAX);
         self.known_until = 0;

@@ -19,6 +19,9 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// One unit in seven weeks.
+    pub(super) const SLOWEST: Self = Self { units: 1, micros: LARGEST };
+
     /// `units` every `micros`, in lowest terms both 1 to [`LARGEST`]; `None` outside.
     ///
     /// Exact while the reduced product is at most 2^52: 1 a week is `1 / 604,800,000,000`, and

@@ -169,9 +169,9 @@ impl Request {
         let mut arguments =
             vec![meeting::instance_text(meeting.instance), word.to_owned(), text, known];
         for change in &meeting.changes {
-            let left = change.left().map(meeting::micros);
+            let left = change.left.map(meeting::micros);
             arguments.push(left.map_or_else(|| "-1".to_owned(), |left| left.to_string()));
-            arguments.push(change.to_string());
+            arguments.push(change.line.clone());
         }
         Self { script: Script::Node, keys: keys.into(), own: 2, arguments }
     }

@@ -178,15 +178,27 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         took: Duration,
     ) {
         self.in_contact(Kind::Limits, took);
+        let mut notices = Vec::new();
         for ((number, sequence), answer) in asked.iter().zip(answers) {
             let Some(held) = self.held.get_mut(number) else { continue };
             match answer {
-                Ok(answer) => held.answered(*sequence, answer, &mut self.leases),
+                Ok(answer) => {
+                    let refused = held.answered(*sequence, answer, &mut self.leases);
+                    if refused > 0 {
+                        let (now, units) =
+                            (self.leases.now(), (answer.grant, refused, held.largest()));
+                        let notice = self.beyond.note(now, held.name(), units);
+                        notices.extend(notice);
+                    }
+                }
                 Err(_) => held.failed(self.leases.now(), *sequence),
             }
             if let Some(notice) = self.contact.asked(*number, answer.as_ref().err()) {
                 self.tell(notice);
             }
+        }
+        for notice in notices {
+            self.tell(notice);
         }
     }
 }

@@ -22,7 +22,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             };
             let mut numbers = Vec::with_capacity(promoted.limits.len());
             for shared in &promoted.limits {
-                let held = Held::new(shared, self.settings.shards, &mut self.leases);
+                let held =
+                    Held::new(shared, self.settings.shards, &mut self.remembered, &mut self.leases);
                 self.held.insert(self.next, held);
                 numbers.push(self.next);
                 self.next += 1;
@@ -48,9 +49,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         let (ended, changed) = self.hot.set_rules(rules, &mut self.leases);
         // Keys of other nodes are marked anew.
         self.cursors.clear();
+        let now = self.leases.now();
         for (number, terms) in changed {
             if let Some(held) = self.held.get_mut(&number) {
-                held.set_terms(&terms);
+                held.set_terms(now, &terms);
             }
         }
         self.end(ended);

@@ -17,6 +17,8 @@ pub(crate) fn held(scene: &Scene<'_>, outcome: &Outcome) {
         "{} over, {bound} allowed: {outcome:?}",
         outcome.over
     );
+    // The nodes' own accounts are never in the way of a store that counts.
+    assert_eq!(outcome.beyond, 0, "{outcome:?}");
 }
 
 #[test]

@@ -25,4 +25,5 @@ mod server;
 mod shards;
 mod simulator;
 mod tls;
+mod trust;
 mod windows;

@@ -8,7 +8,9 @@ use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::redis::RedisSettings;
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Notices, Status};
+use limiter_common::wire::{Ask, KeyLeases, TableKey};
 use limiter_fake::MemoryLeases;
+use limiter_sharing::Leases;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::Counts;
 use limiter_sharing::window::{Window, WindowKind};
@@ -25,7 +27,14 @@ pub(crate) struct Node {
 }
 
 pub(crate) fn node_settings(name: &str) -> NodeSettings {
-    NodeSettings { name: name.to_owned(), nodes: 2, shards: 4, timeout: Duration::from_millis(350) }
+    NodeSettings {
+        name: name.to_owned(),
+        nodes: 2,
+        shards: 4,
+        timeout: Duration::from_millis(350),
+        keys: None,
+        newest: 0,
+    }
 }
 
 impl Node {
@@ -40,7 +49,7 @@ impl Node {
     /// A node over a real store.
     pub(crate) fn over(name: &str, redis: RedisSettings, leases: usize) -> Self {
         let leases = MemoryLeases::new(leases, Counts::default());
-        let config = Config { redis, node: node_settings(name) };
+        let config = Config { redis, node: node_settings(name), key_file: None };
         let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
         Self { cluster, notices, leases }
     }
@@ -282,4 +291,58 @@ fn a_daemon_that_does_not_listen_holds_nothing_up() {
     }
     deaf.cluster.stop();
     other.cluster.stop();
+}
+
+/// Leases whose counts take longer to read than the time between two ticks: as on a machine that is
+/// busy with other things, or with very many keys.
+struct SlowLeases(MemoryLeases);
+
+impl Leases for SlowLeases {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn seen(&self, lease: u32) -> Counts {
+        sleep(Duration::from_millis(60));
+        self.0.seen(lease)
+    }
+
+    fn take_asks(&mut self) -> Vec<Ask> {
+        self.0.take_asks()
+    }
+
+    fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
+        self.0.set_leased(key, leases);
+    }
+
+    fn forget_keys(&mut self) {
+        self.0.forget_keys();
+    }
+
+    fn write(&mut self, lease: u32, words: Words) {
+        self.0.write(lease, words);
+    }
+}
+
+/// A node whose looks at its leases take longer than the time between two hears the store all the
+/// same.
+#[test]
+fn a_node_that_is_always_late_hears_the_store() {
+    let store = Arc::new(SharedMemory::default());
+    let leases = SlowLeases(MemoryLeases::new(8, Counts::default()));
+    let (cluster, _notices) =
+        Cluster::start_with(node_settings("a"), Arc::clone(&store), leases).expect("it starts");
+    let shared = SharedSet { budgets: vec![budget("x", 0)], ..SharedSet::default() };
+    cluster.set_rules(shared, 7);
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = cluster.status();
+        let granted = status.leases.first().is_some_and(|lease| lease.granted > 0);
+        if matches!(status.contact, Contact::Connected(_)) && granted {
+            break;
+        }
+        assert!(Instant::now() < end, "it hears nothing: {status:?}");
+        sleep(Duration::from_millis(10));
+    }
+    cluster.stop();
 }

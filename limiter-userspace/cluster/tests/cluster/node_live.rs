@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use limiter_cluster::status::Contact;
-use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
+use limiter_cluster::{Change, Cluster, Config, Keys, NodeSettings, Notice, Status};
 use limiter_fake::MemoryLeases;
 use limiter_sharing::leases::Counts;
 use tokio::runtime::Runtime;
@@ -77,6 +77,53 @@ fn by(words: &'static [&'static str]) -> impl FnOnce(&mut Server, &Runtime) {
         let mut admin = server.admin(runtime);
         let _done: redis::Value = runtime.block_on(admin.ask(words));
     }
+}
+
+/// A change that somebody writes to the server by hand is refused by nodes with a key, and those of
+/// the nodes go through the server signed.
+#[test]
+fn what_is_written_by_hand_is_not_signed() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut admin = server.admin(&runtime);
+    let keys = Some(Keys::parse("0123456789abcdef0123456789abcdef").expect("a key"));
+    let [a, mut b] = ["a", "b"].map(|name| {
+        let node = NodeSettings { keys: keys.clone(), ..node_settings(name) };
+        let config = Config { redis: server.settings(), node, key_file: None };
+        let leases = MemoryLeases::new(8, Counts::default());
+        let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
+        Node { cluster, notices, leases }
+    });
+    let unban =
+        |last: u8| Change::Unban { sources: std::net::IpAddr::from([192, 0, 2, last]).into() };
+    a.cluster.publish(unban(1)).expect("there is room");
+    let told = |notice: &Notice| match notice {
+        Notice::Change(change) => Some(change.clone()),
+        _ => None,
+    };
+    assert_eq!(b.wait("signed change", told), unban(1));
+    let key = "rl:{node}:changes";
+    let last: Vec<(String, Vec<String>)> =
+        runtime.block_on(admin.ask(&["XREVRANGE", key, "+", "-", "COUNT", "1"]));
+    let (number, fields) = &last[0];
+    let number: u64 = number.strip_suffix("-0").expect("N-0").parse().expect("a number");
+    // By hand, and the same line again.
+    for (next, text) in [(1, "allow 198.51.100.0/24"), (2, &fields[5])] {
+        let id = format!("{}-0", number + next);
+        let words = ["XADD", key, &id, "from", &fields[1], "end", "-1", "text", text];
+        let _added: String = runtime.block_on(admin.ask(&words));
+    }
+    let refused = b.wait("refusal", |notice| match notice {
+        Notice::Refused { count, latest } => Some((*count, latest.clone())),
+        _ => None,
+    });
+    assert_eq!((refused.0, refused.1[0].change.as_str()), (1, "allow 198.51.100.0/24"));
+    assert!(refused.1[0].why.contains("not signed"), "{refused:?}");
+    // The repeated line is passed over: the next change is the next one.
+    a.cluster.publish(unban(2)).expect("there is room");
+    assert_eq!(b.wait("signed change", told), unban(2));
+    a.cluster.stop();
+    b.cluster.stop();
 }
 
 #[test]
@@ -224,7 +271,7 @@ fn a_thousand_budgets_take_a_part_of_a_core() {
     let mut admin = server.admin(&runtime);
     let leases = MemoryLeases::new(1000, Counts::default());
     let settings = NodeSettings { shards: 16, ..node_settings("a") };
-    let config = Config { redis: server.settings(), node: settings };
+    let config = Config { redis: server.settings(), node: settings, key_file: None };
     let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
     let node = Node { cluster, notices, leases };
     let rules = (0..1000).map(|lease| budget(&format!("customer/{lease:04}/packets"), lease));

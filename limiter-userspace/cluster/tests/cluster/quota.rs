@@ -286,7 +286,7 @@ fn a_line_ends_when_nobody_answers() {
     let mut quota = Quota::new(window(WindowKind::Fixed, 60 * SECOND, 100, 1), SYNC, 0, 0);
     let call = quota.tick(1_000, &seen(0)).expect("something came");
     quota.answered(2_000, call.sequence, &Answer { grant: call.demand.want, ..answer });
-    quota.end(3_000);
+    quota.end(3_000, &seen(0));
     assert_eq!(quota.words().expires, 0);
     let last = quota.farewell(9_000, &seen(1)).expect("something is left");
     let back = Back { epoch: 5, units: call.demand.want - 1 };

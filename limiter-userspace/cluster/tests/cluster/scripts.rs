@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use limiter_cluster::change::{Change, List};
-use limiter_cluster::meeting::{Beat, Meeting, Met, Presence};
+use limiter_cluster::meeting::{Beat, Meeting, Met, Presence, Sent};
 use limiter_cluster::memory::Memory;
 use limiter_cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
 use limiter_cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
@@ -248,7 +248,7 @@ fn a_meeting(rng: &mut Rng, known: u64) -> Meeting {
         _ => Presence::Beat(beat),
     };
     let count = if rng.bool() { 0 } else { rng.usize(..4) };
-    let changes = (0..count).map(|_| a_change(rng)).collect();
+    let changes = (0..count).map(|_| Sent::from(&a_change(rng))).collect();
     Meeting { instance, presence, known, changes }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use limiter_cluster::status::{Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
+use limiter_cluster::status::{self, Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -45,6 +45,15 @@ pub struct Cluster {
     pub keys_refused: u64,
     /// Changes of bans and lists that wait to be told to the other nodes.
     pub waiting_changes: usize,
+    /// True if changes of other nodes count only with the signature of a key of the nodes.
+    pub signed: bool,
+    /// Changes of bans and lists by other nodes that were not taken over since the daemon's start.
+    pub refused_changes: u64,
+    /// The latest of them, the newest first.
+    pub latest_refused: Vec<RefusedChange>,
+    /// Units that the store granted beyond what the limits allow this node alone, and that were not
+    /// taken, since the daemon's start.
+    pub granted_beyond: u64,
     /// Warnings: no contact, a name that is taken, other rules elsewhere.
     pub warnings: Vec<String>,
 }
@@ -87,6 +96,19 @@ pub struct ClusterServer {
     pub slots: Option<u16>,
     /// The error that ended the last connection to it; null once a call was answered after that.
     pub error: Option<String>,
+}
+
+/// A change by another node that was not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedChange {
+    /// The change, as `deny 192.0.2.0/24`.
+    pub change: String,
+    /// Name of the node that made it, as far as the store says and this node has heard of it.
+    pub node: Option<String>,
+    /// Why it was not taken over.
+    pub why: String,
+    /// Whole seconds since then.
+    pub seconds_ago: u64,
 }
 
 /// A shared limit, and this node's lease of it.
@@ -135,8 +157,20 @@ impl From<&Status> for Cluster {
             keys: status.keys,
             keys_refused: status.keys_refused,
             waiting_changes: status.waiting_changes,
+            signed: status.signed,
+            refused_changes: 0,
+            latest_refused: Vec::new(),
+            granted_beyond: status.beyond,
             warnings: Vec::new(),
         }
+    }
+}
+
+impl RefusedChange {
+    /// A change that was refused `since` ago.
+    pub(crate) fn new(since: Duration, refused: &status::RefusedChange) -> Self {
+        let status::RefusedChange { change, node, why } = refused.clone();
+        Self { change, node, why, seconds_ago: since.as_secs() }
     }
 }
 
@@ -249,6 +283,26 @@ impl Render for Cluster {
                 text,
                 format_args!("{keys} keys of rules have leases here; {refused} found none free"),
             );
+        }
+        if self.granted_beyond > 0 {
+            let units = number(self.granted_beyond);
+            line(text, format_args!("{units} units that the store granted were not taken"));
+        }
+        let by = if self.signed { "signed" } else { "not signed: there is no `key_file`" };
+        line(text, format_args!("changes of bans and lists are {by}"));
+        if self.refused_changes > 0 {
+            let count = number(self.refused_changes);
+            line(text, format_args!("{count} changes by other nodes were not taken over"));
+            let mut refused = table(&["NOT TAKEN OVER", "OF", ">SINCE", "WHY"]);
+            for at in &self.latest_refused {
+                refused.add_row([
+                    at.change.clone(),
+                    at.node.clone().unwrap_or_else(|| "-".to_owned()),
+                    format!("{} s", number(at.seconds_ago)),
+                    at.why.clone(),
+                ]);
+            }
+            push(text, &refused);
         }
         warnings(text, &self.warnings);
     }

@@ -19,6 +19,7 @@ pub mod parts;
 mod peer;
 mod refusal;
 mod request;
+mod room;
 mod routes;
 pub mod server;
 mod socket;

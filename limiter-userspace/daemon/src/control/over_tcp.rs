@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
@@ -65,11 +64,12 @@ impl TcpServer {
                         tracing::warn!(%error, "a connection over TCP failed");
                     }
                     failing = true;
-                    // Trying again at once would spin, as in the control server.
-                    if is_waited_at(&self.listener) {
-                        crowd.give_way();
+                    // As in the control server.
+                    if is_waited_at(&self.listener) && crowd.give_way().is_some() {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(bounds.pause).await;
                     }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use super::crowd::Crowd;
 use super::line::{self, Line};
 use super::peer::Peer;
+use super::room::{self, Spare};
 use super::socket::{self, BindError};
 use super::turns::{self, Turns};
 
@@ -42,6 +43,8 @@ pub struct Bounds {
     pub connection: Duration,
     /// Time for connections after the daemon was told to stop.
     pub farewell: Duration,
+    /// Time before the next try where a connection cannot be accepted, and none gives way to it.
+    pub pause: Duration,
 }
 
 impl Default for Bounds {
@@ -51,6 +54,7 @@ impl Default for Bounds {
             head: Duration::from_secs(5),
             connection: Duration::from_secs(30),
             farewell: Duration::from_secs(2),
+            pause: Duration::from_millis(100),
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Server {
     path: PathBuf,
     bounds: Bounds,
     identify: fn(&UnixStream) -> io::Result<u32>,
+    /// Taken before the daemon opens anything else.
+    spare: Spare,
 }
 
 impl Server {
@@ -83,21 +89,25 @@ impl Server {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self { listener, path: path.to_owned(), bounds, identify: peer_user })
+        let (path, spare) = (path.to_owned(), Spare::take());
+        Ok(Self { listener, path, bounds, identify: peer_user, spare })
     }
 
     /// Serves what `router` routes, until `stop` is ready, then lets running requests end.
-    pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) {
+    pub async fn serve(mut self, router: Router, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
         let turns = Turns::new(turns::MOST);
-        let mut crowd = Crowd::new(self.bounds.connections);
+        let mut crowd = Crowd::new(room::for_connections(self.bounds.connections));
         let mut running = JoinSet::new();
         let mut failing = false;
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
-                Some(_) = running.join_next() => continue,
+                Some(_) = running.join_next() => {
+                    self.spare.refill();
+                    continue;
+                }
                 accepted = self.listener.accept() => accepted,
             };
             let (mut accepted, mut left) = (Some(accepted), 0);
@@ -130,12 +140,14 @@ impl Server {
                             tracing::warn!(%error, "a control connection failed");
                         }
                         failing = true;
-                        // Out of file descriptors, say: one less, and not at once, which would
-                        // spin.
-                        if line::is_waited_at(&self.listener) {
-                            crowd.give_way();
+                        // Out of file descriptors, say: one connection less makes room for one, at
+                        // once, and there are not many. The spare one is the last. Then the next
+                        // try would spin.
+                        let waited = line::is_waited_at(&self.listener);
+                        let room = waited && (crowd.give_way().is_some() || self.spare.give_up());
+                        if !room {
+                            tokio::time::sleep(self.bounds.pause).await;
                         }
-                        tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
                 if served < AT_ONCE && left < LEFT_AT_ONCE && !failing {

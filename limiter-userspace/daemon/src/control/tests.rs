@@ -242,6 +242,51 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
     server.stop();
 }
 
+/// A user, but for some of the connections: as without a file descriptor for them.
+fn out_of_descriptors(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    match ASKED.fetch_add(1, Ordering::Relaxed) {
+        4..8 => Err(rustix::io::Errno::MFILE.into()),
+        _ => Ok(0),
+    }
+}
+
+/// An idle connection gives way to one that cannot be accepted, and the next one is accepted at once:
+/// the pause would be longer than this test waits.
+#[test]
+fn idle_connections_give_way_without_a_pause() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("limiter.sock");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let bounds = Bounds { pause: Duration::from_secs(3600), ..Bounds::default() };
+        let server = Server::bind(&path, bounds).unwrap().identify_by(out_of_descriptors);
+        // All of them wait before the first one is accepted.
+        let idle: Vec<_> = (0..12).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut asking = UnixStream::connect(&path).unwrap();
+        asking.write_all(b"GET /v1/limits HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        asking.set_nonblocking(true).unwrap();
+        let mut asking = tokio::net::UnixStream::from_std(asking).unwrap();
+        let handler = Arc::new(Mutex::new(Echo { changes: 0, begun: None }));
+        let mut answer = Vec::new();
+        let answered = tokio::io::AsyncReadExt::read_to_end(&mut asking, &mut answer);
+        tokio::select! {
+            read = answered => drop(read.unwrap()),
+            () = server.serve(routes().served(handler), std::future::pending()) => {}
+            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("nobody is served"),
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        let gone = idle.iter().filter(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            let mut stream = *stream;
+            // The end of the stream, or a reset.
+            !matches!(stream.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        });
+        // Four that could not be accepted, and as many that gave way to the next ones.
+        assert_eq!(gone.count(), 8);
+    });
+}
+
 /// An answer without an end outlives what other connections may take, and ends with its sender.
 #[test]
 fn lines_that_come_as_they_come_are_not_cut_off() {

@@ -164,8 +164,10 @@ impl Book {
                     && put.keys().any(|prefix| prefix.contains(at))
             }
         };
-        // Most changes are of single sources, which have nothing inside.
-        if by.is_none() && put.keys().all(Selector::is_source) {
+        // Most changes are of single sources, which have nothing inside; and of a program that does
+        // not replace its entries none goes. Nobody walks over a million entries for nothing.
+        let nothing_inside = by.is_none() && put.keys().all(Selector::is_source);
+        if nothing_inside || by.is_some() && !request.replace {
             return BTreeSet::new();
         }
         others.filter(goes).map(|(at, _)| *at).collect()

@@ -3,8 +3,9 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 
-use crate::api::cluster::Cluster;
+use crate::api::cluster::{Cluster, RefusedChange};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
+use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -36,7 +37,11 @@ impl Service {
                     .to_owned(),
             ));
         };
+        let refusals = self.cluster.refusals();
+        let latest = refusals.iter().flat_map(|refusals| refusals.latest());
         Ok(Cluster {
+            refused_changes: refusals.map_or(0, Refusals::count),
+            latest_refused: latest.map(|(at, refused)| RefusedChange::new(at, refused)).collect(),
             warnings: self.cluster.warnings(&self.rule_sets.layers),
             ..Cluster::from(&*status)
         })

@@ -8,6 +8,7 @@ use axum::routing::get;
 use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
+use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
 use crate::views::{self, Census, Facts};
 
@@ -79,6 +80,7 @@ impl Service {
                 .borrow()
                 .told(self.datapath()?, &self.rule_sets.effective)?,
             cluster: self.cluster.status(),
+            refused_changes: self.cluster.refusals().map_or(0, Refusals::count),
         };
         views::metrics(self.datapath()?, census, &facts)
     }

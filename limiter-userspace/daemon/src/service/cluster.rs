@@ -12,7 +12,11 @@ use crate::bans;
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
+use crate::guard::{LEAST_OF_OTHERS, hazard};
 use crate::lists::{self, CLUSTER};
+
+/// Changes of other nodes at once that have a line each in the log.
+const LOGGED: usize = 10;
 
 impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
@@ -33,28 +37,42 @@ impl Service {
         self.cluster.join(cluster, &self.rule_sets.layers, &self.rule_sets.effective);
     }
 
-    /// Does what the node tells.
-    pub(crate) fn heed(&mut self, notice: Notice) {
-        match self.cluster.heed(notice) {
-            None => {}
-            Some(Order::CatchUp) => {
-                self.rule_sets.replan = true;
-                self.catch_up();
-            }
-            Some(Order::TakeOver(change)) => {
-                let told = change.to_string();
-                match self.take_over(&change) {
-                    Ok(()) => tracing::info!("by another node: {told}"),
-                    Err(error) => {
-                        tracing::warn!(%error, "not taken over from another node: {told}");
+    /// Does what the node tells. Changes of lists are on disk at the end, all of them together.
+    pub(crate) fn heed(&mut self, notices: impl IntoIterator<Item = Notice>) {
+        let mut taken = Vec::new();
+        // One question to the kernel for all of them.
+        let mut own = None;
+        for notice in notices {
+            match self.cluster.heed(notice) {
+                None => {}
+                Some(Order::CatchUp) => {
+                    self.rule_sets.replan = true;
+                    self.catch_up();
+                }
+                Some(Order::TakeOver(change)) => {
+                    let told = change.to_string();
+                    let own = own.get_or_insert_with(|| self.own_addresses());
+                    match self.take_over(&change, own) {
+                        Ok(()) => taken.push(told),
+                        Err(error) => self.cluster.refuse(told, error.to_string()),
                     }
                 }
             }
         }
+        if !taken.is_empty() {
+            self.store_lists();
+        }
+        for told in taken.iter().take(LOGGED) {
+            tracing::info!("by another node: {told}");
+        }
+        if taken.len() > LOGGED {
+            tracing::info!("by another node: {} changes more", taken.len() - LOGGED);
+        }
+        self.cluster.log_refusals();
     }
 
     /// Takes over another node's change. Management prefixes of this node are not touched.
-    fn take_over(&mut self, change: &Change) -> Result<(), Refusal> {
+    fn take_over(&mut self, change: &Change, own: &[(String, IpNet)]) -> Result<(), Refusal> {
         match change {
             Change::Ban { source, left } => {
                 let selector = Selector::address(*source);
@@ -64,7 +82,11 @@ impl Service {
                 bans::put_ban(self.datapath.get_mut()?, *source, *left).map(drop)?;
             }
             Change::Unban { sources } => {
-                bans::forget(self.datapath.get_mut()?, selector_of(*sources)?).map(drop)?;
+                let selector = selector_of(*sources)?;
+                if let Some(why) = hazard(&selector, ListName::Allow, own, LEAST_OF_OTHERS) {
+                    return Err(Refusal::Conflict(format!("{selector}: {why}")));
+                }
+                bans::forget(self.datapath.get_mut()?, selector).map(drop)?;
             }
             Change::List { list, sources, left } => {
                 let list = match list {
@@ -76,14 +98,14 @@ impl Service {
                 let sources = vec![selector_of(*sources)?.to_string()];
                 let request =
                     SetList { list, sources, seconds, strict: true, ..SetList::default() };
-                let wanted = self.wanted(&request, Some(&CLUSTER.into()))?;
-                refuse(self.change_lists(wanted)?.skipped)?;
+                let wanted = self.wanted_beside(&request, Some(&CLUSTER.into()), own)?;
+                refuse(self.make_lists(wanted)?.skipped)?;
             }
             Change::Unlist { sources } => {
                 let source = Some(selector_of(*sources)?.to_string());
                 let named = lists::named(&UnsetList { source, ..UnsetList::default() })?;
-                let (own, skipped) = self.lists.own(&named, Some(CLUSTER));
-                self.take_off_lists(&own)?;
+                let (theirs, skipped) = self.lists.own(&named, Some(CLUSTER));
+                self.unmake_lists(&theirs)?;
                 refuse(skipped)?;
             }
         }

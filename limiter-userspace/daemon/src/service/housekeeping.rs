@@ -64,6 +64,10 @@ impl Service {
         self.cluster.tell_bans(&self.datapath)
     }
 
+    fn keep_heard(&mut self) -> Result<(), ServiceError> {
+        Ok(self.cluster.keep_heard(&self.state)?)
+    }
+
     fn look_at_nearness(&mut self) -> Result<(), ServiceError> {
         self.gauges.look_at_nearness(self.datapath.get()?)
     }
@@ -90,13 +94,14 @@ impl Service {
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
     ("take expired entries off the lists", Service::expire_lists),
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),
+    ("note the newest change of other nodes", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_nearness),
 ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use limiter_rules::Selector;
 
 use super::Service;
@@ -14,6 +15,9 @@ use crate::lists::{CLUSTER, Wanted};
 /// The step that is not possible on a full disk.
 pub(super) const SAVE_LISTS: &str = "save the lists";
 
+/// Why an entry of another node is one too many.
+const MUCH: &str = "with what other nodes have on that list, it is a large part of all addresses";
+
 impl Service {
     /// Works out what a request would change of the lists of this node.
     pub(crate) fn wanted(
@@ -21,18 +25,38 @@ impl Service {
         request: &SetList,
         by: Option<&Arc<str>>,
     ) -> Result<Wanted, ServiceError> {
-        let layers = &self.rule_sets.layers;
-        let datapath = self.datapath.get()?;
+        self.wanted_beside(request, by, &self.own_addresses())
+    }
+
+    /// Addresses of this machine; none where the system does not answer.
+    pub(super) fn own_addresses(&self) -> Vec<(String, IpNet)> {
+        let Ok(datapath) = self.datapath.get() else { return Vec::new() };
         // Without an answer the other guards hold.
-        let own = datapath.own_addresses().unwrap_or_else(|error| {
+        datapath.own_addresses().unwrap_or_else(|error| {
             tracing::warn!(%error, "own addresses are not guarded from the deny list");
             Vec::new()
-        });
-        let least = if by.is_some_and(|by| **by == *CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
+        })
+    }
+
+    /// As [`Service::wanted`], where the addresses of this machine are known.
+    pub(super) fn wanted_beside(
+        &self,
+        request: &SetList,
+        by: Option<&Arc<str>>,
+        own: &[(String, IpNet)],
+    ) -> Result<Wanted, ServiceError> {
+        let layers = &self.rule_sets.layers;
+        let datapath = self.datapath.get()?;
+        let is_other = by.is_some_and(|by| **by == *CLUSTER);
+        let least = if is_other { LEAST_OF_OTHERS } else { LEAST };
         // A person with a session, or of a daemon that knows its managers, is guarded by these.
         let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
         let hazard = |selector: &Selector| {
-            let found = guard::hazard(selector, request.list, &own, least);
+            let found = guard::hazard(selector, request.list, own, least);
+            let found = found.or_else(|| {
+                let room = self.lists.has_room_of_others(selector, request.list, LEAST_OF_OTHERS);
+                (is_other && !room).then(|| MUCH.to_owned())
+            });
             found.filter(|_| !guarded)
         };
         self.lists.wanted(request, by, datapath.now(), |at| layers.managed(at), hazard)
@@ -40,11 +64,16 @@ impl Service {
 
     /// Makes a change of the lists of this node.
     pub(crate) fn change_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
-        let datapath = self.datapath.get_mut()?;
-        let layers = &self.rule_sets.layers;
-        let changed = self.lists.make(datapath, wanted, |selector| layers.managed(selector))?;
+        let changed = self.make_lists(wanted)?;
         self.store_lists();
         Ok(self.with_store(changed))
+    }
+
+    /// As [`Service::change_lists`], without a word on disk yet.
+    pub(super) fn make_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
+        let datapath = self.datapath.get_mut()?;
+        let layers = &self.rule_sets.layers;
+        self.lists.make(datapath, wanted, |selector| layers.managed(selector))
     }
 
     /// Takes sources off the lists of this node.
@@ -52,11 +81,19 @@ impl Service {
         &mut self,
         selectors: &BTreeSet<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
-        let datapath = self.datapath.get_mut()?;
-        let layers = &self.rule_sets.layers;
-        let changed = self.lists.unset(datapath, selectors, |selector| layers.managed(selector))?;
+        let changed = self.unmake_lists(selectors)?;
         self.store_lists();
         Ok(self.with_store(changed))
+    }
+
+    /// As [`Service::take_off_lists`], without a word on disk yet.
+    pub(super) fn unmake_lists(
+        &mut self,
+        selectors: &BTreeSet<Selector>,
+    ) -> Result<ListsChanged, ServiceError> {
+        let datapath = self.datapath.get_mut()?;
+        let layers = &self.rule_sets.layers;
+        self.lists.unset(datapath, selectors, |selector| layers.managed(selector))
     }
 
     /// The answer to a change, with what is not on disk of it.
@@ -65,7 +102,7 @@ impl Service {
     }
 
     /// Stores a change of the lists before it is answered. It is in force also where that fails.
-    fn store_lists(&mut self) {
+    pub(super) fn store_lists(&mut self) {
         let Ok(datapath) = self.datapath.get() else { return };
         if let Some(done) = self.lists.store(&self.state, datapath) {
             self.troubles.note(SAVE_LISTS, &done.map_err(ServiceError::State));

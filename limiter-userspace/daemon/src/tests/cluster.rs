@@ -1,5 +1,7 @@
 //! The daemon as a node: what the rules share, what other nodes tell, and what is told to them.
 
+mod store;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +12,7 @@ use limiter_cluster::meeting::{Meeting, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::status::ServerStatus;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
-use limiter_cluster::{Change, Cluster, List, NodeSettings, Notice, Notices, Status};
+use limiter_cluster::{Change, Cluster, Keys, List, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ban, ListEntry, Listed};
 use limiter_fake::MemoryLeases;
 use limiter_sharing::leases::Counts;
@@ -72,7 +74,14 @@ impl Store for Distant {
 }
 
 fn settings(name: &str) -> NodeSettings {
-    NodeSettings { name: name.to_owned(), nodes: 1, shards: 4, timeout: Duration::from_millis(350) }
+    NodeSettings {
+        name: name.to_owned(),
+        nodes: 1,
+        shards: 4,
+        timeout: Duration::from_millis(350),
+        keys: None,
+        newest: 0,
+    }
 }
 
 /// A node in a cluster of its own.
@@ -98,19 +107,29 @@ struct Other {
 impl Node {
     /// With 203.0.113.9 as management prefix, and the budget `customer` shared.
     fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// A node as before, with keys of the nodes.
+    fn with(keys: Option<Keys>) -> Self {
         let mut daemon = Daemon::among(Some(1));
         let store = Arc::new(Distant::default());
         let leases = daemon.fake.open_now().leases().unwrap();
-        let (cluster, notices) =
-            Cluster::start_with(settings("a"), Arc::clone(&store), leases).unwrap();
+        let settings = NodeSettings { keys, ..settings("a") };
+        let (cluster, notices) = Cluster::start_with(settings, Arc::clone(&store), leases).unwrap();
         daemon.service.join(cluster);
         Self { daemon, notices, store }
     }
 
     fn other(&self, name: &str) -> Other {
+        self.other_with(name, None)
+    }
+
+    fn other_with(&self, name: &str, keys: Option<Keys>) -> Other {
         let leases = MemoryLeases::new(8, Counts::default());
+        let settings = NodeSettings { keys, ..settings(name) };
         let (cluster, notices) =
-            Cluster::start_with(settings(name), Arc::clone(&self.store), leases).unwrap();
+            Cluster::start_with(settings, Arc::clone(&self.store), leases).unwrap();
         Other { cluster, notices }
     }
 
@@ -133,7 +152,7 @@ impl Node {
         self.until(what, |node| {
             let notice = node.notices.try_recv().ok()?;
             let is_told = told(&notice);
-            node.daemon.service.heed(notice);
+            node.daemon.service.heed([notice]);
             is_told.then_some(())
         });
     }
@@ -501,6 +520,8 @@ fn the_state_of_the_cluster_is_told() {
         "limiter_cluster_leases_without_contact 0",
         "limiter_cluster_other_rules 1",
         "limiter_cluster_waiting_changes 0",
+        "limiter_cluster_refused_changes_total 0",
+        "limiter_cluster_granted_beyond_total 0",
         "limiter_cluster_lease_used_total{limit=\"0:packets:bucket:customer\"} 0",
         "limiter_cluster_lease_denied_total{limit=\"1:packets:fixed_3600s:customer\"} 0",
     ] {

@@ -9,7 +9,7 @@ use crate::control::exposition::{Exposition, Kind};
 type Count = fn(&LeaseStatus) -> u64;
 
 /// Adds the state of a node.
-pub(super) fn metrics(page: &mut Exposition, status: &Status) {
+pub(super) fn metrics(page: &mut Exposition, status: &Status, refused_changes: u64) {
     use Kind::{Counter, Gauge};
     let connected = matches!(status.contact, Contact::Connected(_));
     page.metric("limiter_cluster_connected", Gauge, "1 while the store of shared limits answers.")
@@ -43,6 +43,10 @@ pub(super) fn metrics(page: &mut Exposition, status: &Status) {
     page.metric("limiter_cluster_other_rules", Gauge, help).add(&[], differ.count());
     let help = "Changes of bans and lists that wait to be told to the other nodes.";
     page.metric("limiter_cluster_waiting_changes", Gauge, help).add(&[], status.waiting_changes);
+    let help = "Changes of bans and lists by other nodes that were not taken over.";
+    page.metric("limiter_cluster_refused_changes_total", Counter, help).add(&[], refused_changes);
+    let help = "Units granted beyond what the limits allow this node alone, and not taken.";
+    page.metric("limiter_cluster_granted_beyond_total", Counter, help).add(&[], status.beyond);
     let of: [(_, _, _, Count); 4] = [
         ("limiter_cluster_lease_held", Gauge, "Units of a lease to be used.", |of| of.held),
         ("limiter_cluster_lease_granted_total", Counter, "Units granted.", |of| of.granted),

@@ -54,6 +54,8 @@ pub(crate) struct Facts {
     pub(crate) nearness: Nearness,
     /// State of the node, with a cluster.
     pub(crate) cluster: Option<Arc<Status>>,
+    /// Changes of other nodes that were not taken over.
+    pub(crate) refused_changes: u64,
 }
 
 /// Numbers of ended trials, by how they ended, since the daemon's start.
@@ -75,7 +77,7 @@ pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -
     interfaces(&mut page, datapath)?;
     tables(&mut page, datapath, &facts.no_room_for)?;
     if let Some(status) = &facts.cluster {
-        super::cluster::metrics(&mut page, status);
+        super::cluster::metrics(&mut page, status, facts.refused_changes);
     }
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);

@@ -7,11 +7,12 @@ use fastrand::Rng;
 use limiter_cluster::memory::Memory;
 use limiter_cluster::store::{Answers, Ask, Batch};
 use limiter_sharing::SharedLimit;
-use limiter_sharing::account::Central;
+use limiter_sharing::account::{Answer, Central};
 use limiter_sharing::key::{Call, Key, Seen};
 
 use super::meter::Meter;
 use super::path::Path;
+use super::scene::SECOND;
 
 /// Beginning of the store's clock: November 2026.
 const EPOCH: u64 = 1_795_000_000_000_000;
@@ -40,6 +41,22 @@ pub(crate) struct Faults {
     pub(crate) rewinds: Vec<(u64, u64)>,
     /// At that time the nodes learn of another number of nodes.
     pub(crate) members: Vec<(u64, SharedLimit)>,
+    /// Nodes that have other numbers of the limit than the rest.
+    pub(crate) others: Vec<(usize, SharedLimit)>,
+    /// Lies of the store.
+    pub(crate) lies: Lies,
+}
+
+/// A store that does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lies {
+    /// The store counts.
+    #[default]
+    None,
+    /// The store grants what is wanted.
+    Generous,
+    /// The store grants anything up to that, and says or does not say that the key exists.
+    Random,
 }
 
 impl Faults {
@@ -75,6 +92,8 @@ pub(crate) struct Outcome {
     pub(crate) calls: u64,
     /// Units that the store granted, and was told of shares, in what it forgot then.
     pub(crate) forgotten: u64,
+    /// Units that the store granted beyond the accounts of the nodes.
+    pub(crate) beyond: u64,
     /// Longest time in which a node had no answer.
     pub(crate) longest_silence: u64,
 }
@@ -112,14 +131,18 @@ struct Run<'a> {
 pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
     let settings = *scene.limit.settings();
     let mut rng = Rng::with_seed(scene.seed);
-    let nodes = (0..settings.nodes).map(|_| Node {
-        key: Key::new(scene.limit, 0, rng.u64(..)),
-        path: Path::new(&scene.limit),
-        next_tick: rng.u64(..settings.sync / 8),
-        next_poll: rng.u64(..settings.sync),
-        cursor: 0,
-        last_answer: 0,
-        arrears: rng.f64(),
+    let nodes = (0..usize::try_from(settings.nodes).expect("fits")).map(|node| {
+        let other = scene.faults.others.iter().find(|(of, _)| *of == node);
+        let limit = other.map_or(scene.limit, |(_, limit)| *limit);
+        Node {
+            key: Key::new(limit, 0, rng.u64(..)),
+            path: Path::new(&limit),
+            next_tick: rng.u64(..settings.sync / 8),
+            next_poll: rng.u64(..settings.sync),
+            cursor: 0,
+            last_answer: 0,
+            arrears: rng.f64(),
+        }
     });
     let nodes = nodes.collect();
     let mut run = Run {
@@ -138,6 +161,7 @@ pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
             parts: vec![(0, 0); usize::try_from(scene.micros / PART + 1).expect("fits")],
             calls: 0,
             forgotten: 0,
+            beyond: 0,
             longest_silence: 0,
         },
     };
@@ -181,7 +205,7 @@ impl Run<'_> {
             {
                 members += 1;
                 for node in &mut self.nodes {
-                    node.key.set_limit(*limit);
+                    node.key.set_limit(now, *limit);
                     node.path.set_share(limit);
                 }
             }
@@ -197,6 +221,7 @@ impl Run<'_> {
             }
             now += step;
         }
+        self.outcome.beyond = self.nodes.iter().map(|node| node.key.cap().refused()).sum();
         self.outcome.admitted = meter.admitted();
         self.outcome.over = i64::try_from(meter.excess()).expect("fits")
             - i64::try_from(settings.burst).expect("fits");
@@ -285,13 +310,28 @@ impl Run<'_> {
         self.post(at, Event::ToStore { node: index, call, poll, batch, sent: now });
     }
 
+    fn lie(&mut self, answer: &mut Answer, want: u64) {
+        match self.scene.faults.lies {
+            Lies::None => {}
+            Lies::Generous => (answer.grant, answer.wait) = (want, 0),
+            Lies::Random => {
+                answer.grant = self.rng.u64(..=want);
+                answer.wait = self.rng.u64(..SECOND);
+                answer.rest = if self.rng.bool() { self.rng.u64(..SECOND) } else { 0 };
+            }
+        }
+    }
+
     fn event(&mut self, now: u64, event: Event) {
         match event {
             Event::ToStore { node, call, poll, batch, sent } => {
                 let steps = self.scene.faults.steps.iter().filter(|(at, _)| *at <= now);
                 let stepped: i64 = steps.map(|(_, by)| by).sum();
                 let clock = (EPOCH + now).saturating_add_signed(stepped);
-                let answers = self.store.exchange_at(clock, &batch).expect("a batch of one");
+                let mut answers = self.store.exchange_at(clock, &batch).expect("a batch of one");
+                for (answer, ask) in answers.answers.iter_mut().flatten().zip(&batch.asks) {
+                    self.lie(answer, ask.demand.want);
+                }
                 if let Some((_, forgotten)) = &mut self.before {
                     let granted = answers.answers.iter().flatten().map(|answer| answer.grant);
                     let told = batch.asks.iter().map(|ask| ask.demand.owed);

@@ -1,0 +1,107 @@
+//! Changes of other nodes that were not taken over: all counted, the latest kept, and logged at a
+//! bounded rate, since a writer to the store can write very many.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use limiter_cluster::status::RefusedChange;
+use limiter_text::plain::clean;
+
+/// Refused changes that are kept.
+const KEPT: usize = 10;
+/// Time between two lines of the log.
+const APART: Duration = Duration::from_secs(10);
+/// Time for which `limiter status` warns of the latest one.
+const WARNED: Duration = Duration::from_mins(10);
+
+/// Changes that were refused.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: u64,
+    latest: VecDeque<(Instant, RefusedChange)>,
+    /// Count of the latest line of the log, and when it was.
+    told: (u64, Option<Instant>),
+}
+
+impl Refusals {
+    /// Notes refused changes: some of `count`.
+    pub(super) fn note(&mut self, count: u64, some: impl IntoIterator<Item = RefusedChange>) {
+        let now = Instant::now();
+        self.count = self.count.saturating_add(count);
+        for mut refused in some {
+            // Names and texts come from the store.
+            refused.change = clean(&refused.change);
+            self.latest.push_back((now, refused));
+            if self.latest.len() > KEPT {
+                self.latest.pop_front();
+            }
+        }
+    }
+
+    /// Puts those that are new into the log, if it is time for a line.
+    pub(super) fn log(&mut self) {
+        let (before, at) = self.told;
+        let is_early = at.is_some_and(|at| at.elapsed() < APART);
+        if self.count == before || is_early {
+            return;
+        }
+        self.told = (self.count, Some(Instant::now()));
+        if let Some((_, RefusedChange { change, why, .. })) = self.latest.back() {
+            let count = self.count - before;
+            tracing::warn!(
+                "not taken over from other nodes: {count} changes, last {change}: {why}"
+            );
+        }
+    }
+
+    /// Number of refused changes since the daemon's start.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The latest ones, the newest first, with the time since.
+    pub(super) fn latest(&self) -> impl Iterator<Item = (Duration, &RefusedChange)> {
+        self.latest.iter().rev().map(|(at, refused)| (at.elapsed(), refused))
+    }
+
+    /// Warning for `limiter status`, while the latest one is not old.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (since, RefusedChange { change, why, .. }) = self.latest().next()?;
+        (since < WARNED).then(|| {
+            format!(
+                "{} changes by other nodes were not taken over since the daemon's start, the \
+                 latest is `{change}`: {why}: `limiter cluster` lists them; if no node made it, \
+                 somebody else writes to the store",
+                self.count
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(number: u8) -> RefusedChange {
+        let change = format!("deny 192.0.2.{number}/32\u{1b}[2J");
+        RefusedChange { change, node: None, why: "it is not signed".to_owned() }
+    }
+
+    #[test]
+    fn the_latest_are_kept_and_all_are_counted() {
+        let mut refusals = Refusals::default();
+        assert_eq!((refusals.warning(), refusals.count()), (None, 0));
+        refusals.note(200, (0..12).map(refused));
+        refusals.log();
+        assert_eq!((refusals.count(), refusals.latest().count()), (200, KEPT));
+        let (_, newest) = refusals.latest().next().unwrap();
+        assert!(newest.change.starts_with("deny 192.0.2.11/32"), "{newest:?}");
+        let warning = refusals.warning().unwrap();
+        assert!(warning.starts_with("200 changes"), "{warning}");
+        assert!(!warning.contains('\u{1b}'), "{warning}");
+        // The next line waits.
+        refusals.note(1, [refused(13)]);
+        refusals.log();
+        assert_eq!(refusals.told.0, 200);
+    }
+}
