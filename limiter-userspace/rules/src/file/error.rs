@@ -354,6 +354,11 @@ impl Problem {
             Yaml::Unexpected { expected: "sequence start", .. } => {
                 Self::Yaml("a list is wanted here: begin each of its items with `- `".to_owned())
             }
+            Yaml::Unexpected { expected: "mapping start", .. }
+                if place == Some(Place { line: 1, column: 1 }) =>
+            {
+                Self::Yaml("a rule file begins with fields, as in `descriptors:`".to_owned())
+            }
             Yaml::Unexpected { expected: "mapping start", .. } => {
                 Self::Yaml("fields are wanted here, as in `{rate: 100/s}`".to_owned())
             }
@@ -390,6 +395,15 @@ fn nearest(word: &str, expected: &[&'static str]) -> String {
     if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
         return "write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`"
             .to_owned();
+    }
+    // Another case, or the beginning of a word.
+    let lower = word.to_lowercase();
+    let near = |candidate: &&&str| {
+        **candidate == lower || lower.len() > 2 && candidate.starts_with(&lower)
+    };
+    let mut found = expected.iter().filter(near);
+    if let (Some(candidate), None) = (found.next(), found.next()) {
+        return format!("did you mean {candidate:?}?");
     }
     let best = expected
         .iter()
