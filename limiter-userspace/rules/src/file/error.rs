@@ -139,10 +139,7 @@ pub enum Problem {
         high: u64,
     },
     /// Neither a number nor a range of numbers.
-    #[error(
-        "{field}: {text:?} does not fit: give a whole number from 0 to {high}, or a range as in \
-         80-90"
-    )]
+    #[error("{field}: {text:?} does not fit: {}", ranges(text, *high))]
     NoRange {
         /// The field.
         field: &'static str,
@@ -383,6 +380,23 @@ fn unseen(c: char) -> &'static str {
         "a control character, which terminals and logs obey"
     } else {
         "which is not seen, and hides or turns other text"
+    }
+}
+
+/// Advice for what is no number and no range; some write those as iptables does.
+fn ranges(text: &str, high: u16) -> String {
+    let number = |text: &str| text.trim().parse::<u16>().ok().filter(|number| *number <= high);
+    let parts: Option<Vec<String>> = text
+        .split(',')
+        .map(|part| match part.split_once([':', '-']) {
+            Some((from, to)) => Some(format!("{}-{}", number(from)?, number(to)?)),
+            None => Some(number(part)?.to_string()),
+        })
+        .collect();
+    match parts.as_deref() {
+        Some([range]) if range.contains('-') && !text.contains('-') => format!("write {range}"),
+        Some(parts @ [_, _, ..]) => format!("write a list, [{}]", parts.join(", ")),
+        _ => format!("give a whole number from 0 to {high}, or a range as in 80-90"),
     }
 }
 

@@ -237,6 +237,20 @@ fn bad_files_are_refused_with_place_and_remedy() {
             "4:13: unit: \"SEC\" is not known: did you mean \"second\"?".into(),
         ),
         (
+            "descriptors: [{key: destination_port, value: \"27015:27030\", action: drop}]".into(),
+            "1:46: value: \"27015:27030\" does not fit: write 27015-27030".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: \"22, 80:90\", action: drop}]".into(),
+            "1:46: value: \"22, 80:90\" does not fit: write a list, [22, 80-90]".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: \"ssh\", action: drop}]".into(),
+            "1:46: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in \
+             80-90"
+                .into(),
+        ),
+        (
             "descriptors: [{key: protocol, value: TCP, action: drop}]".into(),
             "1:38: value: \"TCP\" is not known: did you mean \"tcp\"?".into(),
         ),
