@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::Output;
 use super::progress::{INTERRUPTED, Progress};
-use super::reading::{Times, aside};
+use super::reading::{AS_ONE, Lengths, Times, aside};
 
 /// A line about a packet, for programs.
 #[derive(Debug, Serialize)]
@@ -88,6 +88,7 @@ struct InTheEnd {
     cut: u64,
     left_out: Aside,
     times: Times,
+    lengths: Lengths,
     /// Link types, their names, and how many packets of them.
     other_links: Vec<(i32, &'static str, u64)>,
     stopped: Option<String>,
@@ -162,6 +163,7 @@ fn each<W: Write>(
             break;
         }
         aside.times.add(captured.nanos);
+        aside.lengths.add(captured.length);
         let full = |source| Failure::Explain { file: file(), source };
         if let Some(by_source) = &mut aside.by_source {
             explainer.has_beside(by_source);
@@ -343,7 +345,7 @@ impl<W: Write> Out<W> {
         if let Some(remark) = summary.sources.as_ref().and_then(Sources::flood) {
             let _: std::fmt::Result = writeln!(text, "{remark}");
         }
-        for line in aside.times.lines() {
+        for line in aside.times.lines().into_iter().chain(aside.lengths.line(AS_ONE)) {
             let _: std::fmt::Result = writeln!(text, "{line}");
         }
         if summary.stopped.is_some() {

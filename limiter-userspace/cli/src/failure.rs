@@ -52,8 +52,8 @@ pub enum Failure {
     #[error("{0}")]
     PinDir(String),
     /// The file with the sources to list.
-    #[error("{0}")]
-    ListFile(String),
+    #[error("{}", .0.join("; "))]
+    ListFile(Vec<String>),
     /// The file that rules were to be written into.
     #[error("{0}")]
     Export(String),
@@ -155,6 +155,14 @@ impl Failure {
     /// True if no daemon answered.
     pub const fn is_no_daemon(&self) -> bool {
         matches!(self, Self::Client(daemon) | Self::Unread { daemon, .. } if daemon.no_daemon())
+    }
+
+    /// Lines for people: of a list that is refused, one for each line of it.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::ListFile(lines) => lines.clone(),
+            other => vec![other.to_string()],
+        }
     }
 
     /// 1 when something broke, 2 when something was refused.

@@ -83,7 +83,9 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
             print(&answer)
         }
         Err(failure) => {
-            say(format_args!("limiter: {failure}"));
+            for line in failure.lines() {
+                say(format_args!("limiter: {line}"));
+            }
             if failure.is_no_daemon()
                 && let Some(note) = pinned::still_limited(&args.socket, backend)
             {

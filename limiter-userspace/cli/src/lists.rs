@@ -52,7 +52,7 @@ pub(super) fn set(
         let feed = read(path)?;
         notes = unread(path, &feed);
         if *strict && !feed.bad.is_empty() {
-            return Err(Failure::ListFile(notes.join("\n")));
+            return Err(Failure::ListFile(notes));
         }
         for entry in feed.entries {
             let source = entry.source.to_string();
@@ -65,7 +65,7 @@ pub(super) fn set(
         // An empty list of decisions is one that was read.
         if empty && (!feed.is_decisions || !feed.bad.is_empty()) {
             notes.push("no source is named: the file has none".to_owned());
-            return Err(Failure::ListFile(notes.join("\n")));
+            return Err(Failure::ListFile(notes));
         }
     }
     let changed = client.put::<ListsChanged>("/v1/lists", &request)?;
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<Feed, Failure> {
     };
     let text = text.map_err(|error| {
         let name = path.display();
-        Failure::ListFile(format!("{name}: {error}: give a text file with a source a line"))
+        Failure::ListFile(vec![format!("{name}: {error}: give a text file with a source a line")])
     })?;
     Ok(Feed::parse(&text))
 }
@@ -126,12 +126,12 @@ pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
         let feed = read(path)?;
         if let Some(bad) = feed.bad.first() {
             let (name, line) = (path.display(), bad.line);
-            return Err(Failure::ListFile(format!("{name}:{line}: {}", bad.problem)));
+            return Err(Failure::ListFile(vec![format!("{name}:{line}: {}", bad.problem)]));
         }
         selectors.extend(feed.entries.iter().map(|entry| entry.source));
     }
     if selectors.is_empty() {
-        return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
+        return Err(Failure::ListFile(vec!["no source is named: the file has none".to_owned()]));
     }
     let by = whom.author().map(|by| format!("&by={}", escaped(by))).unwrap_or_default();
     let session = ssh::own_session();
@@ -190,7 +190,10 @@ impl Whom {
             Some(path) if path == Path::new("-") => Ok(Some("standard input".to_owned())),
             Some(path) => {
                 let path = std::path::absolute(path).map_err(|error| {
-                    Failure::ListFile(format!("{}: {error}: name it with --by", path.display()))
+                    Failure::ListFile(vec![format!(
+                        "{}: {error}: name it with --by",
+                        path.display()
+                    )])
                 })?;
                 // The end of a long path tells files apart.
                 let text = path.display().to_string();

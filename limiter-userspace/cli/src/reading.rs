@@ -13,13 +13,15 @@ use limiter_text::plain::clean;
 use super::failure::Failure;
 use super::progress::{INTERRUPTED, Progress};
 use merge::Merged;
-pub(super) use times::Times;
+pub(super) use times::{AS_FRAMES, AS_ONE, Lengths, Times};
 
 /// Remarks about captures, and the reason why they were not read to the end, if they were not.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     /// Lines for people: packets that were left out, and files.
     pub(super) notes: Vec<String>,
+    /// Lengths of the packets.
+    pub(super) lengths: Lengths,
     /// Packets that were given on.
     pub(super) packets: u64,
     /// True if Ctrl-C ended it.
@@ -51,6 +53,7 @@ pub(super) fn captures(
     let mut merged = Merged::begin(listed(files)?, own, &mut read)?;
     let mut progress = Progress::begin(true);
     let mut times = Times::default();
+    let mut lengths = Lengths::default();
     while let Some(packet) = merged.next(&mut read) {
         if !progress.goes_on(read.packets + 1, merged.percent()) {
             read.interrupted = true;
@@ -58,12 +61,14 @@ pub(super) fn captures(
             break;
         }
         times.add(packet.nanos);
+        lengths.add(packet.length);
         to(&packet)?;
         read.packets += 1;
     }
     drop(progress);
     let aside = merged.end(&mut read);
     read.notes.extend(times.lines());
+    read.lengths = lengths;
     read.notes.extend(aside::lines(&aside));
     Ok(read)
 }

@@ -17,7 +17,7 @@ use super::export;
 use super::failure::Failure;
 use super::output::Output;
 use super::reading::aside::OwnArgument;
-use super::reading::{self, Read};
+use super::reading::{self, AS_ONE, Read};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
@@ -123,7 +123,8 @@ pub(super) fn simulate(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     }
     let code = if stopped.is_some() { 2 } else { 0 };
     let captured = ask.load.is_none();
-    let simulated = Simulated { report, refused, notes: read.notes, stopped, captured };
+    let notes = read.notes.into_iter().chain(read.lengths.line(AS_ONE)).collect();
+    let simulated = Simulated { report, refused, notes, stopped, captured };
     let text = output.document(&simulated)?.unwrap_or_else(|| render::text(&simulated));
     errors.extend(simulated.stopped);
     Ok(Answer { text, errors, code })

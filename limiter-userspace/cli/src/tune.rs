@@ -27,8 +27,8 @@ use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::observe::share as share_of;
 use super::output::Output;
-use super::reading::Read;
 use super::reading::aside::OwnArgument;
+use super::reading::{AS_FRAMES, Read};
 use super::{export, live, reading};
 use text::{Tuned, cautions};
 
@@ -238,7 +238,7 @@ impl Ask {
             match captured.source() {
                 Some(source) => {
                     let (nanos, bytes) = (captured.nanos, captured.length);
-                    tuner.observe(&Observation { nanos, source, bytes });
+                    tuner.observe_joined(&Observation { nanos, source, bytes });
                 }
                 None => exempt += 1,
             }
@@ -248,6 +248,7 @@ impl Ask {
             Some(file) => reading::load(file, packet)?,
             None => reading::captures(&self.pcap, &self.own.own(), packet)?,
         };
+        read.notes.extend(read.lengths.line(AS_FRAMES));
         if exempt > 0 {
             let exempt = number(exempt);
             read.notes

@@ -90,7 +90,9 @@ pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
             ["#", "Generated", "by", program, ..] if program.starts_with("iptables") => {
                 return Ok(Format::Iptables);
             }
-            ["create" | "-N", _, kind, ..] if kind.contains(':') => return Ok(Format::Ipset),
+            ["create" | "-N", _, kind, ..] if is_kind_of_set(kind) => return Ok(Format::Ipset),
+            // `ipset list`, which its reader has the remedy for.
+            ["Type:", kind] if is_kind_of_set(kind) => return Ok(Format::Ipset),
             ["filter", rest @ ..] if rest.contains(&"pref") => return Ok(Format::Tc),
             ["-P" | "-N" | "-A", ..] => return Ok(Format::Iptables),
             _ if line.contains("Status for the jail") => return Ok(Format::Fail2ban),
@@ -101,6 +103,11 @@ pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
         }
     }
     Err(ImportError::Unknown)
+}
+
+/// True for a type of sets of ipset, as it is named now or was before version 6.
+fn is_kind_of_set(kind: &str) -> bool {
+    kind.contains(':') || ["hash", "map", "tree"].iter().any(|old| kind.ends_with(old))
 }
 
 /// True for a line of `iptables-save -c`.

@@ -9,8 +9,9 @@ use super::error::ImportError;
 use super::iptables::net;
 use super::words::words;
 
-/// Types of sets whose elements are sources.
-const TYPES: [&str; 3] = ["hash:ip", "hash:net", "bitmap:ip"];
+/// Types of sets whose elements are sources, and what they were called before version 6.
+const TYPES: [&str; 7] =
+    ["hash:ip", "hash:net", "bitmap:ip", "iphash", "nethash", "ipmap", "iptree"];
 
 /// Options of an element that have a value, and change nothing.
 const WITH_VALUE: [&str; 6] = ["packets", "bytes", "comment", "skbmark", "skbprio", "skbqueue"];

@@ -274,6 +274,10 @@ impl<'a> Judge<'a> {
         if *step.verdict == Verdict::Return && step.kind.is_base() {
             return Err("returns from a chain that no rule jumps to".to_owned());
         }
+        // Whatever drops the rest has these conditions, too.
+        if let Some(reason) = step.packets.reasons() {
+            return Err(reason);
+        }
         let dropping = (step.over)(step.packets)?;
         self.translate(step, limit)?;
         if let Some((rule, true)) = dropping {

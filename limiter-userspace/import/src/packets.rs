@@ -8,6 +8,10 @@ use limiter_rules::model::Fact;
 /// Largest product of two lists that are compared: whoever has more is taken to overlap.
 const MOST_PAIRS: usize = 1 << 16;
 
+/// Advice for what a rule is not for, where that is no source.
+pub(super) const ALL_BUT: &str =
+    "by hand, write a rule for all of them, and beside it one for these with `rate: unlimited`";
+
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {

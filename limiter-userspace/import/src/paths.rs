@@ -98,7 +98,25 @@ fn product(levels: &[Option<Values>]) -> Result<Vec<Path>, String> {
         let with = |path: &Path| values.parts.iter().map(|part| path.with(part.clone())).collect();
         paths = paths.iter().flat_map(|path| -> Vec<Path> { with(path) }).collect();
     }
+    // ICMP is of IPv4 alone, and ICMPv6 of IPv6.
+    if paths.iter().any(is_of_one_family) {
+        paths.retain(is_of_one_family);
+    }
     Ok(paths)
+}
+
+/// False for ICMP with an address of IPv6, and the other way around: no packet is both.
+fn is_of_one_family(path: &Path) -> bool {
+    let family = path.0.iter().find_map(|part| match part {
+        Part::Fact(Fact::Protocol, Some(values)) if *values == 1.into() => Some(Family::V4),
+        Part::Fact(Fact::Protocol, Some(values)) if *values == 58.into() => Some(Family::V6),
+        _ => None,
+    });
+    let Some(family) = family else { return true };
+    path.0.iter().all(|part| match part {
+        Part::Source(_, Some(net)) | Part::Destination(Some(net)) => Family::of(net) == family,
+        _ => true,
+    })
 }
 
 fn interfaces(packets: &Packets, key: &[Key]) -> Option<Values> {

@@ -3,6 +3,10 @@
 use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, Period, RateLimit, Unit};
 
+/// The reason why quotas are not translated, and what is near to them here.
+pub(super) const QUOTA: &str = "a quota there never begins anew; for so much in a time, write \
+     `algorithm: fixed_window` and a rate as 10GB/day by hand";
+
 /// A token bucket.
 pub(super) fn bucket(count: Count, amount: u64, period: Period, burst: u64) -> Meter {
     Meter::TokenBucket(RateLimit { count, requests_per_unit: amount, period, burst })

@@ -114,9 +114,13 @@ impl<'a> Walk<'a> {
         for ((table, name), chain) in &firewall.chains {
             let end = self.ends(table, &Verdict::Jump(name.clone()));
             if chain.hook.is_none() && end == Verdict::Continue {
-                for (_, index, ..) in cases(firewall, chain, None) {
-                    let why = "is in a chain that only logs and returns";
-                    judge.fate(index, Fate::Left(why.to_owned()));
+                for (_, index, _, case) in cases(firewall, chain, None) {
+                    let limits = case.packets.unknown.iter().any(|unknown| unknown.limits);
+                    let fate = match case.packets.reasons() {
+                        Some(reason) if limits => Fate::Not(reason),
+                        _ => Fate::Left("is in a chain that only logs and returns".to_owned()),
+                    };
+                    judge.fate(index, fate);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Lists of sources as others publish them: a source a line, blocks with their first and last
-//! address, and what CrowdSec prints. A line that cannot be read hides no other.
+//! address, JSON, and what CrowdSec prints. A line that cannot be read hides no other.
+
+mod json;
 
 use std::net::IpAddr;
 
@@ -55,6 +57,10 @@ impl Feed {
             for (index, decision) in decisions.iter().enumerate() {
                 feed.decision(index + 1, &|name| field(decision, name));
             }
+            return feed;
+        }
+        if let Some(values) = json::values(text) {
+            feed.objects(values);
             return feed;
         }
         let mut columns: Option<Vec<&str>> = None;
@@ -274,7 +280,8 @@ fn cells(row: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Vec<String>, Vec<usize>) {
+    /// Entries of a list as they are shown, and the lines that cannot be read.
+    pub(super) fn read(text: &str) -> (Vec<String>, Vec<usize>) {
         let feed = Feed::parse(text);
         let entry = |entry: &Entry| match entry.seconds {
             Some(seconds) => format!("{} {seconds}", entry.source),
@@ -284,7 +291,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn reads(text: &str, entries: &[&str], bad: &[usize]) {
+    pub(super) fn reads(text: &str, entries: &[&str], bad: &[usize]) {
         let (found, lines) = read(text);
         assert_eq!(
             (found.as_slice(), lines.as_slice()),

@@ -57,6 +57,13 @@ fn near(text: &str) -> Option<String> {
         };
         return Some(format!("a range is written as its prefixes: {told}"));
     }
+    if let Some((first, _)) = text.split_once(',')
+        && first.parse::<IpNet>().is_ok() | address(first).is_some()
+    {
+        return Some(format!(
+            "write {first}, and a list without columns: `cut -d, -f1` takes them"
+        ));
+    }
     if let Some((address, zone)) = text.split_once('%') {
         address.parse::<IpAddr>().ok()?;
         return Some(format!("write {address}; {zone:?} is the key `interface` of a rule"));

@@ -2,7 +2,9 @@
 //! by whatever takes rules: `check`, `apply`, `set`, `import`, `status`.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv6Addr;
 
+use ipnet::{IpNet, Ipv6Net};
 use limiter_common::wire::{Count, Evidence};
 
 use super::model::{Limits, Meeting, Over, Part, Path, Rule, RuleSet, Subject, Terms, Traffic};
@@ -12,6 +14,12 @@ mod rate;
 
 pub use kind::{Kind, Warning};
 pub use rate::{burst_for_tcp, is_slow};
+
+/// Prefixes of IPv6 in which IPv4 addresses are written (RFC 6052, RFC 8215), as whole sources.
+const NAT64: [Ipv6Net; 2] = [
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 64),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+];
 
 /// Rules of one kind that are told one by one, before the others are only counted.
 const MOST_TOLD: usize = 10;
@@ -33,6 +41,7 @@ impl Warnings {
         let alone = BySource::of(set);
         for rule in &set.rules {
             judge.meets_nothing(rule);
+            judge.is_translated(rule);
             let traffic = rule.path.traffic();
             let meeting = judge.meeting(&traffic);
             match &rule.terms {
@@ -150,6 +159,23 @@ impl Judge {
         let keys = rule.path.contradiction(such).unwrap_or_default();
         let detail = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         self.add(Warning { detail, ..Warning::of(kind, Subject::Rule(rule.path.clone())) });
+    }
+
+    /// Warns of a source that is the addresses of a NAT64.
+    fn is_translated(&mut self, rule: &Rule) {
+        if rule.terms == Terms::Unlimited {
+            return;
+        }
+        let found = rule.path.0.iter().find_map(|part| match part {
+            Part::Source(masks, Some(IpNet::V6(net))) if masks.v6.is_some_and(|bits| bits < 96) => {
+                NAT64.into_iter().find(|of| of.contains(net))
+            }
+            _ => None,
+        });
+        if let Some(net) = found {
+            let subject = Subject::Rule(rule.path.clone());
+            self.add(Warning { detail: net.to_string(), ..Warning::of(Kind::Translated, subject) });
+        }
     }
 
     /// Limits, of the packets of a path.

@@ -1,8 +1,48 @@
-//! Remarks about the times of packets.
+//! Remarks about the times of packets, and about their lengths.
 
 use limiter_daemon::render::{duration, number};
 
 const SECOND: u64 = 1_000_000_000;
+
+/// Bytes of a full frame of an interface without jumbo frames, with two tags.
+const FULL_FRAME: u64 = limiter_rules::rate_text::MIN_FULL_FRAME;
+
+/// Packets that were joined count once.
+pub(crate) const AS_ONE: &str = "there are more packets than the numbers here say; capture with \
+     `limiter observe`, or while `ethtool -K IFACE gro off lro off` holds";
+
+/// Packets that were joined count as what they were.
+pub(crate) const AS_FRAMES: &str = "each counts as the full frames that it takes";
+
+/// Lengths of packets: those that are none of a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lengths {
+    long: u64,
+    longest: u64,
+}
+
+impl Lengths {
+    /// Notes a packet.
+    pub(crate) fn add(&mut self, length: u64) {
+        self.long += u64::from(length > FULL_FRAME);
+        self.longest = self.longest.max(length);
+    }
+
+    /// A line for people, if packets were joined before the capture; `counted` tells how these
+    /// count.
+    pub(crate) fn line(&self, counted: &str) -> Option<String> {
+        (self.long > 0).then(|| {
+            format!(
+                "{} packets are longer than {} bytes, up to {}: unless the link has jumbo frames, \
+                 the kernel or the card joined them before the capture (GRO, LRO), and limiter in \
+                 native mode sees each by itself: {counted}",
+                number(self.long),
+                number(FULL_FRAME),
+                number(self.longest)
+            )
+        })
+    }
+}
 
 /// Fewer packets than this may be of one time, or of whole seconds, by chance.
 const LEAST: u64 = 8;
@@ -83,6 +123,21 @@ mod tests {
         let mut all = Times::default();
         times.into_iter().for_each(|nanos| all.add(nanos));
         all.lines()
+    }
+
+    /// Packets longer than a frame were joined, and a full frame with its tags is none.
+    #[test]
+    fn packets_that_were_joined_are_named() {
+        let mut all = Lengths::default();
+        for length in [60, 1514, 1522] {
+            all.add(length);
+        }
+        assert_eq!(all.line(AS_ONE), None);
+        for length in [23_054, 1523] {
+            all.add(length);
+        }
+        let line = all.line(AS_ONE).unwrap();
+        assert!(line.starts_with("2 packets are longer than 1,522 bytes, up to 23,054"), "{line}");
     }
 
     /// Times that tell no rate are named, and no others.

@@ -8,7 +8,7 @@ use limiter_common::header::{Icmp, TCP, Version};
 use limiter_rules::model::Fact;
 
 use super::rule::Reading;
-use crate::packets::{Family, Packets, state};
+use crate::packets::{ALL_BUT, Family, Packets, state};
 use crate::rate;
 
 /// Reads an option of a condition; false if it is none that is known.
@@ -58,9 +58,9 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
         "--ctorigdstport" | "--ctorigdst" => original(reading, word),
         "--ctdir" => {
             reading.load("conntrack");
-            reading.plain(word);
+            let plain = reading.plain(word);
             match reading.value(word).as_deref() {
-                Some("ORIGINAL") => reading.packets.original.way = true,
+                Some("ORIGINAL") if plain => reading.packets.original.way = true,
                 _ => reading.packets.lacks("`--ctdir`: limiter does not see replies as such"),
             }
         }
@@ -70,8 +70,7 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
         }
         "--syn" => {
             load_transport(reading);
-            reading.plain(word);
-            reading.packets.opens = true;
+            reading.packets.opens = reading.plain(word);
         }
         "--tcp-flags" => flags(reading, word),
         "--icmp-type" | "--icmpv6-type" => icmp(reading, word),
@@ -94,8 +93,8 @@ fn load_transport(reading: &mut Reading<'_>) {
 }
 
 fn protocol(reading: &mut Reading<'_>, word: &str) {
-    reading.plain(word);
-    let Some(name) = reading.value(word) else { return };
+    let plain = reading.plain(word);
+    let Some(name) = reading.value(word).filter(|_| plain) else { return };
     match protocol_number(&name) {
         Some(0) => {}
         Some(number) if reading.packets.protocols.is_none() => {
@@ -136,7 +135,7 @@ fn addresses(reading: &mut Reading<'_>, word: &str, source: bool) {
         _ if all && not => packets.lacks("it is for no address at all"),
         _ if all => {}
         (true, true) => packets.not_sources.append(&mut nets),
-        (true, false) => packets.lacks("`! -d`: limiter has no rules for all but some"),
+        (true, false) => packets.lacks(format!("`! -d`: {ALL_BUT}")),
         (false, true) => packets.sources = Some(nets),
         (false, false) => packets.destinations = Some(nets),
     }
@@ -240,7 +239,7 @@ fn ports(reading: &mut Reading<'_>, word: &str) {
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
     if not {
-        return reading.packets.lacks(format!("`! {word}`: limiter has no rules for all but some"));
+        return reading.packets.lacks(format!("`! {word}`: {ALL_BUT}"));
     }
     let ports: Option<Vec<(u16, u16)>> = text.split(',').map(range).collect();
     let packets = &mut reading.packets;
@@ -272,9 +271,9 @@ fn range(text: &str) -> Option<(u16, u16)> {
 /// Flags that are looked at and those that are to be set, where that means a SYN without ACK.
 fn flags(reading: &mut Reading<'_>, word: &str) {
     load_transport(reading);
-    reading.plain(word);
+    let plain = reading.plain(word);
     let (mask, set) = (reading.value(word), reading.value(word));
-    let (Some(mask), Some(set)) = (mask, set) else { return };
+    let (Some(mask), Some(set), true) = (mask, set, plain) else { return };
     let sorted = |text: &str| {
         let mut flags: Vec<String> = text.split(',').map(str::to_ascii_uppercase).collect();
         flags.sort_unstable();
@@ -296,8 +295,8 @@ pub(crate) fn is_opening(mask: &str, set: &str) -> bool {
 
 fn icmp(reading: &mut Reading<'_>, word: &str) {
     load_transport(reading);
-    reading.plain(word);
-    let Some(text) = reading.value(word) else { return };
+    let plain = reading.plain(word);
+    let Some(text) = reading.value(word).filter(|_| plain) else { return };
     if text == "any" || (text == "255" && word == "--icmp-type") {
         return;
     }
@@ -306,7 +305,15 @@ fn icmp(reading: &mut Reading<'_>, word: &str) {
             reading.packets.lacks(format!("{word} twice in one rule"));
         }
         Some(message) => reading.packets.icmp = Some(vec![message]),
-        None => reading.packets.lacks(format!("{word} {text}: limiter has types without codes")),
+        None => {
+            reading.packets.lacks(format!("{word} {text}: limiter has types without codes"));
+            // All the same it is for no other type.
+            let kind =
+                text.split_once('/').and_then(|(kind, _)| icmp_message(kind, reading.family));
+            if let Some(message) = kind.filter(|_| reading.packets.icmp.is_none()) {
+                reading.packets.icmp = Some(vec![message]);
+            }
+        }
     }
 }
 

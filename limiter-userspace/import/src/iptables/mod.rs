@@ -85,16 +85,24 @@ fn ufw(firewall: &mut Firewall) {
             _ => None,
         })
         .collect();
-    let is_first = |name: &ChainName| {
-        UFW.iter().any(|(prefix, _)| name.1.strip_prefix(prefix) == Some("user-input"))
-            && !led_to.contains(name.1.as_str())
+    let hook = |name: &ChainName| {
+        let own = UFW.iter().find_map(|(prefix, _)| name.1.strip_prefix(prefix))?;
+        let hook = match own {
+            "user-input" => Hook::Input,
+            "user-forward" => Hook::Forward,
+            "user-output" => Hook::Outgoing,
+            _ => return None,
+        };
+        (!led_to.contains(name.1.as_str())).then(|| (name.clone(), hook))
     };
-    let first: Vec<ChainName> =
-        firewall.chains.keys().filter(|name| is_first(name)).cloned().collect();
+    let first: Vec<(ChainName, Hook)> = firewall.chains.keys().filter_map(hook).collect();
     let states = Some(state::ESTABLISHED | state::RELATED);
     let established = Packets { states, ..Packets::default() };
     let lo = Packets { interfaces: Some(vec!["lo".to_owned()]), ..Packets::default() };
-    for name in first {
+    for (name, hook) in first {
+        if hook == Hook::Forward {
+            forwarded(firewall, &name);
+        }
         let at = firewall.rules.len();
         for packets in [&lo, &established] {
             let cases = vec![Case::new(packets.clone(), Verdict::Accept)];
@@ -102,8 +110,25 @@ fn ufw(firewall: &mut Firewall) {
             firewall.rules.push(Rule { place, text: String::new(), name: None, cases });
         }
         if let Some(chain) = firewall.chains.get_mut(&name) {
-            chain.hook = Some(Hook::Input);
+            chain.hook = Some(hook);
             chain.rules.splice(0..0, [at, at + 1]);
+        }
+    }
+}
+
+/// Refuses what rules on forwarded packets limit and drop, where their translation of addresses is
+/// not in the text: a container's address is on no packet that comes in.
+fn forwarded(firewall: &mut Firewall, name: &ChainName) {
+    let rules = firewall.chains.get(name).map(|chain| chain.rules.clone()).unwrap_or_default();
+    for rule in rules {
+        for case in firewall.rules.get_mut(rule).into_iter().flat_map(|rule| &mut rule.cases) {
+            let decides = matches!(case.verdict, Verdict::Drop | Verdict::Reject);
+            if case.limit.is_some() || decides {
+                case.packets.lacks_limit(
+                    "a route rule is for addresses and ports as the translation of addresses left \
+                     them, and that is not in ufw's files: give iptables-save",
+                );
+            }
         }
     }
 }
@@ -252,7 +277,7 @@ impl Reading {
         }
         let rule = self.firewall.rules.len();
         for how in recent {
-            self.recent.push(recent::Used { chain: name.clone(), rule, how });
+            self.recent.push(recent::Used { chain: name.clone(), rule, how, tells: false });
         }
         let text = line.to_owned();
         self.firewall.insert(name, at, Rule { place, text, name: comment, cases });

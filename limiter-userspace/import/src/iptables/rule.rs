@@ -8,7 +8,7 @@ use super::recent::{Recent, Use};
 use super::target;
 use crate::difference::Difference;
 use crate::firewall::{Case, Hook, Limit, Verdict};
-use crate::packets::{Family, Packets};
+use crate::packets::{ALL_BUT, Family, Packets};
 use crate::rate;
 
 /// A rule that was read.
@@ -51,8 +51,8 @@ const KNOWN: [&str; 23] = [
 /// Modules that limit something in a way of their own, and why they are not translated.
 const LIMITING: [(&str, &str); 5] = [
     ("connbytes", "bytes of a connection are not counted"),
-    ("quota", "there are no quotas of all packets together"),
-    ("quota2", "there are no quotas of all packets together"),
+    ("quota", rate::QUOTA),
+    ("quota2", rate::QUOTA),
     ("rateest", "rates are not estimated"),
     ("statistic", "no packets are picked at random or by turns"),
 ];
@@ -138,11 +138,13 @@ impl Reading<'_> {
         std::mem::take(&mut self.not)
     }
 
-    /// Refuses a negated option.
-    pub(super) fn plain(&mut self, option: &str) {
-        if self.negated() {
-            self.packets.lacks(format!("`! {option}`: limiter has no rules for all but some"));
+    /// Refuses a negated option; false for one, whose value the rule is not for.
+    pub(super) fn plain(&mut self, option: &str) -> bool {
+        let not = self.negated();
+        if not {
+            self.packets.lacks(format!("`! {option}`: {ALL_BUT}"));
         }
+        !not
     }
 
     fn option(&mut self, word: &str) {

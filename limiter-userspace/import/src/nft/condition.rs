@@ -4,13 +4,14 @@ use limiter_common::header::TCP;
 use limiter_rules::model::Fact;
 use serde_json::Value;
 
+use super::concat::concat;
 use super::connection::connection;
 use super::flags::opens;
 use super::number::{compared, more, numbers};
 use super::objects::Objects;
 use super::set::{Set, nets, ports};
 use crate::iptables::{icmp_message, protocol_number, state_bits};
-use crate::packets::{Family, Packets, state};
+use crate::packets::{ALL_BUT, Family, Packets, state};
 
 /// Part of a packet that a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +159,10 @@ pub(super) fn condition(
         } else {
             packets.lacks("its protocols exclude each other");
         }
+        return Vec::new();
+    }
+    if let Some(fields) = left.get("concat").and_then(Value::as_array) {
+        concat(fields, op, right, packets);
         return Vec::new();
     }
     let Some(field) = field(left) else {
@@ -336,7 +341,7 @@ pub(super) fn apply(
 }
 
 pub(super) fn all_but(what: &str) -> String {
-    format!("it is for all but {what}: limiter has no such rules")
+    format!("it is for all but {what}: {ALL_BUT}")
 }
 
 pub(super) fn shown(values: &[&Value]) -> String {

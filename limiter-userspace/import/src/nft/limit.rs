@@ -93,6 +93,8 @@ pub(super) fn of_elements(
         } else if statement.get("counter").is_none() {
             return Err(if statement.get("ct count").is_some() {
                 OPEN_CONNECTIONS.to_owned()
+            } else if statement.get("quota").is_some() {
+                format!("quota: {}", rate::QUOTA)
             } else {
                 "its elements have a statement that is not known".to_owned()
             });

@@ -1,6 +1,7 @@
 //! The output of `nft -j list ruleset`. Its values are looked at one by one: a statement that is
 //! not known is a reason not to translate its rule, and no reason to refuse the others.
 
+mod concat;
 mod condition;
 mod connection;
 mod flags;

@@ -9,6 +9,7 @@ use super::objects::Objects;
 use super::set::{Set, nets, ports};
 use crate::firewall::{Case, Limit, Verdict, Written};
 use crate::packets::Packets;
+use crate::rate;
 use crate::translation::{Change, To};
 
 /// Statements that change no verdict.
@@ -191,7 +192,7 @@ impl Reading<'_> {
                 None
             }
             "quota" => {
-                self.packets.lacks_limit("quota: there are no quotas of all packets together");
+                self.packets.lacks_limit(format!("quota: {}", rate::QUOTA));
                 None
             }
             "xt" if self.translating => {

@@ -42,6 +42,127 @@ fn ufw_as_it_comes_with_its_logging() {
     assert_eq!(rules(&made), expected, "{}", made.text);
 }
 
+/// Route rules are for addresses that DNAT wrote, as of a container, which its files do not show.
+#[test]
+fn route_rules_of_ufw_are_refused_for_what_they_are() {
+    let route = "*filter\n:ufw-user-input - [0:0]\n:ufw-user-forward - [0:0]\n### tuple ### \
+                 route:limit tcp 443 172.17.0.2 any 0.0.0.0/0 in\n-A ufw-user-forward -p tcp -d \
+                 172.17.0.2 --dport 443 -m conntrack --ctstate NEW -m recent --set\n-A \
+                 ufw-user-forward -p tcp -d 172.17.0.2 --dport 443 -m conntrack --ctstate NEW -m \
+                 recent --update --seconds 30 --hitcount 6 -j ufw-user-limit\n-A ufw-user-forward -p \
+                 tcp -d 172.17.0.2 --dport 443 -j ufw-user-limit-accept\n-A ufw-user-forward -s \
+                 192.0.2.7 -j DROP\n-A ufw-user-limit -j REJECT\n-A ufw-user-limit-accept -j \
+                 ACCEPT\nCOMMIT\n";
+    let made = imported(Format::Ufw, route);
+    assert_eq!(rules(&made), [""; 0], "{}", made.text);
+    let refused = made.rules.iter().filter(|rule| rule.outcome == Outcome::NotTranslated);
+    let reasons: Vec<&str> = refused.filter_map(|rule| rule.reason.as_deref()).collect();
+    assert_eq!(reasons.len(), 2, "{}", made.text);
+    assert!(reasons.iter().all(|why| why.contains("give iptables-save")), "{}", made.text);
+    assert!(!made.text.contains("no chain with a hook"), "{}", made.text);
+}
+
+/// A type of ICMP with a code is for no other type, and what it accepts is not all of it.
+#[test]
+fn openwrt_limits_icmpv6_by_type_and_code() {
+    let kind =
+        |field: &str| format!(r#"{{"payload": {{"protocol": "icmpv6", "field": "{field}"}}}}"#);
+    let by_type = format!(
+        r#"[{{"match": {{"op": "==", "left": {}, "right": {{"set": ["echo-request",
+            "time-exceeded"]}}}}}}, {{"limit": {{"rate": 1000, "per": "second", "burst": 5}}}},
+            {{"accept": null}}]"#,
+        kind("type")
+    );
+    let both = |row: &str, verdict: &str| {
+        format!(
+            r#"[{{"match": {{"op": "==", "left": {{"concat": [{}, {}]}}, "right": {{"set":
+                [{{"concat": ["{row}", "no-route"]}}, {{"concat": ["parameter-problem", 1]}}]}}}}}},
+                {{"{verdict}": null}}]"#,
+            kind("type"),
+            kind("code")
+        )
+    };
+    let rest = r#"[{"reject": {"type": "icmpx", "expr": "port-unreachable"}}]"#;
+    let made = nft(&[&by_type, &both("packet-too-big", "accept"), rest]);
+    assert_eq!(rules(&made).len(), 2, "{}", made.text);
+    assert!(rules(&made)[0].contains("together 1000/s burst 5; reject"), "{}", made.text);
+    let made = nft(&[&by_type, &both("echo-request", "accept"), rest]);
+    assert_eq!(rules(&made), [""; 0], "{}", made.text);
+    // What is dropped by several fields at once is no denial.
+    let made = nft(&[&both("echo-request", "drop")]);
+    assert_eq!(rules(&made), [""; 0], "{}", made.text);
+    assert!(made.text.contains("code"), "{}", made.text);
+}
+
+/// A rule for all but some is for none of these.
+#[test]
+fn what_a_rule_is_not_for_narrows_nothing() {
+    let limit = "-A INPUT -p udp --dport 53 -m hashlimit --hashlimit-above 5/s --hashlimit-burst 9 \
+                 --hashlimit-mode srcip --hashlimit-name a -j DROP";
+    for (before, translated) in [
+        ("! -p tcp -j ACCEPT", false),
+        ("-p tcp -j ACCEPT", true),
+        ("-p icmp ! --icmp-type 8 -j ACCEPT", true),
+        ("-p icmp --icmp-type 3/4 -j ACCEPT", true),
+    ] {
+        let made = iptables(&format!("-A INPUT {before}\n{limit}"));
+        assert_eq!(!rules(&made).is_empty(), translated, "{before}: {}", made.text);
+    }
+    let pings = limit.replace("-p udp --dport 53", "-p icmp --icmp-type 0");
+    for (before, translated) in [
+        ("-p icmp ! --icmp-type 8 -j ACCEPT", false),
+        ("-p icmp --icmp-type 3/4 -j ACCEPT", true),
+        ("-p icmp --icmp-type 0/1 -j ACCEPT", false),
+    ] {
+        let made = iptables(&format!("-A INPUT {before}\n{pings}"));
+        assert_eq!(!rules(&made).is_empty(), translated, "{before}: {}", made.text);
+    }
+}
+
+#[test]
+fn a_limit_on_icmp_that_rules_share_is_of_its_family() {
+    let text = r#"{"nftables": [{"chain": {"family": "inet", "table": "f", "name": "input", "type":
+        "filter", "hook": "input", "prio": 0, "policy": "drop"}}, {"limit": {"family": "inet",
+        "table": "f", "name": "lim", "rate": 400, "per": "minute", "burst": 5}}, {"rule": {"family":
+        "inet", "table": "f", "chain": "input", "handle": 4, "expr": [{"match": {"op": "==", "left":
+        {"meta": {"key": "l4proto"}}, "right": "NAME"}}, {"limit": "lim"}, {"accept": null}]}}]}"#;
+    for (name, expected) in [("icmp", "0.0.0.0/0"), ("ipv6-icmp", "::/0")] {
+        let made = imported(Format::Nft, &text.replace("NAME", name));
+        let made = rules(&made);
+        assert_eq!(made.len(), 1, "{made:?}");
+        assert!(made[0].contains(&format!("remote_address={expected}: together")), "{made:?}");
+    }
+}
+
+/// A limit behind a condition that is not known is refused for that, not for what comes behind it.
+#[test]
+fn the_first_reason_is_the_one_that_is_told() {
+    let made = iptables(
+        "-A INPUT -p tcp --dport 80 --syn -m connlimit --connlimit-above 1 -j FLOOD\n-A INPUT -j \
+         ACCEPT\n-A FLOOD -m limit --limit 10/s --limit-burst 10 -j RETURN\n-A FLOOD -j DROP",
+    );
+    let why: Vec<_> = made.rules.iter().filter_map(|rule| rule.reason.as_deref()).collect();
+    assert!(why[2].contains("connlimit: connections that are open"), "{}", made.text);
+}
+
+/// Limits that have no time, and words that are no options.
+#[test]
+fn what_cannot_be_meant_is_told_with_its_way_out() {
+    let quota = r#"[{"quota": {"val": 25, "val_unit": "mbytes", "inv": true}}, {"drop": null}]"#;
+    assert!(refusal(&nft(&[quota])).contains("algorithm: fixed_window"));
+    let each = r#"[{"set": {"op": "add", "set": "@users", "elem": {"payload": {"protocol": "ip",
+        "field": "saddr"}}, "stmt": [{"quota": {"val": 10, "val_unit": "mbytes"}}]}}, {"drop": null}]"#;
+    assert!(refusal(&nft(&[each])).contains("algorithm: fixed_window"));
+    let saved = "-N gfwlist nethash --hashsize 1024\n-A gfwlist 192.0.2.0/24\nCOMMIT\n";
+    let made = import(saved.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((made.format.as_str(), made.translated), ("ipset", 1), "{}", made.text);
+    let made = imported(Format::Iptables, "-N list\n-A list 192.0.2.0/24\n");
+    assert!(refusal(&made).contains("`192.0.2.0/24` is not known"), "{}", made.text);
+    let listed = "Name: f\nType: hash:ip\nRevision: 4\nMembers:\n192.0.2.1 timeout 5\n";
+    let said = import(listed.as_bytes(), &Options::default()).unwrap_err().to_string();
+    assert!(said.contains("give the output of `ipset save`"), "{said}");
+}
+
 #[test]
 fn a_rule_that_is_inserted_comes_first() {
     let limit = "-A INPUT -p tcp --dport 22 -m hashlimit --hashlimit-above 5/s --hashlimit-burst 9 \

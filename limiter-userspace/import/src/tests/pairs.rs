@@ -157,6 +157,36 @@ fn a_list_is_for_its_pairs_alone() {
     assert_eq!(rules(&iptables(&format!("{}{told}", pair(22, "D")))).len(), 1);
 }
 
+/// Guides log what the pair refuses with `--update`, which notes it once more: as long as the log
+/// asks for what the rule behind it asks for, nothing that passes is noted by it.
+#[test]
+fn a_log_of_what_a_pair_refuses_is_none_of_its_business() {
+    let log = |ask: &str| format!("{SSH} {ask} --name L -j LOG --log-prefix \"SSH \"");
+    let same = log("--update --seconds 60 --hitcount 4");
+    for (first, second, most) in [("S", "C", 3), ("C", "S", 4)] {
+        let made = around(first, &same, second);
+        let expected = format!("{TABLE} remote_address=0.0.0.0/0: sliding_log {most} syns/60s");
+        assert_eq!(rules(&made), [expected], "{}", made.text);
+        assert!(made.text.contains("N: there what is refused counts as well"), "{}", made.text);
+    }
+    // As a chain that only new connections come to.
+    let chain = "-A INPUT -p tcp --dport 22 -m state --state NEW -j SCAN\n-A SCAN -m recent --set \
+                 --name L\n-A SCAN -m recent --update --seconds 300 --hitcount 20 --name L -j LOG\n\
+                 -A SCAN -m recent --update --seconds 300 --hitcount 20 --name L -j DROP";
+    let made = rules(&iptables(chain));
+    assert_eq!(made, [format!("{TABLE} remote_address=0.0.0.0/0: sliding_log 19 syns/300s")]);
+    for other in [
+        log("--update --seconds 60 --hitcount 3"),
+        log("--update --seconds 90 --hitcount 4"),
+        log("--update"),
+        log("--remove"),
+        format!("{same} -m conntrack --ctstate NEW -m tcp --sport 9"),
+    ] {
+        let made = around("S", &other, "C");
+        assert_eq!(rules(&made), [""; 0], "{other}: {}", made.text);
+    }
+}
+
 #[test]
 fn two_logs_that_do_not_fit_leave_the_first() {
     let pair = |list: &str, seconds: u32| {

@@ -25,6 +25,13 @@ pub(super) const FLAGS: u16 = 2;
 const DIRECTION: u8 = 3;
 const OUTBOUND: u8 = 2;
 
+const SECOND: u64 = 1_000_000_000;
+
+/// A fraction that is a whole second or more: some programs write nanoseconds, and in the header
+/// microseconds.
+const BEYOND: &str = "its fraction of a second is a second or more, as where times are in \
+     nanoseconds and the head of the file says microseconds";
+
 /// Bits of pcap's link type that say something else.
 const LINK_TYPE: i32 = 0xffff;
 
@@ -263,7 +270,10 @@ impl State<'_> {
                 Ok(Read::Nothing)
             }
             PcapBlockOwned::Legacy(packet) => {
-                let seconds = u64::from(packet.ts_sec) * 1_000_000_000;
+                if u64::from(packet.ts_usec) * *self.unit >= SECOND {
+                    return Err(self.broken(BEYOND));
+                }
+                let seconds = u64::from(packet.ts_sec) * SECOND;
                 let nanos = seconds + u64::from(packet.ts_usec) * *self.unit;
                 let frame = self.link.frame(packet.data, packet.origlen.max(packet.caplen));
                 Ok(Read::Packet(captured(self.number, nanos, frame)))

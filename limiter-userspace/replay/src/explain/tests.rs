@@ -136,6 +136,22 @@ fn pcap_of_every_order_and_resolution_is_read() {
     }
 }
 
+/// Times in nanoseconds under a head that says microseconds would be minutes apart.
+#[test]
+fn a_fraction_of_more_than_a_second_is_refused() {
+    for (magic, least) in [(0xa1b2_c3d4, 1_000_000), (0xa1b2_3c4d, 1_000_000_000)] {
+        for order in [LITTLE, BIG] {
+            let of = |fraction| {
+                let packets = [(10, 7, 42, frame(1, 9)), (11, fraction, 42, frame(1, 9))];
+                read(&pcap(order, magic, ETHERNET, &packets))
+            };
+            assert_eq!(of(least - 1).unwrap().len(), 2);
+            let error = of(least).unwrap_err().to_string();
+            assert!(error.contains("packet 2: its fraction of a second"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn pcapng_has_a_time_of_its_own_for_each_interface() {
     let resolution = |value: u8| option(9, &[value]);

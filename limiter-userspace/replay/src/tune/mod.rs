@@ -151,6 +151,13 @@ impl Tuner {
         self.add(nanos, source, (1, bytes));
     }
 
+    /// Adds a packet of a capture: several, if it is longer than a frame, as the kernel joins them.
+    pub fn observe_joined(&mut self, observation: &Observation) {
+        let Observation { nanos, source, bytes } = *observation;
+        let frames = bytes.div_ceil(self.settings.max_frame.max(1)).max(1);
+        self.add(nanos, source, (frames, bytes));
+    }
+
     /// Adds packets of a source that came at once, of no length: for limits that count packets.
     pub fn observe_many(&mut self, nanos: u64, source: Source, packets: u64) {
         self.add(nanos, source, (packets, 0));

@@ -42,9 +42,15 @@ pub(super) fn all(count: Count, max_frame: u64) -> Result<Vec<Rate>, LimitError>
 }
 
 impl Rate {
-    /// The time that units are worth.
+    /// The time that units are worth: of several packets, what each of them is charged.
     pub(super) fn cost(&self, units: u64) -> Ticks {
-        gcra::cost(&self.limit, units)
+        let most = self.limit.max_units().max(1);
+        let whole = gcra::cost(&self.limit, most).get().saturating_mul(units / most);
+        let rest = match units % most {
+            0 => 0,
+            rest => gcra::cost(&self.limit, rest).get(),
+        };
+        Ticks::new(whole.saturating_add(rest))
     }
 
     /// Units a second.

@@ -96,6 +96,48 @@ fn a_proposal_in_bytes_has_a_burst_for_tcp() {
     assert_eq!(Warnings::of_rule(&rule), Vec::new());
 }
 
+/// A rate below the average of those who are to be spared drops their packets in the end, with any
+/// burst, and packets that came at once are as many as they are.
+#[test]
+fn no_rate_below_the_average_is_proposed() {
+    for (rate, least) in [("205/s", 205), ("22/s", 22), ("1050/s", 1_050)] {
+        let load = format!(
+            "duration: 60s\nseed: 3\nsenders:\n  - {{pattern: steady, rate: {rate}, sources: 20}}\n"
+        );
+        let (tuner, _) = tuned(&load, Settings { spare: 0.99, ..Settings::default() });
+        let proposal = tuner.report().proposal.unwrap();
+        assert!(proposal.limit.requests_per_unit > least, "{rate}: {proposal:?}");
+    }
+    let [mut many, mut each] = [(); 2].map(|()| tuner(Settings::default()));
+    for second in 1..60 {
+        many.observe_many(BEGAN + second * SECOND, source(1), 30);
+        (0..30).for_each(|_| {
+            let nanos = BEGAN + second * SECOND;
+            each.observe(&Observation { nanos, source: source(1), bytes: 0 });
+        });
+    }
+    let [many, each] = [many.report(), each.report()];
+    assert_eq!(format!("{:?}", many.rates), format!("{:?}", each.rates));
+}
+
+/// Packets that were joined before the capture are the frames that they take.
+#[test]
+fn what_was_joined_counts_as_its_frames() {
+    for (count, times) in [(Count::Packets, 16), (Count::Bytes, 1)] {
+        let [mut joined, mut each] =
+            [(); 2].map(|()| tuner(Settings { count, ..Settings::default() }));
+        for number in 0..200_u64 {
+            let nanos = BEGAN + number * 20_000_000;
+            let of = |bytes| Observation { nanos, source: source(1), bytes };
+            joined.observe_joined(&of(24_352));
+            (0..times).for_each(|_| each.observe(&of(24_352 / times)));
+        }
+        let [joined, each] = [joined.report(), each.report()];
+        assert_eq!(format!("{:?}", joined.rates), format!("{:?}", each.rates), "{count:?}");
+        assert_eq!((joined.packets, joined.bytes), (3_200, 200 * 24_352));
+    }
+}
+
 /// A load as packets, with its settings.
 fn tuned(load: &str, settings: Settings) -> (Tuner, Vec<explain::Captured>) {
     let all: Vec<_> = load::parse("l.yaml", load).unwrap().packets().collect();

@@ -139,10 +139,7 @@ pub enum Problem {
         high: u64,
     },
     /// Neither a number nor a range of numbers.
-    #[error(
-        "{field}: {text:?} does not fit: give a whole number from 0 to {high}, or a range as in \
-         80-90"
-    )]
+    #[error("{field}: {text:?} does not fit: {}", ranges(text, *high))]
     NoRange {
         /// The field.
         field: &'static str,
@@ -354,6 +351,11 @@ impl Problem {
             Yaml::Unexpected { expected: "sequence start", .. } => {
                 Self::Yaml("a list is wanted here: begin each of its items with `- `".to_owned())
             }
+            Yaml::Unexpected { expected: "mapping start", .. }
+                if place == Some(Place { line: 1, column: 1 }) =>
+            {
+                Self::Yaml("a rule file begins with fields, as in `descriptors:`".to_owned())
+            }
             Yaml::Unexpected { expected: "mapping start", .. } => {
                 Self::Yaml("fields are wanted here, as in `{rate: 100/s}`".to_owned())
             }
@@ -381,6 +383,23 @@ fn unseen(c: char) -> &'static str {
     }
 }
 
+/// Advice for what is no number and no range; some write those as iptables does.
+fn ranges(text: &str, high: u16) -> String {
+    let number = |text: &str| text.trim().parse::<u16>().ok().filter(|number| *number <= high);
+    let parts: Option<Vec<String>> = text
+        .split(',')
+        .map(|part| match part.split_once([':', '-']) {
+            Some((from, to)) => Some(format!("{}-{}", number(from)?, number(to)?)),
+            None => Some(number(part)?.to_string()),
+        })
+        .collect();
+    match parts.as_deref() {
+        Some([range]) if range.contains('-') && !text.contains('-') => format!("write {range}"),
+        Some(parts @ [_, _, ..]) => format!("write a list, [{}]", parts.join(", ")),
+        _ => format!("give a whole number from 0 to {high}, or a range as in 80-90"),
+    }
+}
+
 /// Fields that belong into `rate_limit`, and are often written beside it.
 const OF_LIMIT: [&str; 7] =
     ["rate", "unit", "requests_per_unit", "burst", "count", "algorithm", "unlimited"];
@@ -390,6 +409,15 @@ fn nearest(word: &str, expected: &[&'static str]) -> String {
     if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
         return "write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`"
             .to_owned();
+    }
+    // Another case, or the beginning of a word.
+    let lower = word.to_lowercase();
+    let near = |candidate: &&&str| {
+        **candidate == lower || lower.len() > 2 && candidate.starts_with(&lower)
+    };
+    let mut found = expected.iter().filter(near);
+    if let (Some(candidate), None) = (found.next(), found.next()) {
+        return format!("did you mean {candidate:?}?");
     }
     let best = expected
         .iter()

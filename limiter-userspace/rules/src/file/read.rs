@@ -19,6 +19,9 @@ const SMALLEST: usize = 64 << 10;
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
 
+/// The most items that are read one by one for what is wrong with each.
+const MOST_SINGLE: usize = 1024;
+
 /// Items whose fields are in memory at one time, in each thread.
 const BATCH: usize = 128;
 
@@ -40,13 +43,41 @@ pub(super) fn read(text: &str, max_frame: u64) -> (RuleFile, Vec<Failure>) {
 fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>) {
     let file = match fields(text, places) {
         Ok(file) => file,
-        Err(failure) => return (RuleFile::default(), vec![failure]),
+        Err(failure) => return (RuleFile::default(), item_by_item(text, failure, max_frame)),
     };
     let Checked { file: checked, mut failures, .. } = check::check(&file, max_frame);
     if failures.is_empty() {
         failures.extend(check::says_something(&file).err());
     }
     (checked, failures)
+}
+
+/// What is wrong with the items of a file that cannot be read in one piece, as where several have
+/// a field that nobody knows: the first failure, and those of the other items.
+fn item_by_item(text: &str, first: Failure, max_frame: u64) -> Vec<Failure> {
+    // An anchor may stand in another item.
+    let divided = if text.contains('&') { None } else { Divided::of(text) };
+    let Some(divided) = divided.filter(|divided| divided.items.len() <= MOST_SINGLE) else {
+        return vec![first];
+    };
+    let mut checked = Checked::new(max_frame);
+    let mut unread = Vec::new();
+    for item in &divided.items {
+        // Each is read as a file of its own, at its own lines.
+        let before = usize::try_from(item.line.saturating_sub(2)).unwrap_or(0);
+        match fields(&format!("{}{HEAD}{}", "\n".repeat(before), item.text), Places::All) {
+            Ok(file) => checked.add(&file),
+            Err(failure) => unread.push(failure),
+        }
+    }
+    // Items that were divided amiss, as where quotes are open, fail in other ways.
+    if unread.first() != Some(&first) {
+        return vec![first];
+    }
+    let mut failures = unread;
+    failures.append(&mut checked.failures);
+    failures.sort_by_key(|(place, _)| *place);
+    failures
 }
 
 /// Reads a text that is a file of its own; `None` when anything is wrong with it.

@@ -3,8 +3,19 @@
 use super::RateText;
 
 /// Spellings of what is counted, and how they are written here. Some have two meanings.
-const SPELLINGS: [(&str, &[&str]); 31] = [
+const SPELLINGS: [(&str, &[&str]); 41] = [
     ("p", &[""]),
+    // As nginx writes requests.
+    ("r", &[""]),
+    ("reqs", &[""]),
+    ("request", &[""]),
+    ("hit", &[""]),
+    ("hits", &[""]),
+    ("conn", &[" syns", " flows"]),
+    ("conns", &[" syns", " flows"]),
+    ("connection", &[" syns", " flows"]),
+    ("connections", &[" syns", " flows"]),
+    ("sessions", &[" syns", " flows"]),
     ("pkt", &[""]),
     ("pkts", &[""]),
     ("packet", &[""]),

@@ -114,6 +114,10 @@ fn the_rate_that_was_meant_is_named() {
         ("5 per minute", "5/min"),
         ("5/minutes", "5/min"),
         ("5/30seconds", "5/30s"),
+        ("10r/s", "10/s"),
+        ("120r/m", "120/min"),
+        ("3 hits/s", "3/s"),
+        ("10 connections/min", "10 syns/min or 10 flows/min"),
     ] {
         let error = RateText::parse(text).unwrap_err().to_string();
         assert_eq!(error, format!("{text:?} is not a rate: did you mean {meant}?"));

@@ -19,6 +19,8 @@ pub enum Kind {
     Burst,
     /// All senders share one bucket.
     Together,
+    /// A source that is many hosts, by the way their addresses are written.
+    Translated,
     /// The ban takes no evidence, and could.
     Forgeable,
     /// The ban takes no evidence, and there is none to take.
@@ -72,6 +74,11 @@ impl Warning {
                 "{who} is one bucket for all senders, and one of them can use it up: nest \
                  `remote_address` in it for a bucket each, or charge a `budget`, which is shared \
                  by name"
+            ),
+            Kind::Translated => format!(
+                "{who} is one bucket for many hosts: as {detail} a NAT64 writes IPv4 addresses, \
+                 and a source of IPv6 is a /64; for a bucket each write `masked_remote_address` \
+                 with `v6_prefix_mask_len: 128`"
             ),
             Kind::Forgeable => format!(
                 "{who} bans without evidence: whoever forges a source address gets it banned; \

@@ -255,3 +255,21 @@ fn many_rules_of_a_kind_are_counted() {
     assert!(full[9].starts_with("the rule for destination_port=10 (and 4 more) is one bucket"));
     assert!(short[0].1.starts_with("the rule for destination_port=1 (and 13 more) is one bucket"));
 }
+
+/// All of IPv4 comes from one /64 of a NAT64, and a rule that says how it counts is not warned of.
+#[test]
+fn one_bucket_for_all_of_ipv4_behind_a_nat64_is_told() {
+    let rule = |value: &str| {
+        format!("{{key: remote_address, value: \"{value}\", rate_limit: {{rate: 100/s}}}}")
+    };
+    for value in ["64:ff9b::808:808", "64:ff9b::/64", "64:ff9b:1:7::/64"] {
+        let told = one(&rule(value));
+        assert!(told.contains("is one bucket for many hosts: as 64:ff9b:"), "{told}");
+    }
+    none(&rule("64:ff9c::/64"));
+    none(&rule("64:ff9b::808:808").replace("rate: 100/s", "rate: unlimited"));
+    none(
+        "{key: masked_remote_address, v6_prefix_mask_len: 128, value: \"64:ff9b::/96\", \
+         rate_limit: {rate: 100/s}}",
+    );
+}

@@ -229,6 +229,38 @@ fn bad_files_are_refused_with_place_and_remedy() {
             "4:7: rate is missing: write one like `rate: 100/s`, or `unlimited: true`".into(),
         ),
         (
+            "- namespace: example.org\n  max_value: 10\n  seconds: 60\n".into(),
+            "1:1: a rule file begins with fields, as in `descriptors:`".into(),
+        ),
+        (
+            with_limit("unit: SEC\n      requests_per_unit: 1"),
+            "4:13: unit: \"SEC\" is not known: did you mean \"second\"?".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: \"27015:27030\", action: drop}]".into(),
+            "1:46: value: \"27015:27030\" does not fit: write 27015-27030".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: \"22, 80:90\", action: drop}]".into(),
+            "1:46: value: \"22, 80:90\" does not fit: write a list, [22, 80-90]".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: \"ssh\", action: drop}]".into(),
+            "1:46: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in \
+             80-90"
+                .into(),
+        ),
+        (
+            "descriptors: [{key: protocol, value: TCP, action: drop}]".into(),
+            "1:38: value: \"TCP\" is not known: did you mean \"tcp\"?".into(),
+        ),
+        (
+            "descriptors: [{key: remote_address, value: \"192.0.2.0/24,US\", action: drop}]".into(),
+            "1:44: value: \"192.0.2.0/24,US\" is not an IP address or prefix: write 192.0.2.0/24, and \
+             a list without columns: `cut -d, -f1` takes them"
+                .into(),
+        ),
+        (
             "descriptors:\n  - key: remote_address\n    rate_limit: 5/s\n".into(),
             "3:17: fields are wanted here, as in `{rate: 100/s}`".into(),
         ),
