@@ -224,17 +224,23 @@ impl LimitSpec {
         Role::from_raw(self.role)
     }
 
-    /// True if `other` is the same limit, wherever its words are: then its state is kept as it is.
+    /// True if it is a token or a leaky bucket: its word holds a debt in time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn same_meter(&self, other: &Self) -> bool {
+    pub const fn is_rate(&self) -> bool {
+        self.algorithm <= Algorithm::LeakyBucket as u8
+    }
+
+    /// True if words of this limit mean the same under `other`, wherever they are: so much was
+    /// used, and comes back at the same time. How much may be used can differ, as the burst and the
+    /// number of a window do.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn same_state(&self, other: &Self) -> bool {
+        // The rate, the windows, or the window and the size of a log.
         self.a == other.a
-            && self.b == other.b
             && self.c == other.c
-            && self.d == other.d
             && self.e == other.e
             && self.count == other.count
-            && self.algorithm == other.algorithm
-            && self.words == other.words
+            && (self.algorithm == other.algorithm || self.is_rate() && other.is_rate())
     }
 }
 

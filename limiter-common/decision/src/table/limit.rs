@@ -127,7 +127,7 @@ pub fn attempt_limit<W: World>(
 }
 
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
-/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
+/// changed into it; [`Used::KEPT`] when the words of the limit at that place mean the same. All of it if the
 /// record `before` is not known. The instant of the change is left in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
@@ -145,21 +145,22 @@ pub fn limit_used<W: World>(
         scratch.changed_at.set(scratch.now().get());
         return Used::amount(meter::carry::capacity_of(new));
     };
-    if old.same_meter(new) {
+    if old.same_state(new) {
         return Used::KEPT;
     }
     let at = changed_at(maps, scratch, before, after);
-    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
-    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
+    let used = step!(limit_fill(maps; bucket, before, place, at));
+    if meter::is_resized(old, new) {
+        return Used::resized(used);
+    }
+    scratch.changed_at.set(meter::seeded_at((old, new), at, used).get());
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 
-/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
-/// left in the scratch: [`meter::used_at`].
+/// The used part of the limit at a place at an instant, in its measure: [`meter::used_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_fill<W: World>(
     maps: &W,
-    scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     place: u32,
@@ -168,9 +169,7 @@ pub fn limit_fill<W: World>(
     let Some(spec) = spec(maps, slot, place) else {
         return 0;
     };
-    let carried = meter::used_at(spec, bucket, at, wall_offset(maps));
-    scratch.changed_at.set(carried.at.get());
-    carried.used
+    meter::used_at(spec, bucket, at, wall_offset(maps))
 }
 
 /// The used part of the limit at a place of the record `after`, from that of the record `before`:
@@ -199,19 +198,28 @@ fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) 
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed
-/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+/// ([`crate::meter::Seed`]): an amount, [`Used::KEPT`] or [`Used::resized`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used(u64);
 
 impl Used {
-    /// The limit is the same in both records, so its words are kept as they are. No amount is as
-    /// large.
+    /// Words mean the same under the limits of both records, so they are kept as they are. No
+    /// amount is as large.
     pub const KEPT: Self = Self(u64::MAX);
 
-    /// An amount, below 2^64 - 1.
+    /// The bit of [`Used::resized`].
+    const RESIZED: u64 = 1 << 63;
+
+    /// An amount, below 2^63.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn amount(amount: u64) -> Self {
         Self(amount)
+    }
+
+    /// Packets of a log, which goes on with a ring of another size.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn resized(packets: u64) -> Self {
+        Self(Self::RESIZED | packets & 0xff)
     }
 }
 
@@ -269,6 +277,9 @@ pub fn limit_word<W: World>(
     let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+    } else if used.0 & Used::RESIZED != 0 {
+        spec(maps, before, place)
+            .map_or(0, |old| meter::resized(old, new, bucket, used.0 & 0xff, index))
     } else {
         let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)

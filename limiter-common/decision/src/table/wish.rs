@@ -49,7 +49,7 @@ pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slo
             && (record.needs_leases(place)
                 || is_half_used(
                     spec,
-                    step!(limit_fill(maps, scratch; bucket, slot, place, scratch.now())),
+                    step!(limit_fill(maps; bucket, slot, place, scratch.now())),
                 ))
         {
             scratch.wish.set(Wish::Asks);
