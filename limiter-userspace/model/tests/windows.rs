@@ -118,18 +118,19 @@ impl World {
     }
 
     fn commit(&mut self, number: u64, end: Option<u64>) {
-        let limit = format!(
-            "- key: remote_address\n    rate_limit: {{unit: minute, requests_per_unit: {number}, {}}}\n",
+        let rule = format!(
+            "  - key: remote_address\n    rate_limit: {{unit: minute, requests_per_unit: {number}, \
+             {}}}\n",
             self.window.yaml()
         );
         let yaml = if self.keyed {
-            let inner = limit.replace('\n', "\n    ");
+            let inner = rule.replace('\n', "\n    ");
             let inner = inner.trim_end();
             format!(
-                "descriptors:\n  - key: protocol\n    value: udp\n    descriptors:\n    {inner}\n"
+                "descriptors:\n  - key: protocol\n    value: udp\n    descriptors:\n    {inner}"
             )
         } else {
-            format!("descriptors:\n  {limit}")
+            format!("descriptors:\n{rule}")
         };
         let set = RuleFile::parse("t.yaml", yaml.as_bytes(), 1522).unwrap().rules;
         let none = |_: &str| None;
@@ -196,7 +197,7 @@ fn frame() -> Vec<u8> {
 fn config() -> ProptestConfig {
     let persistence = FileFailurePersistence::Direct("tests/windows.proptest-regressions");
     ProptestConfig {
-        cases: 300,
+        cases: 100,
         failure_persistence: Some(Box::new(persistence)),
         ..ProptestConfig::default()
     }
