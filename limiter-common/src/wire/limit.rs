@@ -118,6 +118,17 @@ impl Limit {
         self.kind == Kind::Unlimited as u8
     }
 
+    /// True if a word of this limit means the same under `other`: so much is owed, and comes back
+    /// at the same rate. The burst can be another one.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn same_state(&self, other: &Self) -> bool {
+        self.increment == other.increment
+            && self.shift == other.shift
+            && self.count == other.count
+            && !self.is_unlimited()
+            && !other.is_unlimited()
+    }
+
     /// The reason of a packet over this limit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn over(&self) -> Reason {

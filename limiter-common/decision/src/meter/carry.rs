@@ -289,10 +289,10 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
 /// changed to it at `at`: [`carried`] of a bucket of the source table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks {
+    if old.same_state(new) {
+        return tat;
+    }
     if old.count == new.count {
-        if old.increment == new.increment && old.shift == new.shift {
-            return tat;
-        }
         let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
         // No steps: there is no stack left for another call.
         return full_at(at, owed(&units, debt(tat, at)));
