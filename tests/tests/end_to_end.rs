@@ -113,13 +113,17 @@ fn a_raised_quota_gives_the_difference_at_once() -> Result<()> {
     require_root();
     let bed = Testbed::create("quota")?;
     let source = SENDER.ipv4.to_string();
-    let quota = |packets: u32| rules(&source, &format!("rate: {packets}/week, algorithm: fixed_window"));
+    let quota =
+        |packets: u32| rules(&source, &format!("rate: {packets}/week, algorithm: fixed_window"));
     let mut limiter = bed.limiter(&quota(10))?;
     limiter.start()?;
     ensure!(passed_after(&bed, &limiter, "15")? == 10, "not the quota");
     std::fs::write(limiter.rules(), quota(20))?;
     let said = limiter.ok(["reload"])?;
-    ensure!(said.contains("who has used all of a limit that was raised has the difference at once"), "{said}");
+    ensure!(
+        said.contains("who has used all of a limit that was raised has the difference at once"),
+        "{said}"
+    );
     ensure!(passed_after(&bed, &limiter, "15")? == 20, "not the difference");
     let trial = limiter.rules().with_file_name("trial.yaml");
     std::fs::write(&trial, quota(25))?;

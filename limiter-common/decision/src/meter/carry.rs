@@ -59,7 +59,7 @@
 use core::hint::black_box;
 
 use limiter_common::time::{MAX_TICKS, Ticks};
-use limiter_common::window::{LATE, LogLimit, MAX_SIZE, Tally, WallOffset};
+use limiter_common::window::{LATE, LogLimit, MAX_SIZE, Tally, WallOffset, larger, less, smaller};
 use limiter_common::wire::{Algorithm, Limit, LimitSpec};
 
 use super::debt::{debt, full_at};
@@ -93,7 +93,7 @@ struct Fill {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Share {
     let fill = fill(spec, words, now, offset);
-    let used = until_over(spec, fill.used);
+    let used = until_over(spec, fill.used, fill.capacity);
     // One division for all algorithms, and not one for each.
     Share::of(black_box(used), black_box(fill.capacity))
 }
@@ -136,31 +136,54 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
     fill(spec, words, at, offset).used
 }
 
-/// The used part, which is all of the capacity of a leaky bucket once a packet is over.
+/// The used part of `old` at its change to `new`, of which `used` was used at `at`; and the instant
+/// of which that is seeded in `new`. Where a rate is given up for another measure, that is the one at
+/// which no more than its capacity was owed, at most [`LATE`] after the change, and a leaky bucket is
+/// used up once a packet would be over.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn until_over(spec: &LimitSpec, used: u64) -> u64 {
-    if matches!(spec.algorithm(), Algorithm::LeakyBucket) && used > spec.rate().tolerance {
-        return leaky_capacity(&spec.rate());
+pub fn given_up((old, new): (&LimitSpec, &LimitSpec), at: Ticks, used: u64) -> Carried {
+    let given_up = old.are_rates(old) & !old.are_rates(new);
+    let rate = old.rate();
+    let capacity = rate.tolerance.wrapping_add(cost(&rate, 1).get() & old.is_leaky());
+    let capacity = smaller(capacity, MAX_TICKS >> 1);
+    let late = late(used, capacity) & given_up;
+    let used = until_over(old, used, capacity & given_up);
+    Carried { used, at: at.plus(Ticks::new_within(late)) }
+}
+
+/// The ticks for which more than the capacity was owed, at most [`LATE`]. A leaky bucket may owe a
+/// frame that is longer, a cut bucket anything; and a fixed window takes no word that a late clock
+/// does not explain.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn late(used: u64, capacity: u64) -> u64 {
+    smaller(used.saturating_sub(capacity), Ticks::from_nanos(LATE).get())
+}
+
+/// The used part, and all of the capacity of a leaky bucket once a packet is over.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn until_over(spec: &LimitSpec, used: u64, capacity: u64) -> u64 {
+    larger(used, capacity & spec.is_leaky() & less(spec.rate().tolerance, used))
+}
+
+/// What `new` is owed, once `old`, to which `debt` was owed, changed to it: both of a rate.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn taken_over(old: &LimitSpec, new: &LimitSpec, debt: u64) -> u64 {
+    let units = Units { from: Unit::of_rate(&old.rate()), to: Unit::of_rate(&new.rate()) };
+    step!(owed(; &units, debt))
+}
+
+/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it: what
+/// is available of both is the same.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let (before, after) = (measured_capacity(old), capacity_of(new));
+    if old.counts() as u8 == new.counts() as u8 {
+        let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
+        let left = before.saturating_sub(used);
+        after.saturating_sub(step!(exchange(; &units, left, after)))
+    } else {
+        step!(proportion(; used, before, after, new.is_rate()))
     }
-    used
-}
-
-/// True if what is used of `old` is used of `new`, as many units: both are of a rate, or logs of
-/// one window.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn keeps_used(old: &LimitSpec, new: &LimitSpec) -> bool {
-    let same_unit = old.counts() as u8 == new.counts() as u8;
-    same_unit && old.is_rate() && new.is_rate() || is_resized(old, new)
-}
-
-/// True if both are logs of one window, of which [`resized`] has the words.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn is_resized(old: &LimitSpec, new: &LimitSpec) -> bool {
-    matches!(
-        (old.algorithm(), new.algorithm()),
-        (Algorithm::SlidingLog, Algorithm::SlidingLog)
-    ) && old.counts() as u8 == new.counts() as u8
-        && old.log().window == new.log().window
 }
 
 /// The word at `index` of the log `new` that takes the place of `old`, a log of the same window and
@@ -193,27 +216,6 @@ pub fn resized<W: Words>(
     sliding_log::without_lap(place.state(at.wrapping_add(1)))
 }
 
-/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
-    if keeps_used(old, new) {
-        if !new.is_rate() {
-            return used;
-        }
-        let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
-        return step!(owed(; &units, used));
-    }
-    let used = until_over(old, used);
-    let (before, after) = (measured_capacity(old), capacity_of(new));
-    if old.counts() as u8 == new.counts() as u8 {
-        let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
-        let left = before.saturating_sub(used);
-        after.saturating_sub(step!(exchange(; &units, left, after)))
-    } else {
-        step!(proportion(; used, before, after, new.is_rate()))
-    }
-}
-
 /// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate,
 /// or to a unit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -222,36 +224,17 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
     if is_rate { share.of_time(after) } else { share.of_count(after) }
 }
 
-/// The used part of a limit at its change ([`used_at`]), in the measure of the new limit
-/// ([`converted`]).
+/// The used part of a limit at its change ([`given_up`]), in the measure of the new limit
+/// ([`taken_over`], [`converted`]), where that does not go on with its words.
 pub fn carried<W: Words>(
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
     at: Ticks,
     offset: WallOffset,
 ) -> Carried {
-    let used = used_at(old, words, at, offset);
-    Carried { used: converted(old, new, used), at: seeded_at((old, new), at, used) }
-}
-
-/// The instant of which the used part is seeded in `new`: the one of the change, or where the
-/// measure is another one, the one at which no more than the capacity of a rate was owed, at most
-/// [`LATE`] after it. A leaky bucket may owe a frame that is longer, a cut bucket anything; and a
-/// fixed window takes no word that a late clock does not explain.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn seeded_at((old, new): (&LimitSpec, &LimitSpec), at: Ticks, used: u64) -> Ticks {
-    if keeps_used(old, new) || !old.is_rate() {
-        return at;
-    }
-    at.plus(late(used, capacity_of(old)))
-}
-
-/// The time for which more than the capacity was owed, at most [`LATE`].
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn late(used: u64, capacity: u64) -> Ticks {
-    let over = Ticks::new(used.saturating_sub(capacity));
-    let latest = Ticks::from_nanos(LATE);
-    if over < latest { over } else { latest }
+    let Carried { used, at } = given_up((old, new), at, used_at(old, words, at, offset));
+    let convert = if old.are_rates(new) == 0 { converted } else { taken_over };
+    Carried { used: convert(old, new, used), at }
 }
 
 /// The capacity of a limit in the measure of [`used_at`].
@@ -298,7 +281,7 @@ pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks
         return full_at(at, owed(&units, debt(tat, at)));
     }
     let used = debt(tat, at);
-    let at = at.plus(late(used, old.tolerance));
+    let at = at.plus(Ticks::new_within(late(used, old.tolerance)));
     at.plus(Ticks::new(proportion(used, old.tolerance, new.tolerance, true)))
 }
 

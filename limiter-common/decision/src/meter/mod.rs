@@ -29,8 +29,8 @@ pub mod plain;
 mod share;
 
 pub use carry::{
-    Carried, Seed, carried, carried_tat, converted, is_resized, proportion, resized, seed, seeded_at,
-    used, used_at,
+    Carried, Seed, carried, carried_tat, converted, given_up, proportion, resized, seed,
+    taken_over, used, used_at,
 };
 pub use debt::is_endless;
 pub use exchange::{Unit, Units, exchange, owed};

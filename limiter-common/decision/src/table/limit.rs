@@ -138,38 +138,100 @@ pub fn limit_used<W: World>(
     after: Slot,
     place: u32,
 ) -> Used {
-    let Some(new) = spec(maps, after, place) else {
-        return Used::amount(0);
-    };
-    let Some(old) = spec(maps, before, place) else {
-        scratch.changed_at.set(scratch.now().get());
-        return Used::amount(meter::carry::capacity_of(new));
-    };
-    if old.same_state(new) {
+    let change = step!(limit_change(maps; before, after, place));
+    if change == UNKNOWN {
+        return Used::amount(step!(limit_whole(maps, scratch; after, place)));
+    }
+    if change == KEPT {
         return Used::KEPT;
     }
-    let at = changed_at(maps, scratch, before, after);
+    step!(note_change(maps, scratch; before, after));
+    let at = Ticks::new_within(scratch.changed_at.get());
     let used = step!(limit_fill(maps; bucket, before, place, at));
-    if meter::is_resized(old, new) {
-        return Used::resized(used);
+    let used = step!(limit_given_up(maps, scratch; before, after, place, used));
+    match change {
+        RATE => Used::amount(step!(limit_taken_over(maps; before, after, place, used))),
+        RESIZED => Used::resized(used),
+        // What is available stays available.
+        _ => Used::amount(step!(limit_converted(maps; before, after, place, used))),
     }
-    scratch.changed_at.set(meter::seeded_at((old, new), at, used).get());
-    Used::amount(step!(limit_converted(maps; before, after, place, used)))
+}
+
+/// A limit goes on in another one with what it is owed: both are of a rate.
+const RATE: u64 = 1;
+
+/// A log goes on with another size.
+const RESIZED: u64 = 2;
+
+/// A limit goes on with its words.
+const KEPT: u64 = 4;
+
+/// The limit before is not known.
+const UNKNOWN: u64 = 8;
+
+/// How the limit at a place of the record `before` goes on in that of `after`: [`RATE`],
+/// [`RESIZED`], [`KEPT`], [`UNKNOWN`], or 0 for none of these.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) if old.same_state(new) => KEPT,
+        (Some(old), Some(new)) => old.are_rates(new) & RATE | old.are_logs(new) & RESIZED,
+        _ => UNKNOWN,
+    }
+}
+
+/// All of a limit, which was used up now; nothing of one that is not there.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
+    scratch.changed_at.set(scratch.now().get());
+    spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
 }
 
 /// The used part of the limit at a place at an instant, in its measure: [`meter::used_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_fill<W: World>(
-    maps: &W,
-    bucket: &W::Keyed,
-    slot: Slot,
-    place: u32,
-    at: Ticks,
-) -> u64 {
+pub fn limit_fill<W: World>(maps: &W, bucket: &W::Keyed, slot: Slot, place: u32, at: Ticks) -> u64 {
     let Some(spec) = spec(maps, slot, place) else {
         return 0;
     };
     meter::used_at(spec, bucket, at, wall_offset(maps))
+}
+
+/// The used part of the limit at the place of the record `before` at its change to that of `after`,
+/// in its measure, of which `used` was used at the instant in the scratch. The one that counts is
+/// left there: [`meter::given_up`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_given_up<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    before: Slot,
+    after: Slot,
+    place: u32,
+    used: u64,
+) -> u64 {
+    let at = Ticks::new_within(scratch.changed_at.get());
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => {
+            let given_up = meter::given_up((old, new), at, used);
+            scratch.changed_at.set(given_up.at.get());
+            given_up.used
+        }
+        _ => 0,
+    }
+}
+
+/// What the limit at the place of the record `after` is owed: [`meter::taken_over`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_taken_over<W: World>(
+    maps: &W,
+    before: Slot,
+    after: Slot,
+    place: u32,
+    debt: u64,
+) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::taken_over(old, new, debt),
+        _ => 0,
+    }
 }
 
 /// The used part of the limit at a place of the record `after`, from that of the record `before`:
@@ -188,13 +250,14 @@ pub fn limit_converted<W: World>(
     }
 }
 
-/// The instant at which the record `before` was changed into `after`, for the key under way.
+/// Leaves the instant at which the record `before` was changed into `after`, for the key under way,
+/// in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+pub fn note_change<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
-    step!(instant(maps; u32::from(ended), since, generation, now))
+    scratch.changed_at.set(step!(instant(maps; u32::from(ended), since, generation, now)).get());
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed

@@ -5,7 +5,9 @@ use limiter_common::wire::Limit;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{World, burst, every_order, fails_without_fences, faster, owing, passes, resolved};
+use crate::world::{
+    World, burst, every_order, fails_without_fences, faster, owing, passes, resolved,
+};
 
 /// Two packets and a commit of `generation` at once, in every order. Then the rest of the bucket:
 /// what passed in all.
@@ -87,7 +89,7 @@ fn without_fences_a_full_bucket_gives_less() {
 /// A waiting conversion is done once, also when the next change arrives: what was used stays so.
 #[test]
 fn a_waiting_conversion_is_done_once() {
-    let limits = [burst(8, 1), faster(burst(4, 2)), burst(4, 3)];
+    let limits = [burst(8, 1), faster(burst(4, 2)), faster(faster(burst(4, 3)))];
     for (owed, left) in [(8, 0), (6, 0), (4, 0), (3, 1), (1, 3)] {
         let bucket = (owing(owed, false), resolved(2, 1, Slot::new(0), true));
         check(&limits, bucket, 3, move |passed| passed == left);

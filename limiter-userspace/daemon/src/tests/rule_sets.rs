@@ -409,16 +409,14 @@ fn an_export_is_what_is_in_force() {
     assert!(exported.contains("\"burst\": 1522"), "{exported}");
 }
 
-const HAS_DIFFERENCE: &str =
-    "what was used stays used; who has used all of a limit that was raised has the difference at once";
+const HAS_DIFFERENCE: &str = "what was used stays used; who has used all of a limit that was raised has the difference at once";
 
 /// The answer says what becomes of a source that has used its limit up, and it does: the packets
 /// that pass then, of a hundred.
 #[test]
 fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
-    let rules = |limit: &str| {
-        format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]")
-    };
+    let rules =
+        |limit: &str| format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]");
     let wait = |time: &str| {
         format!(
             "what was used stays used; who has used more than a limit allows now waits until that \

@@ -123,15 +123,17 @@ impl Used {
             return;
         }
         match (old, new) {
-            (Held::Source(_, old), Held::Source(_, new)) => self.note_limit(&token(old), &token(new)),
+            (Held::Source(_, old), Held::Source(_, new)) => {
+                self.note_limit(&token(old), &token(new))
+            }
             (Held::Keyed(_, old), Held::Keyed(_, new)) if old.budget_tag != new.budget_tag => {
                 self.anew = true;
             }
             // What nodes share is counted elsewhere.
             (Held::Keyed(_, old), Held::Keyed(_, new)) if old.leased | new.leased != 0 => {}
             (Held::Keyed(_, old), Held::Keyed(_, new)) => {
-                let [old, new] = [old, new]
-                    .map(|record| record.limits.iter().take(usize::from(record.count)));
+                let [old, new] =
+                    [old, new].map(|record| record.limits.iter().take(usize::from(record.count)));
                 for (old, new) in old.zip(new) {
                     self.note_limit(old, new);
                 }
@@ -179,7 +181,8 @@ fn units(spec: &LimitSpec) -> u128 {
     match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let rate = spec.rate();
-            let units = (u128::from(rate.tolerance) << rate.shift) / u128::from(rate.increment.max(1));
+            let units =
+                (u128::from(rate.tolerance) << rate.shift) / u128::from(rate.increment.max(1));
             units + u128::from(spec.algorithm() == Algorithm::LeakyBucket)
         }
         Algorithm::SlidingLog => spec.log().size.into(),

@@ -12,8 +12,8 @@ use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::metered::{
-    ALGORITHMS, Metered, alike, capacity, in_bound, in_units, last_frame, measure, offset,
-    in_one_measure, packet_spec, parts, renewal, scale_of, spec,
+    ALGORITHMS, Metered, alike, capacity, in_bound, in_one_measure, in_units, last_frame, measure,
+    offset, packet_spec, parts, renewal, scale_of, spec,
 };
 use crate::support::{END, FRAME, Packet, config, pattern};
 
@@ -42,9 +42,7 @@ fn count_alike(old: &LimitSpec, new: &LimitSpec) -> bool {
     };
     old.counts() == new.counts()
         && (is_rate(old) && is_rate(new)
-            || !is_rate(old)
-                && old.algorithm() == new.algorithm()
-                && window(old) == window(new))
+            || !is_rate(old) && old.algorithm() == new.algorithm() && window(old) == window(new))
 }
 
 /// One run under a limit, a change, and one under another: what passed before and after.

@@ -322,13 +322,13 @@ impl Metered {
 
     /// True if a changed limit takes words over, and not an amount.
     fn goes_on(old: &LimitSpec, new: &LimitSpec) -> bool {
-        old.same_state(new) || meter::is_resized(old, new)
+        old.same_state(new) || old.are_logs(new) != 0
     }
 
     /// The bucket of a limit that takes the words of the present one over.
     fn taken_over(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Self {
         let next = Self::new(new, !self.scale, self.offset);
-        let used = meter::used_at(old, &&self.words, Ticks::from_nanos(at), self.offset);
+        let used = self.used_at(old, at);
         for index in 0..u32::from(new.words) {
             let place = |spec: &LimitSpec| usize::try_from(u32::from(spec.first) + index).unwrap();
             let state = if old.same_state(new) {
