@@ -37,7 +37,9 @@ impl RuleSets {
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.warnings.extend(warnings::of_interfaces(&effective, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
+        let used = plan.installed.used_of(datapath.installed()).line();
         let generation = datapath.put_in_force(plan, end)?;
+        self.used = used;
         let known = &self.effective.warnings;
         let is_new = |warning: &&String| !known.contains(warning);
         self.news = effective.warnings.iter().filter(is_new).cloned().collect();

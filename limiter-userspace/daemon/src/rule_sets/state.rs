@@ -41,6 +41,8 @@ pub(crate) struct RuleSets {
     pub(crate) replan: bool,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(crate) news: Vec<String>,
+    /// What became of those who had used theirs by the last change, for whoever asked for it.
+    pub(super) used: Option<String>,
 }
 
 /// A rule set on trial, and what it takes to end that.
@@ -88,6 +90,7 @@ impl RuleSets {
             trials: Trials::default(),
             replan: false,
             news: Vec::new(),
+            used: None,
         }
     }
 
@@ -128,6 +131,7 @@ impl RuleSets {
             rules: self.effective.rules.len(),
             warnings: std::mem::take(&mut self.news),
             done: None,
+            used: self.used.take(),
         }
     }
 }
