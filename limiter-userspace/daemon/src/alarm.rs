@@ -65,6 +65,20 @@ impl Alarms {
         notices
     }
 
+    /// Takes what they have marked as the counters to go on from: under another rule set a rule of
+    /// the same name may have another one.
+    pub(super) fn go_on_from(&mut self, marked: &[(String, u64)]) {
+        for (rule, now) in marked {
+            if let Some(at) = self.watched.get_mut(rule) {
+                if let Some(raised) = &mut at.raised {
+                    let total = at.marked.saturating_sub(raised.before);
+                    raised.before = now.saturating_sub(total);
+                }
+                at.marked = *now;
+            }
+        }
+    }
+
     /// The rules that mark packets now.
     pub(super) fn raised(&self) -> Vec<String> {
         let raised = self.watched.iter().filter(|(_, at)| at.raised.is_some());

@@ -7,8 +7,10 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
 use limiter_datapath::{Datapath, Sweep, of_key};
 use limiter_rules::Selector;
-use limiter_rules::compile::RuleId;
+use limiter_rules::model::Martians;
 
+use super::account::{Account, Ledger, own_table};
+use crate::api::source::SourceView;
 use crate::api::sources::{By, SourceRow};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
@@ -33,15 +35,13 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Between two readings of the counters; those of a source that left and came again begin anew.
+    /// So many packets in a time.
     #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
-    pub(super) fn between(from: Counters, to: Counters, time: Ticks) -> Option<Self> {
+    pub(super) fn of(packets: Counters, time: Ticks) -> Option<Self> {
         let nanos = time.as_nanos();
         let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
-        (nanos > 0).then(|| Self {
-            passed: over(to.passed.saturating_sub(from.passed)),
-            dropped: over(to.dropped.saturating_sub(from.dropped)),
-        })
+        (nanos > 0)
+            .then(|| Self { passed: over(packets.passed), dropped: over(packets.dropped) })
     }
 }
 
@@ -50,6 +50,19 @@ impl Rates {
 pub(super) struct Counters {
     pub(super) passed: u64,
     pub(super) dropped: u64,
+}
+
+impl Counters {
+    /// Packets since an earlier reading of the same; none if it began anew in between.
+    pub(super) fn since(self, before: Self) -> Option<Self> {
+        let passed = self.passed.checked_sub(before.passed)?;
+        Some(Self { passed, dropped: self.dropped.checked_sub(before.dropped)? })
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed = self.passed.saturating_add(other.passed);
+        self.dropped = self.dropped.saturating_add(other.dropped);
+    }
 }
 
 /// The state of a source, from the table that has its rule.
@@ -69,17 +82,11 @@ impl From<&Entry> for Counters {
 impl Known<'_> {
     /// A sweep over all sources.
     pub(super) fn sweep(&self) -> Sweep {
-        Sweep::with_keyed(self.keyed_table())
-    }
-
-    /// The id of the keyed table of sources, if any source has its rule there.
-    fn keyed_table(&self) -> Option<u32> {
-        let ids = &self.datapath.installed().tables.ids;
-        ids.get(&RuleId::of_source(&Selector::Every).form).copied()
+        Sweep::with_keyed(own_table(self.datapath))
     }
 
     /// True if the rule of a source is in the keyed table of sources.
-    fn is_keyed(&self, source: &Source) -> bool {
+    pub(super) fn is_keyed(&self, source: &Source) -> bool {
         let rule = self.effective.resolve(&Selector::address(address(source)));
         let rules = &self.datapath.installed().rules;
         let selector = rule.and_then(|found| found.rule.path.selector());
@@ -88,7 +95,7 @@ impl Known<'_> {
 
     /// The state of a source, if it has any.
     pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
-        let table = self.keyed_table().filter(|_| self.is_keyed(source));
+        let table = own_table(self.datapath).filter(|_| self.is_keyed(source));
         let Some(table) = table else {
             let bucket = self.datapath.bucket(source)?;
             return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
@@ -114,20 +121,36 @@ impl Known<'_> {
         Ok(entries.filter(|(source, _)| !several || self.is_keyed(source) == keyed).collect())
     }
 
-    /// A source in short, and whether it has a bucket.
+    /// All that accounts are made of beside the buckets.
+    pub(super) fn ledger(&self) -> Ledger<'_> {
+        Ledger::open(self.datapath, self.effective, Some(self.events))
+    }
+
+    /// A source in short, by its account.
     pub(super) fn row(
         &self,
         source: &Source,
+        account: &Account,
         rates: Option<Rates>,
-    ) -> Result<(SourceRow, bool), ServiceError> {
+    ) -> Result<SourceRow, ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
         let view = views::source(self.datapath, self.effective, address)?;
         let ban = self.datapath.ban(source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
-        let row = SourceRow {
+        let listed = self.lists.of(&Selector::address(address), now);
+        let view = SourceView {
+            listed,
+            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
+            martian: self.effective.martians == Some(Martians::Drop) && source.is_martian(),
+            ..view
+        };
+        let view = view.counted(account.total());
+        Ok(SourceRow {
             passed: view.passed,
             dropped: view.dropped,
+            passed_at_least: view.passed_at_least,
+            dropped_at_least: view.dropped_at_least,
             passed_per_second: rates.map(|rates| rates.passed),
             dropped_per_second: rates.map(|rates| rates.dropped),
             nearness: nearness(view.burst, view.remaining),
@@ -135,10 +158,9 @@ impl Known<'_> {
             rule: view.rule,
             rule_name: view.rule_name,
             limit: view.limit,
-            listed: self.lists.of(&Selector::address(address), now),
-            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
-        };
-        Ok((row, view.tracked))
+            listed,
+            banned_seconds: view.banned_seconds,
+        })
     }
 }
 

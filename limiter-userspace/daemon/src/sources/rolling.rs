@@ -1,21 +1,24 @@
 //! Sources that stand out while somebody watches: `GET /v1/top`. A look reads a slice of all
-//! sources, and those that stood out before. Each slice is read twice, a look apart, to measure the
-//! rate of every source in it.
+//! sources, one of all keys, and those that stood out before. Each slice of sources is read twice, a
+//! look apart, to measure the rate of every source in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::EntryKind;
+use limiter_common::wire::{EntryKind, TableKey};
 use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
-use super::known::{Counters, Known, Rates, sort};
-use super::merit::{Best, Measure, Used};
+use super::account::{Account, Ledger};
+use super::keys::{KeyLine, KeyPass, Whose, again};
+use super::known::{Counters, Known, Rates, address, sort};
+use super::merit::{Best, Measure, Used, measure};
 use super::wanted::Wanted;
-use crate::api::sources::{By, SourceRow};
+use crate::api::sources::{By, OtherDrops, SourceRow};
 use crate::error::ServiceError;
+use crate::views;
 
 /// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
 const SLICE: usize = 28_000;
@@ -26,6 +29,9 @@ const MOST_BATCHES: usize = 32;
 
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
+
+/// Keys of tables in a slice, or some more.
+const KEYS: usize = 32_768;
 
 /// Sources that stand out and are kept, by each measure.
 const KEPT: usize = 128;
@@ -76,32 +82,84 @@ impl Views {
 }
 
 /// A source that stands out, as read last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Candidate {
-    counters: Counters,
+    account: Account,
     at: Ticks,
     rates: Option<Rates>,
     used: u64,
+    /// Rounds over all keys that had begun when it was first read.
+    since: u64,
 }
 
 impl Candidate {
     fn measure(&self, by: By) -> Measure {
-        // Thousandths of packets, so that slow ones have an order, too.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate is a few millions"
-        )]
-        let whole = |rate: f64| (rate * 1000.0) as u64;
-        let rates = self.rates.unwrap_or_default();
-        let first = match by {
-            By::Dropped => self.counters.dropped,
-            By::Passed => self.counters.passed,
-            By::Rate => whole(rates.passed + rates.dropped),
-            By::DropRate => whole(rates.dropped),
-            By::Nearness => self.used,
-        };
-        [first, self.counters.dropped.saturating_add(self.counters.passed)]
+        let [first, second] = measure(by, &self.account, self.rates);
+        [if by == By::Nearness { self.used } else { first }, second]
+    }
+}
+
+/// Keys that a look has read, by source.
+#[derive(Debug, Default)]
+struct KeysRead {
+    of: HashMap<Source, Vec<KeyLine>>,
+    /// True if they are all that there are.
+    whole: bool,
+    generation: u64,
+}
+
+/// The keys that looks read.
+#[derive(Debug, Default)]
+struct KeySlice {
+    pass: KeyPass,
+    /// Rounds over all keys that have begun.
+    rounds: u64,
+    now: KeysRead,
+    before: KeysRead,
+}
+
+impl KeySlice {
+    /// Reads the next slice.
+    fn read(&mut self, datapath: &dyn Datapath, wanted: &Wanted) -> Result<(), ServiceError> {
+        if self.pass.is_done() || self.pass.is_new() {
+            self.pass = KeyPass::default();
+            self.rounds += 1;
+        }
+        let from_start = self.pass.is_new();
+        self.before = std::mem::take(&mut self.now);
+        let mut read = 0;
+        while read < KEYS && !self.pass.is_done() {
+            let lines = self.pass.read(datapath, BATCH)?;
+            read += BATCH;
+            for line in lines {
+                // A prefix has no source of its own; what it dropped, events tell of.
+                if let Whose::One(source) = line.whose
+                    && wanted.has(&source)
+                {
+                    self.now.of.entry(source).or_default().push(line);
+                }
+            }
+        }
+        self.now.whole = from_start && self.pass.is_done();
+        self.now.generation = datapath.generation();
+        Ok(())
+    }
+
+    /// The keys of a source now; those that were known before are read again.
+    fn lines(
+        &self,
+        datapath: &dyn Datapath,
+        source: &Source,
+        before: &Account,
+    ) -> Result<Vec<KeyLine>, ServiceError> {
+        let mut lines = self.now.of.get(source).cloned().unwrap_or_default();
+        if !self.now.whole {
+            let read: HashSet<TableKey> = lines.iter().map(|line| line.key).collect();
+            for key in before.keys().filter(|key| !read.contains(*key)) {
+                lines.extend(again(datapath, *source, key)?);
+            }
+        }
+        Ok(lines)
     }
 }
 
@@ -114,11 +172,11 @@ pub(crate) struct View {
     pool: HashMap<Source, Candidate>,
     /// Sources that are watched, each with the time until which it is.
     watched: HashMap<Source, Ticks>,
+    keys: KeySlice,
     sweep: Sweep,
-    /// The slice that was read last: where it began, and what each source had sent and
-    /// used up then.
+    /// The slice that was read last: where it began, and what each source had sent then.
     slice: Sweep,
-    before: HashMap<Source, (Counters, u64)>,
+    before: HashMap<Source, Counters>,
     before_at: Ticks,
     used: Used,
     rounds: u64,
@@ -152,6 +210,7 @@ impl View {
             looked: None,
             pool: HashMap::new(),
             watched: HashMap::new(),
+            keys: KeySlice::default(),
             sweep: Sweep::default(),
             slice: Sweep::default(),
             before: HashMap::new(),
@@ -189,31 +248,59 @@ impl View {
         for source in dropping.filter(|source| wanted.has(source)) {
             self.pool.entry(source).or_default();
         }
-        self.refresh(known, now)?;
+        let ledger = known.ledger();
+        self.keys.read(known.datapath, &wanted)?;
+        self.add_of_keys();
+        self.refresh(known, &ledger, now)?;
         self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
+        // Those that were found in this look.
+        self.refresh(known, &ledger, now)?;
         self.prune();
         Ok(())
     }
 
-    /// Reads again who stood out.
-    fn refresh(&mut self, known: Known<'_>, now: Ticks) -> Result<(), ServiceError> {
+    /// Adds those of which keys count most.
+    fn add_of_keys(&mut self) {
+        let [mut dropped, mut passed] = [Best::new(KEPT), Best::new(KEPT)];
+        for (source, lines) in &self.keys.now.of {
+            let mut sum = Counters::default();
+            lines.iter().for_each(|line| sum.add(line.counters));
+            dropped.offer([sum.dropped, sum.passed], *source);
+            passed.offer([sum.passed, sum.dropped], *source);
+        }
+        for source in [dropped, passed].into_iter().flat_map(Best::into_sources) {
+            self.pool.entry(source).or_default();
+        }
+    }
+
+    /// Reads those that stood out, if they were not read in this look.
+    fn refresh(
+        &mut self,
+        known: Known<'_>,
+        ledger: &Ledger<'_>,
+        now: Ticks,
+    ) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            match known.entry(source)? {
-                Some(entry) => {
-                    let counters = Counters::from(&entry);
-                    let used = self.used.share(known.datapath, &entry, now);
-                    let before = *candidate;
-                    *candidate = Candidate { counters, at: now, rates: None, used };
-                    // A source that was only named so far has no first reading.
-                    if before.at > Ticks::ZERO {
-                        candidate.rates =
-                            Rates::between(before.counters, counters, now.since(before.at));
-                    }
-                }
-                None => gone.push(*source),
+            if candidate.at == now {
+                continue;
             }
+            let before = std::mem::take(candidate);
+            let lines = self.keys.lines(known.datapath, source, &before.account)?;
+            let entry = known.entry(source)?;
+            let used = entry.map_or(0, |entry| self.used.share(known.datapath, &entry, now));
+            // Complete with the round that begins behind its first reading.
+            let since = if before.at > Ticks::ZERO { before.since } else { self.keys.rounds };
+            let whole = self.keys.now.whole || self.keys.rounds > since + 1;
+            let account = ledger.account(source, &lines, whole)?;
+            if account.is_empty() {
+                gone.push(*source);
+            }
+            // A source that was only named so far has no first reading.
+            let rates = (before.at > Ticks::ZERO)
+                .then(|| account.rates(&before.account, now.since(before.at)));
+            *candidate = Candidate { account, at: now, rates: rates.flatten(), used, since };
         }
         for source in gone.iter().filter(|source| !self.watched.contains_key(source)) {
             self.pool.remove(source);
@@ -224,37 +311,38 @@ impl View {
     /// Reads the last slice again: who of it has sent since then?
     fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
         let (mut best, mut dropping) = (Best::new(KEPT), Best::new(KEPT));
-        let mut found = HashMap::new();
         let mut at = self.slice;
-        let now = known.datapath.now();
-        let time = now.since(self.before_at);
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
             for (source, entry) in known.read(&mut at, BATCH)? {
-                let counters = Counters::from(&entry);
                 if !wanted.has(&source) {
                     continue;
                 }
                 // The slice had all that were there: who is not in it came since then.
-                let (before, _) = self.before.get(&source).copied().unwrap_or_default();
-                let passed = counters.passed.saturating_sub(before.passed);
-                let dropped = counters.dropped.saturating_sub(before.dropped);
-                if passed == 0 && dropped == 0 {
-                    continue;
-                }
-                best.offer([passed.saturating_add(dropped), dropped], source);
-                dropping.offer([dropped, passed], source);
-                let rates = Rates::between(before, counters, time);
-                let used = self.used.share(known.datapath, &entry, now);
-                found.insert(source, Candidate { counters, at: now, rates, used });
-                if found.len() > 16 * KEPT {
-                    keep(&mut found, &[], &[By::Rate, By::DropRate]);
+                let before = self.before.get(&source).copied().unwrap_or_default();
+                let Some(since) = Counters::from(&entry).since(before) else { continue };
+                let Counters { passed, dropped } = since;
+                if passed > 0 || dropped > 0 {
+                    best.offer([passed.saturating_add(dropped), dropped], source);
+                    dropping.offer([dropped, passed], source);
                 }
             }
         }
+        // Under other rules another table may have been asked for it.
+        let same = self.keys.before.generation == known.datapath.generation();
         for source in best.into_sources().into_iter().chain(dropping.into_sources()) {
-            if let Some(candidate) = found.get(&source) {
-                self.pool.entry(source).or_insert(*candidate);
+            if self.pool.contains_key(&source) {
+                continue;
             }
+            let (counters, is_keyed) = (self.before.get(&source).copied(), known.is_keyed(&source));
+            let keys = &self.keys.before;
+            let lines = keys.of.get(&source).map_or(&[][..], Vec::as_slice);
+            let candidate = if same {
+                let account = Account::earlier(known.datapath, is_keyed, counters, lines, keys.whole);
+                Candidate { account, at: self.before_at, since: self.keys.rounds, ..Candidate::default() }
+            } else {
+                Candidate::default()
+            };
+            self.pool.insert(source, candidate);
         }
         Ok(())
     }
@@ -291,7 +379,7 @@ impl View {
                 }
                 let counters = Counters::from(&entry);
                 let used = self.used.share(known.datapath, &entry, now);
-                self.before.insert(source, (counters, used));
+                self.before.insert(source, counters);
                 let [dropped, passed, near] = &mut best;
                 dropped.offer([counters.dropped, counters.passed], source);
                 passed.offer([counters.passed, counters.dropped], source);
@@ -300,10 +388,7 @@ impl View {
         }
         self.read += u64::try_from(read).unwrap_or(0);
         for source in best.into_iter().flat_map(Best::into_sources) {
-            if let Some((counters, used)) = self.before.get(&source).copied() {
-                let candidate = Candidate { counters, at: now, rates: None, used };
-                self.pool.entry(source).or_insert(candidate);
-            }
+            self.pool.entry(source).or_default();
         }
         Ok(())
     }
@@ -311,7 +396,7 @@ impl View {
     /// Keeps those who stand out, by whatever measure.
     fn prune(&mut self) {
         let watched: Vec<Source> = self.watched.keys().copied().collect();
-        keep(&mut self.pool, &watched, &By::ALL);
+        keep(&mut self.pool, &watched);
     }
 
     /// Tells of a source from now on, until nobody has asked for it for a while.
@@ -324,8 +409,9 @@ impl View {
 
     /// A source as it was seen last.
     pub(crate) fn row(&self, known: Known<'_>, source: &Source) -> Result<SourceRow, ServiceError> {
-        let rates = self.pool.get(source).and_then(|candidate| candidate.rates);
-        Ok(known.row(source, rates)?.0)
+        let Candidate { account, rates, .. } =
+            self.pool.get(source).cloned().unwrap_or_default();
+        known.row(source, &account, rates)
     }
 
     /// The first of those that stand out.
@@ -335,19 +421,32 @@ impl View {
         wanted: &Wanted,
     ) -> Result<Vec<SourceRow>, ServiceError> {
         let mut best = Best::new(wanted.count);
-        for (source, candidate) in &self.pool {
+        let there = self.pool.iter().filter(|(_, candidate)| !candidate.account.is_empty());
+        for (source, candidate) in there {
             best.offer(candidate.measure(wanted.by), *source);
         }
-        let mut rows = Vec::new();
-        for source in best.into_sources() {
-            let rates = self.pool.get(&source).and_then(|candidate| candidate.rates);
-            let (row, tracked) = known.row(&source, rates)?;
-            if tracked {
-                rows.push(row);
-            }
-        }
+        let rows = best.into_sources().into_iter().map(|source| self.row(known, &source));
+        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
         sort(&mut rows, wanted.by);
         Ok(rows)
+    }
+
+    /// Drops of those by what is no rule on the source alone, the most first.
+    pub(crate) fn by_other_rules(&self, known: Known<'_>, wanted: &Wanted) -> Vec<OtherDrops> {
+        let mut titles = None;
+        let mut rows = Vec::new();
+        for (source, candidate) in &self.pool {
+            if !candidate.account.has_others() {
+                continue;
+            }
+            let titles =
+                titles.get_or_insert_with(|| views::rule_names(known.datapath, known.effective));
+            let name = Selector::address(address(source)).to_string();
+            let drops = candidate.account.by_others(titles).into_iter();
+            rows.extend(drops.map(|drops| OtherDrops { source: name.clone(), drops }));
+        }
+        super::sort_others(&mut rows, wanted);
+        rows
     }
 
     /// Rounds over all sources, of which there are `tracked`.
@@ -363,23 +462,19 @@ impl View {
 }
 
 /// Keeps the first [`KEPT`] by each measure, and these in any case.
-fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By]) {
+fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
     if pool.len() <= KEPT {
         return;
     }
-    let mut kept: HashMap<Source, Candidate> = HashMap::new();
-    for by in measures {
+    let mut kept: HashSet<Source> = always.iter().copied().collect();
+    for by in By::ALL {
         let mut best = Best::new(KEPT);
         for (source, candidate) in &*pool {
-            best.offer(candidate.measure(*by), *source);
+            best.offer(candidate.measure(by), *source);
         }
-        for source in best.into_sources().iter().chain(always) {
-            if let Some(candidate) = pool.get(source) {
-                kept.insert(*source, *candidate);
-            }
-        }
+        kept.extend(best.into_sources());
     }
-    *pool = kept;
+    pool.retain(|source, _| kept.contains(source));
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.

@@ -3,8 +3,8 @@
 use limiter_common::source::Source;
 use limiter_rules::{Selector, source_text};
 
-use super::known::{Known, address};
-use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES};
+use super::known::address;
+use crate::api::sources::{By, MOST_SOURCES, SOURCES};
 use crate::error::ServiceError;
 
 /// The question of sources: how many, by which measure, in which prefix.
@@ -30,12 +30,9 @@ impl Wanted {
         Ok(Self { by, count: usize::try_from(count).unwrap_or(usize::MAX), within })
     }
 
-    /// Drops by other rules that events told lately.
-    pub(crate) fn others(&self, known: Known<'_>) -> Vec<OtherDrops> {
-        let mut drops = known.events.by_other_rules(self.within, known.effective);
-        drops.sort_by_key(|row| std::cmp::Reverse(row.drops.dropped));
-        drops.truncate(self.count);
-        drops
+    /// True if a prefix is in the one that was asked for, or around it.
+    pub(super) fn overlaps(&self, net: &Selector) -> bool {
+        self.within.is_none_or(|within| within.contains(net) || net.contains(&within))
     }
 
     pub(super) fn has(&self, source: &Source) -> bool {
