@@ -180,7 +180,8 @@ pub fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<Strin
 where
     T: Copy + Default + PartialEq,
 {
-    const NAMES: [&str; 3] = ["rules that count each source", "other rules and budgets", "lists and bans"];
+    const NAMES: [&str; 3] =
+        ["rules that count each source", "other rules and budgets", "lists and bans"];
     let nothing = Some(T::default());
     let [_, others, lists] = by;
     if others == nothing && lists == nothing {

@@ -15,7 +15,6 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
-use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 use limiter_text::plain::clean;
 use tokio::sync::mpsc;
@@ -227,7 +226,9 @@ impl Events {
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::api::events::Events {
-            episodes: open.chain(self.ended.iter().map(|(_, _, episode)| episode.clone())).collect(),
+            episodes: open
+                .chain(self.ended.iter().map(|(_, _, episode)| episode.clone()))
+                .collect(),
             counts: EventCounts {
                 sent: counts.sent,
                 over_budget: counts.over_budget,

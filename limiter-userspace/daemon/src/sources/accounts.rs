@@ -59,7 +59,9 @@ impl Accounts {
             for source in self.of.keys() {
                 let net = IpNet::from(address(source));
                 let length = form.source.and_then(|masks| masks.of(&net));
-                let Some(length) = length.filter(|_| !form.tells_sources_apart(&net)) else { continue };
+                let Some(length) = length.filter(|_| !form.tells_sources_apart(&net)) else {
+                    continue;
+                };
                 if let Ok(prefix) = IpNet::new(net.addr(), length) {
                     let sources = self.within.entry(prefix.trunc()).or_default();
                     if !sources.contains(source) {

@@ -40,8 +40,7 @@ impl Rates {
     pub(super) fn of(packets: Counters, time: Ticks) -> Option<Self> {
         let nanos = time.as_nanos();
         let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
-        (nanos > 0)
-            .then(|| Self { passed: over(packets.passed), dropped: over(packets.dropped) })
+        (nanos > 0).then(|| Self { passed: over(packets.passed), dropped: over(packets.dropped) })
     }
 }
 

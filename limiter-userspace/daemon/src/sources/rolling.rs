@@ -337,8 +337,14 @@ impl View {
             let keys = &self.keys.before;
             let lines = keys.of.get(&source).map_or(&[][..], Vec::as_slice);
             let candidate = if same {
-                let account = Account::earlier(known.datapath, is_keyed, counters, lines, keys.whole);
-                Candidate { account, at: self.before_at, since: self.keys.rounds, ..Candidate::default() }
+                let account =
+                    Account::earlier(known.datapath, is_keyed, counters, lines, keys.whole);
+                Candidate {
+                    account,
+                    at: self.before_at,
+                    since: self.keys.rounds,
+                    ..Candidate::default()
+                }
             } else {
                 Candidate::default()
             };
@@ -409,8 +415,7 @@ impl View {
 
     /// A source as it was seen last.
     pub(crate) fn row(&self, known: Known<'_>, source: &Source) -> Result<SourceRow, ServiceError> {
-        let Candidate { account, rates, .. } =
-            self.pool.get(source).cloned().unwrap_or_default();
+        let Candidate { account, rates, .. } = self.pool.get(source).cloned().unwrap_or_default();
         known.row(source, &account, rates)
     }
 

@@ -97,8 +97,7 @@ impl Sums {
 
     /// The sources that have no bucket in a table of sources.
     pub(super) fn rest(&self) -> impl Iterator<Item = (&Source, Counters)> {
-        let counters =
-            |sum: &Sum| Counters { passed: sum.passed.most(), dropped: sum.dropped() };
+        let counters = |sum: &Sum| Counters { passed: sum.passed.most(), dropped: sum.dropped() };
         self.of.iter().filter(|(_, sum)| !sum.met).map(move |(at, sum)| (at, counters(sum)))
     }
 
@@ -126,8 +125,9 @@ impl Sums {
         });
         let mut rows: Vec<OtherDrops> = exact.collect();
         let told = ledger.told_by_rule().filter(|(source, _)| wanted.has(source));
-        rows.extend(told.map(|(source, drops)| {
-            OtherDrops { source: Selector::address(address(source)).to_string(), drops }
+        rows.extend(told.map(|(source, drops)| OtherDrops {
+            source: Selector::address(address(source)).to_string(),
+            drops,
         }));
         super::sort_others(&mut rows, wanted);
         rows

@@ -44,8 +44,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     }
     let rows = &state.top.sources;
     if rows.is_empty() {
-        let text =
-            "no source stands out so far: a part of them is read at each look";
+        let text = "no source stands out so far: a part of them is read at each look";
         frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
         return;
     }
@@ -92,9 +91,7 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
             let rate = row.dropped_per_second;
             (part(per_second(rate), row.dropped_at_least), theme.count(rate.unwrap_or(0.0)))
         }
-        2 => {
-            (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64))
-        }
+        2 => (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64)),
         3 => (part(per_second(row.passed_per_second), row.passed_at_least), plain),
         4 => (part(number(row.passed), row.passed_at_least), plain),
         5 => (percent(row.nearness), theme.used(row.nearness)),

@@ -108,7 +108,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         let of = by.of.as_deref().map_or_else(String::new, |of| format!(", of all in {of}"));
         let sample = if by.exact { "" } else { " at least" };
         let name = if index == 0 { "dropped" } else { "" };
-        let line = format!("{sample} {} by {} ({}){}", number(by.dropped), by.title(), by.reason, of);
+        let line =
+            format!("{sample} {} by {} ({}){}", number(by.dropped), by.title(), by.reason, of);
         fact(name, text(clean(line.trim_start())));
     }
     if view.martian {
