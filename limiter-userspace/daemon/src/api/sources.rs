@@ -306,8 +306,8 @@ impl Render for SourceList {
         if let Some(words) = drop_words(drops(self.dropped_by), number) {
             let _: std::fmt::Result = writeln!(
                 text,
-                "dropped in all: {words}; sources have a sample of what is not by rules that \
-                 count each: {WHERE}"
+                "dropped in all: {words}; the rows have a sample of what is not by the first: see \
+                 {WHERE}"
             );
         }
     }
