@@ -69,6 +69,7 @@ mod systemd;
 mod tables;
 mod time_namespace;
 mod top;
+mod totals;
 mod trial;
 mod tuning;
 mod verdict;

@@ -408,7 +408,8 @@ impl Counting {
     /// True if a bucket of the source has what was told; none if that is not known.
     fn counts(&self, told: &Told, source: &Source) -> Option<bool> {
         // The number may be another rule's by now.
-        if self.titles.get(&told.rule) != told.title.as_ref() {
+        let rule = |title: &Title| title.rule.clone();
+        if self.titles.get(&told.rule).map(rule) != told.title.as_ref().map(rule) {
             return None;
         }
         let CountsEach { v4, v6 } = *self.rules.get(&told.rule)?;
