@@ -169,6 +169,22 @@ mod tests {
         assert!(alarms.raised().is_empty());
     }
 
+    /// Under another rule set a rule may have another counter, as after a revert.
+    #[test]
+    fn another_counter_raises_no_alarm() {
+        let mut alarms = Alarms::default();
+        look(&mut alarms, 5);
+        alarms.go_on_from(&[("dns".to_owned(), 50_000)]);
+        assert_eq!(look(&mut alarms, 50_000), []);
+        assert_eq!(look(&mut alarms, 50_003), [Notice::Started("dns".to_owned(), 3)]);
+        alarms.go_on_from(&[("dns".to_owned(), 90_000)]);
+        for _ in 1..QUIET {
+            assert_eq!(look(&mut alarms, 90_002), []);
+        }
+        look(&mut alarms, 90_002);
+        assert_eq!(look(&mut alarms, 90_002), [Notice::Ended("dns".to_owned(), 5)]);
+    }
+
     #[test]
     fn a_long_alarm_is_repeated_once_a_minute() {
         let mut alarms = Alarms::default();

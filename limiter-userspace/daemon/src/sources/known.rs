@@ -152,7 +152,7 @@ impl Known<'_> {
             dropped_at_least: view.dropped_at_least,
             passed_per_second: rates.map(|rates| rates.passed),
             dropped_per_second: rates.map(|rates| rates.dropped),
-            nearness: nearness(view.burst, view.remaining),
+            nearness: nearness(view.of, view.remaining),
             source: view.source,
             rule: view.rule,
             rule_name: view.rule_name,
@@ -163,7 +163,7 @@ impl Known<'_> {
     }
 }
 
-/// The used share of a burst.
+/// The used share of what may come at once, of the limit of which the least is left.
 #[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
 fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);

@@ -368,6 +368,11 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     let view = daemon.service.source("203.0.113.7").unwrap();
     assert_eq!((view.remaining, view.of, view.passed), (Some(0), Some(10), 10), "{view:?}");
     assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
+    // The share that is used is of that limit, too.
+    daemon.fake.send(Source::V4([203, 0, 113, 9]), 3, 60);
+    let list = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
+    let used: Vec<_> = list.sources.iter().map(|row| row.nearness).collect();
+    assert_eq!(used, [Some(1.0), Some(0.3)], "{list:?}");
     let said = text(&view);
     assert!(
         said.contains("0 of 10 packets of 10/hour burst 10: this one drops now, full in"),
