@@ -95,23 +95,26 @@ impl Account {
         }
     }
 
-    /// What a pass over all sources, and one over keys, have read of a source before: its counters
-    /// in the source table, if its rule is there, and its keys.
+    /// What a pass over all sources, and one over keys, have read of a source before: the counters of
+    /// its bucket, under its own key if its rule is in a keyed table, and its keys.
     pub(super) fn earlier(
         datapath: &dyn Observed,
-        is_keyed: bool,
-        counters: Option<Counters>,
+        (own_key, counters): (Option<TableKey>, Option<Counters>),
         lines: &[KeyLine],
         whole: bool,
     ) -> Self {
-        let source =
-            |counters| Line { counter: Counter::Source, rule: None, counters, title: None };
-        let counters = counters.filter(|_| !is_keyed);
-        let lines = counters.map(source).into_iter().chain(lines.iter().map(Line::from));
-        let mut lines: Vec<Line> = lines.collect();
-        lines.sort_by(|one, other| one.counter.cmp(&other.counter));
         let tables = keys::forms(datapath).into_keys().collect();
-        Self { lines, whole, source: !is_keyed, tables, ..Self::default() }
+        let source = own_key.is_none();
+        let mut account = Self { whole, source, tables, ..Self::default() };
+        account.lines = lines.iter().map(Line::from).collect();
+        let counter = own_key.map_or(Counter::Source, Counter::Key);
+        if let Some(counters) = counters
+            && account.lines.iter().all(|line| line.counter != counter)
+        {
+            account.lines.push(Line { counter, rule: None, counters, title: None });
+        }
+        account.lines.sort_by(|one, other| one.counter.cmp(&other.counter));
+        account
     }
 
     /// True if what is no rule on the source alone has dropped of it.

@@ -85,23 +85,27 @@ impl Known<'_> {
     }
 
     /// True if the rule of a source is in the keyed table of sources.
-    pub(super) fn is_keyed(&self, source: &Source) -> bool {
+    fn is_keyed(&self, source: &Source) -> bool {
         let rule = self.effective.resolve(&Selector::address(address(source)));
         let rules = &self.datapath.installed().rules;
         let selector = rule.and_then(|found| found.rule.path.selector());
         selector.is_some_and(|selector| !rules.contains_key(&selector))
     }
 
+    /// The key of a source in the keyed table of sources, if its rule is there.
+    pub(super) fn own_key(&self, source: &Source) -> Option<TableKey> {
+        let table = own_table(self.datapath).filter(|_| self.is_keyed(source))?;
+        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
+        let address = bytemuck::cast(source.trie_key());
+        Some(TableKey { table, version, source: address, ..TableKey::EMPTY })
+    }
+
     /// The state of a source, if it has any.
     pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
-        let table = own_table(self.datapath).filter(|_| self.is_keyed(source));
-        let Some(table) = table else {
+        let Some(key) = self.own_key(source) else {
             let bucket = self.datapath.bucket(source)?;
             return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
         };
-        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
-        let address = bytemuck::cast(source.trie_key());
-        let key = TableKey { table, version, source: address, ..TableKey::EMPTY };
         let found = self.datapath.keyed(&key)?;
         Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
     }

@@ -252,11 +252,11 @@ impl View {
         self.keys.read(known.datapath, &wanted)?;
         self.add_of_keys();
         self.refresh(known, &ledger, now)?;
-        self.compare(known, &wanted)?;
+        let found = self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
         // Those that were found in this look.
         self.refresh(known, &ledger, now)?;
-        self.prune();
+        self.prune(found);
         Ok(())
     }
 
@@ -308,8 +308,9 @@ impl View {
         Ok(())
     }
 
-    /// Reads the last slice again: who of it has sent since then?
-    fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
+    /// Reads the last slice again: who of it has sent since then? Says who of these is new.
+    fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<Vec<Source>, ServiceError> {
+        let mut found = Vec::new();
         let (mut best, mut dropping) = (Best::new(KEPT), Best::new(KEPT));
         let mut at = self.slice;
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
@@ -333,12 +334,11 @@ impl View {
             if self.pool.contains_key(&source) {
                 continue;
             }
-            let (counters, is_keyed) = (self.before.get(&source).copied(), known.is_keyed(&source));
+            let own = (known.own_key(&source), self.before.get(&source).copied());
             let keys = &self.keys.before;
             let lines = keys.of.get(&source).map_or(&[][..], Vec::as_slice);
             let candidate = if same {
-                let account =
-                    Account::earlier(known.datapath, is_keyed, counters, lines, keys.whole);
+                let account = Account::earlier(known.datapath, own, lines, keys.whole);
                 Candidate {
                     account,
                     at: self.before_at,
@@ -349,8 +349,9 @@ impl View {
                 Candidate::default()
             };
             self.pool.insert(source, candidate);
+            found.push(source);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Reads the next slice.
@@ -399,10 +400,11 @@ impl View {
         Ok(())
     }
 
-    /// Keeps those who stand out, by whatever measure.
-    fn prune(&mut self) {
-        let watched: Vec<Source> = self.watched.keys().copied().collect();
-        keep(&mut self.pool, &watched);
+    /// Keeps those who stand out, by whatever measure, and those that were found in this look: the
+    /// rate of one with keys may be known at the next.
+    fn prune(&mut self, mut always: Vec<Source>) {
+        always.extend(self.watched.keys());
+        keep(&mut self.pool, &always);
     }
 
     /// Tells of a source from now on, until nobody has asked for it for a while.
