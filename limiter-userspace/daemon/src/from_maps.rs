@@ -55,7 +55,8 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     while !read.step(maps)? {}
     let accounts = read.take(&Ledger::open(maps, &effective, None))?;
     let account = accounts.get(&source).cloned().unwrap_or_default();
-    let view = views::whole(maps, &effective, address, &account)?;
+    let counted = (account.total(), account.by_rule(&views::rule_names(maps, &effective)));
+    let view = views::whole(maps, &effective, address, counted)?;
     // Events are not held in the maps: what keeps no count of sources may have dropped of it.
     let by = views::dropped_by(maps)?;
     let others = by.others != Some(0) || by.lists > 0;

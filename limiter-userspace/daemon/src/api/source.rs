@@ -12,6 +12,7 @@ use crate::render::{Render, duration, number, push, rate, table, titled};
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Source)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
 pub struct SourceView {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,

@@ -58,7 +58,8 @@ impl SourceText {
         let account = accounts.get(&views::key(address)).cloned().unwrap_or_default();
         let reason = service.lists.reason_of(&Selector::address(address), datapath.now());
         let listed_reason = reason.map(str::to_owned);
-        let view = views::whole(datapath, effective, address, &account)?;
+        let counted = (account.total(), account.by_rule(&views::rule_names(datapath, effective)));
+        let view = views::whole(datapath, effective, address, counted)?;
         Ok(SourceView { listed_reason, ..view })
     }
 }

@@ -1,26 +1,20 @@
 //! The account of one source: every counter that counts its packets alone, with one total of them.
 //! All answers about sources take their totals and their rates from here.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use ipnet::IpNet;
-use limiter_common::bucket::Resolved;
-use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::TableKey;
 use limiter_datapath::Observed;
 use limiter_rules::Selector;
-use limiter_rules::compile::RuleId;
 
-use super::keys::{self, KeyLine, Whose};
-use super::known::{Counters, Rates};
+use super::counters::{Counters, Rates};
+use super::keys::{self, KeyLine};
 use crate::api::source::{RuleDrops, Total};
-use crate::effective::EffectiveSet;
-use crate::error::ServiceError;
-use crate::events::{Events, Told};
-use crate::views::{self, CountsEach, Title};
+use crate::views::Title;
 
 /// A counter. Two readings of one can be compared, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,13 +29,13 @@ pub(super) enum Counter {
 
 /// A counter of a source, as it was read.
 #[derive(Clone, Debug)]
-struct Line {
-    counter: Counter,
+pub(super) struct Line {
+    pub(super) counter: Counter,
     /// The number of the rule.
-    rule: Option<u32>,
-    counters: Counters,
+    pub(super) rule: Option<u32>,
+    pub(super) counters: Counters,
     /// The rule of drops that were told, as it was called then.
-    title: Option<Box<Title>>,
+    pub(super) title: Option<Box<Title>>,
 }
 
 impl Line {
@@ -60,20 +54,26 @@ impl From<&KeyLine> for Line {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     /// In the order of the counters.
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// Buckets that count other sources as well.
-    shared: Vec<(IpNet, Option<u32>, Counters)>,
-    /// True if all keys of tables were read.
-    whole: bool,
-    /// True if it has the bucket in the source table, if there was one.
-    source: bool,
-    /// True if it has what events had told.
-    told: bool,
+    pub(super) shared: Vec<(IpNet, Option<u32>, Counters)>,
+    pub(super) seen: Seen,
     /// True if drops of it are known that no counter has.
-    in_part: bool,
+    pub(super) in_part: bool,
     /// The tables in force, and which of them has sources as its keys.
-    tables: Vec<u32>,
-    own: Option<u32>,
+    pub(super) tables: Vec<u32>,
+    pub(super) own: Option<u32>,
+}
+
+/// The counters that a reading has, where there were any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// True if it has the bucket in the source table.
+    pub(super) source: bool,
+    /// True if it has all keys of tables.
+    pub(super) keys: bool,
+    /// True if it has what events had told.
+    pub(super) told: bool,
 }
 
 impl Account {
@@ -104,8 +104,8 @@ impl Account {
         whole: bool,
     ) -> Self {
         let tables = keys::forms(datapath).into_keys().collect();
-        let source = own_key.is_none();
-        let mut account = Self { whole, source, tables, ..Self::default() };
+        let seen = Seen { source: own_key.is_none(), keys: whole, told: false };
+        let mut account = Self { seen, tables, ..Self::default() };
         account.lines = lines.iter().map(Line::from).collect();
         let counter = own_key.map_or(Counter::Source, Counter::Key);
         if let Some(counters) = counters
@@ -113,7 +113,7 @@ impl Account {
         {
             account.lines.push(Line { counter, rule: None, counters, title: None });
         }
-        account.lines.sort_by(|one, other| one.counter.cmp(&other.counter));
+        account.lines.sort_by_key(|line| line.counter);
         account
     }
 
@@ -145,7 +145,7 @@ impl Account {
             passed: passed.most(),
             dropped,
             passed_at_least: !self.has_own(),
-            dropped_at_least: told || shared || self.in_part || !self.whole,
+            dropped_at_least: told || shared || self.in_part || !self.seen.keys,
         }
     }
 
@@ -178,9 +178,9 @@ impl Account {
     /// True if this reading would have had the counter, had there been one.
     fn knew_of(&self, counter: &Counter) -> bool {
         match counter {
-            Counter::Source => self.source,
-            Counter::Told { .. } => self.told,
-            Counter::Key(key) => self.whole && self.tables.contains(&key.table),
+            Counter::Source => self.seen.source,
+            Counter::Told { .. } => self.seen.told,
+            Counter::Key(key) => self.seen.keys && self.tables.contains(&key.table),
         }
     }
 
@@ -197,7 +197,7 @@ impl Account {
         rows
     }
 
-    fn rows(
+    pub(super) fn rows(
         &self,
         titles: &BTreeMap<u32, Title>,
         wanted: impl Fn(&Counter) -> bool,
@@ -278,223 +278,5 @@ impl Passed {
     }
 }
 
-/// All that accounts are made of beside the buckets: read once for many sources.
-pub(crate) struct Ledger<'a> {
-    datapath: &'a dyn Observed,
-    /// Drops that events told and no counter has.
-    told: HashMap<Source, Vec<Line>>,
-    /// Sources of which drops were told by rules that are not in force any more.
-    in_part: HashSet<Source>,
-    tables: Vec<u32>,
-    own: Option<u32>,
-}
-
-impl<'a> Ledger<'a> {
-    /// What was told so far. Without a daemon nobody knows that.
-    pub(crate) fn open(
-        datapath: &'a dyn Observed,
-        effective: &EffectiveSet,
-        events: Option<&Events>,
-    ) -> Self {
-        let mut ledger = Self {
-            datapath,
-            told: HashMap::new(),
-            in_part: HashSet::new(),
-            tables: keys::forms(datapath).into_keys().collect(),
-            own: own_table(datapath),
-        };
-        let mut rules = None;
-        for told in events.into_iter().flat_map(Events::told) {
-            let source = views::of_key(told.source);
-            let counted = match told.reason() {
-                // Dropped before there is a bucket, or without one.
-                Reason::Denied
-                | Reason::Banned
-                | Reason::Martian
-                | Reason::Blocked
-                | Reason::TableFull
-                | Reason::OverAggregate => Some(false),
-                _ => rules
-                    .get_or_insert_with(|| Counting::of(datapath, effective))
-                    .counts(&told, &source),
-            };
-            match counted {
-                Some(true) => {}
-                Some(false) => ledger.told.entry(source).or_default().push(line_of(told)),
-                None => {
-                    ledger.in_part.insert(source);
-                }
-            }
-        }
-        ledger
-    }
-
-    /// The sources of which drops were told that no counter has, with their number.
-    pub(super) fn told(&self) -> impl Iterator<Item = (&Source, u64)> {
-        let sum = |lines: &Vec<Line>| lines.iter().map(|line| line.counters.dropped).sum();
-        self.told.iter().map(move |(source, lines)| (source, sum(lines)))
-    }
-
-    /// Those drops by source and rule.
-    pub(super) fn told_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
-        self.told.iter().flat_map(|(source, lines)| {
-            let account = Account { lines: lines.clone(), ..Account::default() };
-            account.rows(&BTreeMap::new(), |_| true).into_iter().map(move |row| (source, row))
-        })
-    }
-
-    /// The account of a source with these keys: `whole` if it has no others.
-    pub(super) fn account(
-        &self,
-        source: &Source,
-        lines: &[KeyLine],
-        whole: bool,
-    ) -> Result<Account, ServiceError> {
-        let mut account = Account {
-            whole: whole || self.tables.is_empty(),
-            source: true,
-            told: true,
-            in_part: self.in_part.contains(source),
-            tables: self.tables.clone(),
-            own: self.own,
-            ..Account::default()
-        };
-        if let Some(bucket) = self.datapath.bucket(source)? {
-            let slot = Resolved::from_raw(bucket.resolved).slot();
-            let limit = self.datapath.limit(slot)?;
-            account.lines.push(Line {
-                counter: Counter::Source,
-                rule: limit.map(|limit| limit.rule),
-                counters: Counters { passed: bucket.passed, dropped: bucket.dropped },
-                title: None,
-            });
-        }
-        for line in lines {
-            match line.whose {
-                Whose::One(_) => account.lines.push(line.into()),
-                Whose::Prefix(net) => account.shared.push((net, line.rule, line.counters)),
-            }
-        }
-        account.lines.extend(self.told.get(source).into_iter().flatten().cloned());
-        account.lines.sort_by(|one, other| one.counter.cmp(&other.counter));
-        Ok(account)
-    }
-}
-
-/// The id of the keyed table whose keys are sources, if there is one.
-pub(super) fn own_table(datapath: &dyn Observed) -> Option<u32> {
-    let ids = &datapath.installed().tables.ids;
-    ids.get(&RuleId::of_source(&Selector::Every).form).copied()
-}
-
-fn line_of(Told { rule, reason, began, title, dropped, .. }: Told) -> Line {
-    Line {
-        counter: Counter::Told { rule, reason, began },
-        rule: None,
-        counters: Counters { passed: 0, dropped },
-        title: title.map(Box::new),
-    }
-}
-
-/// Which rules have a bucket of each source that they drop packets of.
-struct Counting {
-    titles: BTreeMap<u32, Title>,
-    rules: BTreeMap<u32, CountsEach>,
-}
-
-impl Counting {
-    fn of(datapath: &dyn Observed, effective: &EffectiveSet) -> Self {
-        let titles = views::rule_names(datapath, effective);
-        Self { titles, rules: views::counts_each(datapath.installed()) }
-    }
-
-    /// True if a bucket of the source has what was told; none if that is not known.
-    fn counts(&self, told: &Told, source: &Source) -> Option<bool> {
-        // The number may be another rule's by now.
-        let rule = |title: &Title| title.rule.clone();
-        if self.titles.get(&told.rule).map(rule) != told.title.as_ref().map(rule) {
-            return None;
-        }
-        let CountsEach { v4, v6 } = *self.rules.get(&told.rule)?;
-        if matches!(source, Source::V4(_)) { v4 } else { v6 }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Ticks = Ticks::from_nanos(1_000_000_000);
-
-    fn key(table: u32, port: u16) -> Counter {
-        Counter::Key(TableKey { table, destination_port: port, ..TableKey::EMPTY })
-    }
-
-    /// An account whose source has its rule in the table 9, of all keys.
-    fn account(lines: &[(Counter, u64, u64)]) -> Account {
-        let line = |(counter, passed, dropped): &(Counter, u64, u64)| Line {
-            counter: *counter,
-            rule: None,
-            counters: Counters { passed: *passed, dropped: *dropped },
-            title: None,
-        };
-        let mut lines: Vec<Line> = lines.iter().map(line).collect();
-        lines.sort_by(|one, other| one.counter.cmp(&other.counter));
-        let (tables, own) = (vec![7, 8, 9], Some(9));
-        Account { lines, whole: true, source: true, told: true, tables, own, ..Account::default() }
-    }
-
-    fn rates(from: &Account, to: &Account) -> Option<(f64, f64)> {
-        to.rates(from, SECOND).map(|rates| (rates.passed, rates.dropped))
-    }
-
-    #[test]
-    fn drops_add_up_and_what_passed_several_tables_counts_once() {
-        let all =
-            [(Counter::Source, 10, 1), (key(7, 1), 4, 20), (key(7, 2), 5, 0), (key(8, 1), 9, 300)];
-        let expected = Total { passed: 10, dropped: 321, ..Total::default() };
-        assert_eq!(account(&all).total(), expected);
-        let without = account(&all[1..]).total();
-        assert_eq!((without.passed, without.passed_at_least), (9, true));
-        let told = Counter::Told { rule: 1, reason: 14, began: SystemTime::UNIX_EPOCH };
-        let total = account(&[(key(9, 0), 3, 4), (told, 0, 5)]).total();
-        assert_eq!((total.passed, total.dropped), (3, 9));
-        assert_eq!((total.passed_at_least, total.dropped_at_least), (false, true));
-        let in_part = Account { whole: false, ..account(&all) };
-        assert!(in_part.total().dropped_at_least);
-    }
-
-    #[test]
-    fn a_rate_is_of_counters_that_both_readings_have() {
-        let from = account(&[(Counter::Source, 10, 5), (key(7, 1), 4, 20)]);
-        let to = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 50)]);
-        assert_eq!(rates(&from, &to), Some((3.0, 30.0)));
-        assert_eq!(to.rates(&from, Ticks::ZERO), None, "no time");
-        // A key that came in between has counted from nothing.
-        let came = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 20), (key(8, 1), 0, 7)]);
-        assert_eq!(rates(&from, &came), Some((3.0, 7.0)));
-        // Not so if its table was not in force, or not all keys were read.
-        let other = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 20), (key(6, 1), 0, 7)]);
-        assert_eq!(rates(&from, &other), None);
-        assert_eq!(rates(&Account { whole: false, ..from.clone() }, &came), None);
-        // One that left, and one that left and came again.
-        let left = account(&[(Counter::Source, 13, 5)]);
-        assert_eq!(rates(&from, &left), None);
-        let again = account(&[(Counter::Source, 13, 5), (key(7, 1), 1, 2)]);
-        assert_eq!(rates(&from, &again), None);
-        assert_eq!(rates(&again, &account(&[(key(7, 1), 1, 3)])), None, "the bucket left");
-        let new = account(&[(Counter::Source, 2, 1)]);
-        assert_eq!(rates(&account(&[]), &new), Some((2.0, 1.0)), "a new source");
-        assert_eq!(rates(&Account { source: false, ..account(&[]) }, &new), None);
-    }
-
-    #[test]
-    fn an_episode_is_a_counter_of_its_own() {
-        let began = |second| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
-        let told = |second| Counter::Told { rule: 1, reason: 14, began: began(second) };
-        let from = account(&[(told(1), 0, 100)]);
-        assert_eq!(rates(&from, &account(&[(told(1), 0, 130)])), Some((0.0, 30.0)));
-        // Another one began; the first is forgotten.
-        assert_eq!(rates(&from, &account(&[(told(2), 0, 20)])), Some((0.0, 20.0)));
-    }
-}
+mod tests;

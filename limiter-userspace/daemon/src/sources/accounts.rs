@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use limiter_common::source::Source;
 use limiter_datapath::Observed;
 
-use super::account::{Account, Ledger};
+use super::account::Account;
 use super::keys::{KeyLine, KeyPass, SLICE, Whose, forms};
 use super::known::address;
+use super::ledger::Ledger;
 use crate::error::ServiceError;
 
 /// A pass over all keys for the accounts of some sources.

@@ -10,7 +10,7 @@ use limiter_common::wire::{KeyedBucket, TableKey, field};
 use limiter_datapath::{KeyPlace, Observed};
 use limiter_rules::compile::TableForm;
 
-use super::known::Counters;
+use super::counters::Counters;
 use crate::error::ServiceError;
 use crate::views;
 

@@ -10,7 +10,8 @@ use limiter_common::wire::Algorithm;
 use limiter_datapath::Datapath;
 
 use super::account::Account;
-use super::known::{Entry, Rates};
+use super::counters::Rates;
+use super::known::Entry;
 use crate::api::sources::By;
 
 /// Measure by which a source stands out, and a second one for sources with the same first one.

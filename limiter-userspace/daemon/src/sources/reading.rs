@@ -7,9 +7,11 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
 
-use super::account::{Account, Ledger};
+use super::account::Account;
 use super::accounts::Accounts;
-use super::known::{Counters, Known, Rates, sort};
+use super::counters::{Counters, Rates};
+use super::known::{Known, sort};
+use super::ledger::Ledger;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;
 use super::wanted::Wanted;

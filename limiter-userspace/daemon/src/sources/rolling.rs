@@ -2,19 +2,22 @@
 //! sources, one of all keys, and those that stood out before. Each slice of sources is read twice, a
 //! look apart, to measure the rate of every source in it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{EntryKind, TableKey};
+use limiter_common::wire::EntryKind;
 use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
-use super::account::{Account, Ledger};
-use super::keys::{KeyLine, KeyPass, Whose, again};
-use super::known::{Counters, Known, Rates, address, sort};
-use super::merit::{Best, Measure, Used, measure};
+use super::account::Account;
+use super::candidate::{Candidate, KEPT, keep};
+use super::counters::Counters;
+use super::key_slice::KeySlice;
+use super::known::{Known, address, sort};
+use super::ledger::Ledger;
+use super::merit::{Best, Used};
 use super::wanted::Wanted;
 use crate::api::sources::{By, OtherDrops, SourceRow};
 use crate::error::ServiceError;
@@ -29,12 +32,6 @@ const MOST_BATCHES: usize = 32;
 
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
-
-/// Keys of tables in a slice, or some more.
-const KEYS: usize = 32_768;
-
-/// Sources that stand out and are kept, by each measure.
-const KEPT: usize = 128;
 
 /// Between two looks. Whoever asks sooner is told what the last one found.
 const APART: Ticks = Ticks::from_nanos(200_000_000);
@@ -78,88 +75,6 @@ impl Views {
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-}
-
-/// A source that stands out, as read last.
-#[derive(Clone, Debug, Default)]
-struct Candidate {
-    account: Account,
-    at: Ticks,
-    rates: Option<Rates>,
-    used: u64,
-    /// Rounds over all keys that had begun when it was first read.
-    since: u64,
-}
-
-impl Candidate {
-    fn measure(&self, by: By) -> Measure {
-        let [first, second] = measure(by, &self.account, self.rates);
-        [if by == By::Nearness { self.used } else { first }, second]
-    }
-}
-
-/// Keys that a look has read, by source.
-#[derive(Debug, Default)]
-struct KeysRead {
-    of: HashMap<Source, Vec<KeyLine>>,
-    /// True if they are all that there are.
-    whole: bool,
-    generation: u64,
-}
-
-/// The keys that looks read.
-#[derive(Debug, Default)]
-struct KeySlice {
-    pass: KeyPass,
-    /// Rounds over all keys that have begun.
-    rounds: u64,
-    now: KeysRead,
-    before: KeysRead,
-}
-
-impl KeySlice {
-    /// Reads the next slice.
-    fn read(&mut self, datapath: &dyn Datapath, wanted: &Wanted) -> Result<(), ServiceError> {
-        if self.pass.is_done() || self.pass.is_new() {
-            self.pass = KeyPass::default();
-            self.rounds += 1;
-        }
-        let from_start = self.pass.is_new();
-        self.before = std::mem::take(&mut self.now);
-        let mut read = 0;
-        while read < KEYS && !self.pass.is_done() {
-            let lines = self.pass.read(datapath, BATCH)?;
-            read += BATCH;
-            for line in lines {
-                // A prefix has no source of its own; what it dropped, events tell of.
-                if let Whose::One(source) = line.whose
-                    && wanted.has(&source)
-                {
-                    self.now.of.entry(source).or_default().push(line);
-                }
-            }
-        }
-        self.now.whole = from_start && self.pass.is_done();
-        self.now.generation = datapath.generation();
-        Ok(())
-    }
-
-    /// The keys of a source now; those that were known before are read again.
-    fn lines(
-        &self,
-        datapath: &dyn Datapath,
-        source: &Source,
-        before: &Account,
-    ) -> Result<Vec<KeyLine>, ServiceError> {
-        let mut lines = self.now.of.get(source).cloned().unwrap_or_default();
-        if !self.now.whole {
-            let read: HashSet<TableKey> = lines.iter().map(|line| line.key).collect();
-            for key in before.keys().filter(|key| !read.contains(*key)) {
-                lines.extend(again(datapath, *source, key)?);
-            }
-        }
-        Ok(lines)
     }
 }
 
@@ -265,7 +180,9 @@ impl View {
         let [mut dropped, mut passed] = [Best::new(KEPT), Best::new(KEPT)];
         for (source, lines) in &self.keys.now.of {
             let mut sum = Counters::default();
-            lines.iter().for_each(|line| sum.add(line.counters));
+            for line in lines {
+                sum.add(line.counters);
+            }
             dropped.offer([sum.dropped, sum.passed], *source);
             passed.offer([sum.passed, sum.dropped], *source);
         }
@@ -452,8 +369,7 @@ impl View {
             let drops = candidate.account.by_others(titles).into_iter();
             rows.extend(drops.map(|drops| OtherDrops { source: name.clone(), drops }));
         }
-        super::sort_others(&mut rows, wanted);
-        rows
+        wanted.first(rows)
     }
 
     /// Rounds over all sources, of which there are `tracked`.
@@ -466,22 +382,6 @@ impl View {
         };
         self.rounds as f64 + share
     }
-}
-
-/// Keeps the first [`KEPT`] by each measure, and these in any case.
-fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
-    if pool.len() <= KEPT {
-        return;
-    }
-    let mut kept: HashSet<Source> = always.iter().copied().collect();
-    for by in By::ALL {
-        let mut best = Best::new(KEPT);
-        for (source, candidate) in &*pool {
-            best.offer(candidate.measure(by), *source);
-        }
-        kept.extend(best.into_sources());
-    }
-    pool.retain(|source, _| kept.contains(source));
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.

@@ -7,9 +7,11 @@ use limiter_common::verdict::Reason;
 use limiter_datapath::Observed;
 use limiter_rules::Selector;
 
-use super::account::{Ledger, Passed, own_table};
+use super::account::Passed;
+use super::counters::Counters;
 use super::keys::{KeyPass, SLICE, Whose};
-use super::known::{Counters, address};
+use super::known::address;
+use super::ledger::{Ledger, own_table};
 use super::wanted::Wanted;
 use crate::api::source::RuleDrops;
 use crate::api::sources::OtherDrops;
@@ -129,7 +131,6 @@ impl Sums {
             source: Selector::address(address(source)).to_string(),
             drops,
         }));
-        super::sort_others(&mut rows, wanted);
-        rows
+        wanted.first(rows)
     }
 }

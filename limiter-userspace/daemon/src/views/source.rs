@@ -17,27 +17,24 @@ use super::others::with_others;
 use super::told::Result;
 use crate::api::explain::ExplainLimit;
 use crate::api::lists::ListName;
-use crate::api::source::SourceView;
+use crate::api::source::{RuleDrops, SourceView, Total};
 use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
-use crate::sources::Account;
 use crate::why;
 
 /// Bytes of the shortest frame.
 const SHORTEST: u64 = 60;
 
-/// All of a source: what the maps hold, and its account.
+/// All of a source: what the maps hold, and what is counted of it.
 pub(crate) fn whole(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
-    account: &Account,
+    (total, by_rule): (Total, Vec<RuleDrops>),
 ) -> Result<SourceView> {
     let listed = listed(datapath, &key(address))?;
-    let view = SourceView { listed, ..view(datapath, effective, address)? };
-    let view = with_others(view, datapath, effective, address)?.counted(account.total());
-    let by_rule = account.by_rule(&super::rule_names(datapath, effective));
-    Ok(SourceView { by_rule, ..view })
+    let view = SourceView { listed, by_rule, ..view(datapath, effective, address)? };
+    Ok(with_others(view, datapath, effective, address)?.counted(total))
 }
 
 /// A source by itself, without what is asked before its rule, and without its counts.
