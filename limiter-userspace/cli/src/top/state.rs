@@ -119,6 +119,15 @@ pub(super) struct RuleRow {
     pub(super) rates: [Option<f64>; 3],
 }
 
+/// The counts of the rules at a look.
+#[derive(Debug)]
+struct RulesBefore {
+    counts: HashMap<String, RuleCounts>,
+    clock: u64,
+    /// The run of the daemon, and the rule set.
+    of: (u64, u64),
+}
+
 /// All that the view knows and shows.
 #[derive(Debug)]
 pub(super) struct State {
@@ -144,8 +153,8 @@ pub(super) struct State {
     /// Drops now, by what drops the packets.
     pub(super) dropped_by: Option<Dropped<f64>>,
     pub(super) of_source: [History; 2],
-    /// The counts of the rules before, when that was, and of which run of the daemon and rule set.
-    before: Option<(HashMap<String, RuleCounts>, u64, (u64, u64))>,
+    /// The counts of the rules at the look before.
+    before: Option<RulesBefore>,
 }
 
 impl State {
@@ -215,26 +224,25 @@ impl State {
     fn take_rules(&mut self, stats: Stats) {
         let clock = self.top.clock_ns;
         // Under other rules the same name may have another counter.
-        let counts_of = (self.top.began_ns, stats.generation);
+        let of = (self.top.began_ns, stats.generation);
         let mut now = HashMap::new();
         self.rules.clear();
         for rule in stats.rules.into_iter().chain(stats.budgets) {
             let over = rule.shadowed.packets.saturating_add(rule.marked.packets);
             let counts = [rule.passed.packets, rule.dropped.packets, over];
             let mut rates = [None; 3];
-            if let Some((before, then, of)) = &self.before
-                && *of == counts_of
-                && let Some(before) = before.get(&rule.rule)
+            if let Some(before) = self.before.as_ref().filter(|before| before.of == of)
+                && let Some(counted) = before.counts.get(&rule.rule)
             {
-                let time = clock.saturating_sub(*then);
-                for ((to, before), now) in rates.iter_mut().zip(before).zip(&counts) {
+                let time = clock.saturating_sub(before.clock);
+                for ((to, before), now) in rates.iter_mut().zip(counted).zip(&counts) {
                     *to = rate(*before, *now, time);
                 }
             }
             now.insert(rule.rule.clone(), counts);
             self.rules.push(RuleRow { rule: rule.rule, name: rule.rule_name, counts, rates });
         }
-        self.before = Some((now, clock, counts_of));
+        self.before = Some(RulesBefore { counts: now, clock, of });
         self.cursor = self.cursor.min(self.rows().saturating_sub(1));
     }
 
