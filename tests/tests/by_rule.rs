@@ -68,13 +68,14 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     let datagrams = row(&limiter, "rule_name", &json!("datagrams"))?;
     let expected = json!({
         "rule": "protocol=udp remote_address", "rule_name": "datagrams", "reason": "over-limit",
-        "passed": 2, "dropped": 8, "keys": 1, "exact": true,
+        "passed": 2, "dropped": 8, "keys": 1, "exact": true, "of": null,
     });
     ensure!(datagrams == expected, "{datagrams}");
     let block = row(&limiter, "rule", &json!("masked_remote_address/v4:24"))?;
     ensure!(block["passed"] == 2 && block["dropped"] == 0 && block["exact"] == true, "{block}");
+    ensure!(block["of"] == "203.0.113.0/24", "{block}");
     let text = limiter.ok(["show", &IpAddr::from(SOURCE).to_string()])?;
-    ensure!(text.contains("BY OTHER RULES") && text.contains("datagrams"), "{text}");
+    ensure!(text.contains("BY RULE") && text.contains("datagrams"), "{text}");
     let address = IpAddr::from(SOURCE).to_string();
     let rows = among_all(&limiter, &address)?;
     let [found] = rows.as_slice() else { bail!("{rows:?}") };

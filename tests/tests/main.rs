@@ -70,6 +70,7 @@ mod systemd;
 mod tables;
 mod time_namespace;
 mod top;
+mod totals;
 mod trial;
 mod tuning;
 mod verdict;

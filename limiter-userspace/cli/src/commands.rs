@@ -66,7 +66,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Show { address, pinned: Pinned { pin_dir } } => {
             let address = source_text::parse_one(address)?;
             let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
-            let path = format!("/v1/sources/{address}?by_rule=true");
+            let path = format!("/v1/sources/{address}");
             print.noted(&way.ask::<SourceView>(&path, |maps| from_maps::source(maps, address))?)
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),

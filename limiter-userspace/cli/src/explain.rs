@@ -71,8 +71,9 @@ struct Summary {
     stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
     rules: Vec<RuleCounts>,
-    /// Packets that this host sent; they were left out.
-    own: u64,
+    /// Packets that this host sent; they were left out. None where it was not known in time which
+    /// they are: they are among the others then.
+    own: Option<u64>,
     /// Packets that stand in the capture a second time; they were left out.
     again: u64,
     /// Sums by source, if they were asked for.
@@ -209,7 +210,7 @@ fn summary(explainer: &Explainer, aside: &InTheEnd) -> Summary {
         seen: explainer.seen().into(),
         cut: aside.cut,
         outgoing: left_out.outgoing,
-        own: left_out.own.values().sum(),
+        own: left_out.own_packets(),
         again: left_out.again,
         other_links: aside.other_links.iter().map(|(_, _, packets)| packets).sum(),
         late: aside.times.late(),

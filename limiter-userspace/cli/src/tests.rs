@@ -239,6 +239,8 @@ fn a_source_is_shown_line_by_line() {
         listed_reason: None,
         passed: 123,
         dropped: 4,
+        passed_at_least: false,
+        dropped_at_least: false,
         remaining: Some(57),
         of: Some(100),
         left: Vec::new(),
@@ -252,7 +254,7 @@ fn a_source_is_shown_line_by_line() {
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
-        by_rule: None,
+        by_rule: Vec::new(),
     };
     assert_eq!(
         render::text(&view),
@@ -269,7 +271,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"passed":123,"dropped":4,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":null}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
     // Without a rule of its own, it is not said that nothing limits it, where something may.
@@ -281,16 +283,18 @@ dropped    4
         render::text(&none)
     );
     let other_rules = vec!["destination_port=53 remote_address".into(), "vl\u{1b}an".into()];
-    let others = SourceView { other_rules, other_rules_in_all: 12, ..none.clone() };
+    let others =
+        SourceView { other_rules, other_rules_in_all: 12, dropped_at_least: true, ..none.clone() };
     assert_eq!(
         render::text(&others),
         "\
 source   192.0.2.1
 rule     none on sources
+passed   123
+dropped  at least 4
 tracked  no: it has no bucket for a rule on sources now
 others   may drop packets of it, too: destination_port=53 remote_address; vl\u{fffd}an and 10 more
-         what they drop is not counted here: `limiter events`, `limiter explain --from 192.0.2.1 \
-         --to PORT/PROTOCOL`
+         what they would do with a packet: `limiter explain --from 192.0.2.1 --to PORT/PROTOCOL`
 "
     );
     let banned = render::text(&SourceView { banned_seconds: Some(60), martian: true, ..none });
@@ -307,21 +311,22 @@ fn drops_that_sources_do_not_have_are_told() {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
-    let none = "no such source has a bucket for the rules on sources\n\
+    let none = "no such source has a counter, and events told no drops\n\
                 0 IPv4 and 0 IPv6 sources are tracked\n";
     assert_eq!(by(Some(9), Some(0), 0), none);
     assert_eq!(
         by(Some(0), Some(5502), 3),
         format!(
-            "{none}dropped in all: 0 by rules on sources, 5,502 by other rules and budgets, 3 by \
-             lists and bans; for what is not by rules on sources: `limiter list`, `limiter \
-             events`, `limiter explain --from ADDRESS`\n"
+            "{none}dropped in all: 0 by rules that count each source, 5,502 by other rules and \
+             budgets, 3 by lists and bans; the rows have a sample of what is not by the first: \
+             see `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
         )
     );
     // No number is no zero.
     assert!(
-        by(Some(2), None, 0)
-            .contains(": 2 by rules on sources, by other rules and budgets: not added up")
+        by(Some(2), None, 0).contains(
+            ": 2 by rules that count each source, by other rules and budgets: not added up"
+        )
     );
 }
 

@@ -65,6 +65,20 @@ impl Alarms {
         notices
     }
 
+    /// Takes what they have marked as the counters to go on from: under another rule set a rule of
+    /// the same name may have another one.
+    pub(super) fn go_on_from(&mut self, marked: &[(String, u64)]) {
+        for (rule, now) in marked {
+            if let Some(at) = self.watched.get_mut(rule) {
+                if let Some(raised) = &mut at.raised {
+                    let total = at.marked.saturating_sub(raised.before);
+                    raised.before = now.saturating_sub(total);
+                }
+                at.marked = *now;
+            }
+        }
+    }
+
     /// The rules that mark packets now.
     pub(super) fn raised(&self) -> Vec<String> {
         let raised = self.watched.iter().filter(|(_, at)| at.raised.is_some());
@@ -153,6 +167,22 @@ mod tests {
         }
         assert_eq!(look(&mut alarms, 20), [Notice::Ended("dns".to_owned(), 15)]);
         assert!(alarms.raised().is_empty());
+    }
+
+    /// Under another rule set a rule may have another counter, as after a revert.
+    #[test]
+    fn another_counter_raises_no_alarm() {
+        let mut alarms = Alarms::default();
+        look(&mut alarms, 5);
+        alarms.go_on_from(&[("dns".to_owned(), 50_000)]);
+        assert_eq!(look(&mut alarms, 50_000), []);
+        assert_eq!(look(&mut alarms, 50_003), [Notice::Started("dns".to_owned(), 3)]);
+        alarms.go_on_from(&[("dns".to_owned(), 90_000)]);
+        for _ in 1..QUIET {
+            assert_eq!(look(&mut alarms, 90_002), []);
+        }
+        look(&mut alarms, 90_002);
+        assert_eq!(look(&mut alarms, 90_002), [Notice::Ended("dns".to_owned(), 5)]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::api::source::SourceView;
 use super::api::stats::Stats;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::sources::ByRule;
+use super::sources::{Accounts, Ledger};
 use super::views::{self, LimitsText, StatsText, Told};
 use crate::control::{Refusal, Step};
 
@@ -50,10 +50,17 @@ pub fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
 /// `limiter show`.
 pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
     let effective = effective(maps)?;
-    let mut read = ByRule::of_address(address);
+    let source = views::key(address);
+    let mut read = Accounts::of([source]);
     while !read.step(maps)? {}
-    let by_rule = Some(views::of_rules(read.drops(maps, &effective, None)));
-    Ok(SourceView { by_rule, ..views::whole(maps, &effective, address)? })
+    let accounts = read.take(&Ledger::open(maps, &effective, None))?;
+    let account = accounts.get(&source).cloned().unwrap_or_default();
+    let counted = (account.total(), account.by_rule(&views::rule_names(maps, &effective)));
+    let view = views::whole(maps, &effective, address, counted)?;
+    // Events are not held in the maps: what keeps no count of sources may have dropped of it.
+    let by = views::dropped_by(maps)?;
+    let others = by.others != Some(0) || by.lists > 0;
+    Ok(SourceView { dropped_at_least: view.dropped_at_least || others, ..view })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

@@ -15,6 +15,8 @@ use crate::views;
 /// Gauges that are read from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
+    /// The rule set of the last look.
+    generation: u64,
     /// Soft limits that packets pass over.
     pub(crate) alarms: Alarms,
     /// Tables in which packets find no room.
@@ -44,6 +46,10 @@ impl Gauges {
         let refused = views::refused(datapath)?;
         let reasons = datapath.reasons()?;
         self.not_ip.look(&reasons, datapath);
+        let generation = datapath.generation();
+        if std::mem::replace(&mut self.generation, generation) != generation {
+            self.alarms.go_on_from(&marked);
+        }
         self.alarms.look(marked).iter().for_each(Notice::log);
         Ok(self.floods.look(refused))
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
 use limiter_rules::Selector;
 use tokio::sync::Notify;
@@ -54,6 +55,8 @@ pub(super) struct Service {
     /// Memory that large rule sets leave behind.
     pub(super) leftovers: Leftovers,
     pub(super) began: Instant,
+    /// The same by the program's clock.
+    pub(super) began_at: Ticks,
     /// Directory of the pinned maps and links, for `limiter status`.
     pin_dir: Option<PathBuf>,
     /// Notified when the daemon is to end.
@@ -84,6 +87,7 @@ impl Service {
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
         let mut service = Self {
+            began_at: datapath.now(),
             datapath: Attached::new(datapath),
             state,
             rule_sets: RuleSets::new(paths, read),

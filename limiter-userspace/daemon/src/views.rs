@@ -17,7 +17,8 @@ mod told;
 
 pub(crate) use census::Census;
 pub(crate) use counted::{
-    Shadows, Title, dropped_by, marked, names as rule_names, numbered, verdicts,
+    CountsEach, Shadows, Title, counts_each, dropped_by, marked, names as rule_names, numbered,
+    verdicts,
 };
 pub(crate) use described::describe;
 pub(crate) use exported::RulesText;
@@ -25,7 +26,7 @@ pub use keys::key;
 pub(crate) use keys::of_key;
 pub(crate) use limits::LimitsText;
 pub(crate) use metrics::{Facts, Trials, metrics};
-pub(crate) use source::{of_rules, view as source, whole};
+pub(crate) use source::{view as source, whole};
 pub(crate) use stats::StatsText;
 pub(crate) use tables::refused;
 pub(crate) use told::Told;

@@ -13,7 +13,7 @@ use limiter_daemon::render;
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::sources::{drop_rates, rate};
+use crate::sources::{drop_rates, rates};
 
 pub(super) fn once(
     client: &Client,
@@ -35,7 +35,7 @@ pub(super) fn once(
     thread::sleep(interval);
     let now = look()?;
     let list: SourceList = client.get(&path)?;
-    let time = now.clock_ns.saturating_sub(before.clock_ns);
+    let [passed, dropped] = rates(&before, &now);
     let mut text = String::new();
     let by = drop_rates(&before, &now).and_then(|by| drop_words(by, each_second));
     let by = by.map_or_else(String::new, |words| format!(": {words}"));
@@ -44,8 +44,8 @@ pub(super) fn once(
         "limits {}, generation {}, passed {}/s, dropped {}/s{by}",
         if now.brake { "off" } else { "on" },
         now.generation,
-        per_second(rate(before.passed, now.passed, time)),
-        per_second(rate(before.dropped, now.dropped, time)),
+        per_second(passed),
+        per_second(dropped),
     );
     text.push_str(&render::text(&list));
     Ok(text.into())

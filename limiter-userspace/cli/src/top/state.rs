@@ -10,7 +10,7 @@ use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::ClientError;
 
-use super::super::sources::{drop_rates, rate};
+use super::super::sources::{drop_rates, rate, rates};
 use super::line::Line;
 use super::link::{Action, Asking, Link};
 
@@ -84,8 +84,8 @@ pub(super) struct Message {
 /// Packets a second, over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct History {
-    /// The newest first.
-    points: VecDeque<u64>,
+    /// The newest first; none where the rate is not known.
+    points: VecDeque<Option<u64>>,
     pub(super) now: Option<f64>,
 }
 
@@ -98,11 +98,11 @@ impl History {
     fn push(&mut self, rate: Option<f64>) {
         self.now = rate;
         self.points.truncate(HISTORY - 1);
-        self.points.push_front(rate.unwrap_or(0.0).ceil() as u64);
+        self.points.push_front(rate.map(|rate| rate.ceil() as u64));
     }
 
     /// The newest `count` points, the newest first.
-    pub(super) fn points(&self, count: usize) -> Vec<u64> {
+    pub(super) fn points(&self, count: usize) -> Vec<Option<u64>> {
         self.points.iter().copied().take(count).collect()
     }
 }
@@ -117,6 +117,15 @@ pub(super) struct RuleRow {
     pub(super) name: Option<String>,
     pub(super) counts: RuleCounts,
     pub(super) rates: [Option<f64>; 3],
+}
+
+/// The counts of the rules at a look.
+#[derive(Debug)]
+struct RulesBefore {
+    counts: HashMap<String, RuleCounts>,
+    clock: u64,
+    /// The run of the daemon, and the rule set.
+    of: (u64, u64),
 }
 
 /// All that the view knows and shows.
@@ -144,8 +153,8 @@ pub(super) struct State {
     /// Drops now, by what drops the packets.
     pub(super) dropped_by: Option<Dropped<f64>>,
     pub(super) of_source: [History; 2],
-    /// The counts of the rules before, and when that was.
-    before: Option<(HashMap<String, RuleCounts>, u64)>,
+    /// The counts of the rules at the look before.
+    before: Option<RulesBefore>,
 }
 
 impl State {
@@ -194,10 +203,10 @@ impl State {
     fn take(&mut self, top: Top) {
         let before = std::mem::replace(&mut self.top, top);
         // Nothing to compare with at first, and counters begin anew with new maps.
-        let time = self.top.clock_ns.saturating_sub(before.clock_ns);
-        if before.clock_ns > 0 && time > 0 {
-            self.passed.push(rate(before.passed, self.top.passed, time));
-            self.dropped.push(rate(before.dropped, self.top.dropped, time));
+        if before.clock_ns > 0 {
+            let [passed, dropped] = rates(&before, &self.top);
+            self.passed.push(passed);
+            self.dropped.push(dropped);
             self.dropped_by = drop_rates(&before, &self.top);
         }
         if let Some(row) = &self.top.watched {
@@ -214,24 +223,26 @@ impl State {
 
     fn take_rules(&mut self, stats: Stats) {
         let clock = self.top.clock_ns;
+        // Under other rules the same name may have another counter.
+        let of = (self.top.began_ns, stats.generation);
         let mut now = HashMap::new();
         self.rules.clear();
         for rule in stats.rules.into_iter().chain(stats.budgets) {
             let over = rule.shadowed.packets.saturating_add(rule.marked.packets);
             let counts = [rule.passed.packets, rule.dropped.packets, over];
             let mut rates = [None; 3];
-            if let Some((before, then)) = &self.before
-                && let Some(before) = before.get(&rule.rule)
+            if let Some(before) = self.before.as_ref().filter(|before| before.of == of)
+                && let Some(counted) = before.counts.get(&rule.rule)
             {
-                let time = clock.saturating_sub(*then);
-                for ((to, before), now) in rates.iter_mut().zip(before).zip(&counts) {
+                let time = clock.saturating_sub(before.clock);
+                for ((to, before), now) in rates.iter_mut().zip(counted).zip(&counts) {
                     *to = rate(*before, *now, time);
                 }
             }
             now.insert(rule.rule.clone(), counts);
             self.rules.push(RuleRow { rule: rule.rule, name: rule.rule_name, counts, rates });
         }
-        self.before = Some((now, clock));
+        self.before = Some(RulesBefore { counts: now, clock, of });
         self.cursor = self.cursor.min(self.rows().saturating_sub(1));
     }
 

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use limiter_daemon::api::Counts;
 use limiter_daemon::api::limits::LimitView;
 use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::source::{RuleDrops, SourceView};
 use limiter_daemon::api::sources::{DroppedBy, SourceRow};
 use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
 use limiter_daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
@@ -98,6 +98,7 @@ impl Link for Fake {
             marked: none,
         };
         self.answer(Stats {
+            generation: self.top.borrow().generation,
             seen: counts,
             passed: none,
             dropped: counts,
@@ -124,6 +125,8 @@ impl Link for Fake {
             listed_reason: None,
             passed: 5,
             dropped: 9,
+            passed_at_least: true,
+            dropped_at_least: false,
             remaining: Some(5),
             of: Some(20),
             left: Vec::new(),
@@ -145,7 +148,28 @@ impl Link for Fake {
             martian: false,
             other_rules: Vec::new(),
             other_rules_in_all: 0,
-            by_rule: None,
+            by_rule: vec![
+                RuleDrops {
+                    rule: Some("every source".to_owned()),
+                    rule_name: None,
+                    of: None,
+                    reason: "over-limit".to_owned(),
+                    passed: Some(5),
+                    dropped: 7,
+                    keys: Some(1),
+                    exact: true,
+                },
+                RuleDrops {
+                    rule: None,
+                    rule_name: None,
+                    of: None,
+                    reason: "denied".to_owned(),
+                    passed: None,
+                    dropped: 2,
+                    keys: None,
+                    exact: false,
+                },
+            ],
         })
     }
 
@@ -163,6 +187,8 @@ fn row(source: &str, dropped: u64) -> SourceRow {
         source: source.to_owned(),
         passed: 1_234_567,
         dropped,
+        passed_at_least: false,
+        dropped_at_least: false,
         passed_per_second: Some(12.0),
         dropped_per_second: Some(3456.7),
         nearness: Some(0.75),
@@ -182,6 +208,7 @@ fn seen(seconds: u64) -> Top {
     banned.banned_seconds = Some(59);
     Top {
         clock_ns: seconds * 1_000_000_000,
+        began_ns: 7,
         uptime_seconds: 3_725,
         generation: 4,
         brake: false,

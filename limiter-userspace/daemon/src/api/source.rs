@@ -12,6 +12,7 @@ use crate::render::{Render, duration, number, push, rate, table, titled};
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Source)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
 pub struct SourceView {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,
@@ -37,10 +38,18 @@ pub struct SourceView {
     /// The reason that was given for that; none if none was.
     #[serde(default)]
     pub listed_reason: Option<String>,
-    /// Packets of it that passed since it is tracked.
+    /// Packets of it that passed, by all counters that it has now.
     pub passed: u64,
-    /// Packets of it that were dropped since it is tracked.
+    /// Packets of it that were dropped, by whatever rule, list or ban: the sum of `by_rule`, but
+    /// for what other sources share.
     pub dropped: u64,
+    /// True if more may have passed: packets that no counter of it has.
+    #[serde(default)]
+    pub passed_at_least: bool,
+    /// True if more was or may have been dropped: by lists, bans and rules that do not count each
+    /// source, of which events tell a part.
+    #[serde(default)]
+    pub dropped_at_least: bool,
     /// Units that would pass at once now, of the limit of which the least is left; none without a
     /// limit, and for one over all nodes.
     pub remaining: Option<u64>,
@@ -75,18 +84,45 @@ pub struct SourceView {
     #[serde(default)]
     pub martian: bool,
     /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the
-    /// first of them. `passed` and `dropped` do not tell of these.
+    /// first of them.
     #[serde(default)]
     pub other_rules: Vec<String>,
     /// Number of all such rules.
     #[serde(default)]
     pub other_rules_in_all: u64,
-    /// Drops of it by other rules, where that was asked for.
+    /// Packets of it by rule, those that dropped most first.
     #[serde(default)]
-    pub by_rule: Option<Vec<RuleDrops>>,
+    pub by_rule: Vec<RuleDrops>,
 }
 
-/// Drops of a source by one rule on other keys, or before any rule.
+/// The packets of a source that its counters have, as one number each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Total {
+    pub(crate) passed: u64,
+    pub(crate) dropped: u64,
+    /// True if more may have passed: packets that no rule with a count of the source was asked
+    /// about.
+    pub(crate) passed_at_least: bool,
+    /// True if more were dropped, or may have been, by what keeps no count of the source.
+    pub(crate) dropped_at_least: bool,
+}
+
+impl SourceView {
+    /// The source with its total.
+    pub(crate) fn counted(self, total: Total) -> Self {
+        let denied = self.listed == Some(ListName::Deny) || self.martian;
+        let allowed = self.listed == Some(ListName::Allow);
+        Self {
+            passed: total.passed,
+            dropped: total.dropped,
+            passed_at_least: total.passed_at_least || allowed || self.rule.is_none(),
+            dropped_at_least: total.dropped_at_least || denied || self.banned_seconds.is_some(),
+            ..self
+        }
+    }
+}
+
+/// Packets of a source by one rule, or before any rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleDrops {
     /// The rule, or the budget; none where no rule was asked, as on the deny list.
@@ -94,6 +130,9 @@ pub struct RuleDrops {
     /// The name that the author of the rule gave it.
     #[serde(default)]
     pub rule_name: Option<String>,
+    /// The prefix whose sources are counted together; none if the source is counted by itself.
+    #[serde(default)]
+    pub of: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
     /// Packets that passed; none in a sample.
@@ -112,21 +151,14 @@ impl RuleDrops {
         clean(&titled(self.rule.as_deref(), self.rule_name.as_deref()))
     }
 
-    /// The remark of a sample.
-    pub(crate) const fn said(&self) -> &'static str {
-        if self.exact { "" } else { "sampled: there may be more" }
+    /// The remark of a sample, and of what sources share.
+    pub(crate) fn said(&self) -> String {
+        match &self.of {
+            _ if !self.exact => "sampled: there may be more".to_owned(),
+            Some(of) => format!("of all sources in {}", clean(of)),
+            None => String::new(),
+        }
     }
-}
-
-/// The query of `GET /v1/sources/{address}`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
-)]
-#[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
-pub struct AskSource {
-    /// True for `by_rule`, which takes a pass over all keys of tables.
-    pub by_rule: bool,
 }
 
 /// Text for a source that falls under no rule on sources.
@@ -182,11 +214,17 @@ fn state_of(limit: &ExplainLimit) -> String {
     }
 }
 
+/// A count of packets, which may be a part of them.
+pub fn counted(packets: u64, at_least: bool) -> String {
+    let words = if at_least { "at least " } else { "" };
+    format!("{words}{}", number(packets))
+}
+
 fn by_rule(text: &mut String, rules: &[RuleDrops]) {
     if rules.is_empty() {
         return;
     }
-    let mut table = table(&["BY OTHER RULES", "REASON", ">KEYS", ">PASSED", ">DROPPED", ""]);
+    let mut table = table(&["BY RULE", "REASON", ">KEYS", ">PASSED", ">DROPPED", ""]);
     let or_none = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), number);
     for rule in rules {
         table.add_row([
@@ -195,7 +233,7 @@ fn by_rule(text: &mut String, rules: &[RuleDrops]) {
             or_none(rule.keys),
             or_none(rule.passed),
             number(rule.dropped),
-            rule.said().to_owned(),
+            rule.said(),
         ]);
     }
     text.push('\n');
@@ -264,25 +302,22 @@ impl Render for SourceView {
             let count = self.count.as_deref().unwrap_or("packets");
             row("over nodes", format!("{} {count} {}", number(left), here.words()));
         }
-        if self.tracked {
-            row("passed", number(self.passed));
-            row("dropped", number(self.dropped));
-        } else {
+        row("passed", counted(self.passed, self.passed_at_least));
+        row("dropped", counted(self.dropped, self.dropped_at_least));
+        if !self.tracked {
             row("tracked", "no: it has no bucket for a rule on sources now".to_owned());
         }
         if let Some(rules) = other_rules(self) {
             row("others", rules);
-            let ask = question(self);
-            let by_rule = self.by_rule.is_some();
-            let what = if by_rule {
-                "what they would do with a packet"
-            } else {
-                "what they drop is not counted here"
-            };
-            row("", format!("{what}: `limiter events`, `{ask}`"));
+            row("", format!("what they would do with a packet: `{}`", question(self)));
         }
         push(text, &table);
         *text = text.trim_start().to_owned();
-        by_rule(text, self.by_rule.as_deref().unwrap_or_default());
+        // One rule that has it all says nothing new.
+        let is_all = |by: &RuleDrops| by.rule == self.rule && by.dropped == self.dropped;
+        match self.by_rule.as_slice() {
+            [one] if is_all(one) && one.passed == Some(self.passed) => {}
+            rules => by_rule(text, rules),
+        }
     }
 }

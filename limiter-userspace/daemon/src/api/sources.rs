@@ -96,8 +96,7 @@ pub struct SourceList {
     pub tracked_v6: u64,
     /// Sources of both that are in the prefix that was asked for.
     pub within: u64,
-    /// All drops since the maps were made, by what dropped them. `dropped` of a source is what the
-    /// rules on sources dropped of it.
+    /// All drops since the maps were made, by what dropped them.
     #[serde(default)]
     pub dropped_by: DroppedBy,
     /// Sources that rank first.
@@ -118,15 +117,15 @@ pub struct OtherDrops {
     pub drops: RuleDrops,
 }
 
-/// Packets that were dropped since the maps were made, by what dropped them. In `top` and
-/// `sources`, the counters of sources have only the first of these.
+/// Packets that were dropped since the maps were made, by what dropped them. Sources have all of
+/// the first of these, as long as they are tracked; of the others, what events told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DroppedBy {
-    /// Rules on `remote_address` alone that have limits of their own; none where there are too many
-    /// of them to add them up for each answer.
+    /// Rules that count each source; none where there are too many of them to add them up for each
+    /// answer.
     pub sources: Option<u64>,
-    /// Rules on other keys, and budgets; none for the same reason, and where a budget that rules
-    /// name is a class as well.
+    /// Rules and budgets that do not; none for the same reason, and where a budget that rules name
+    /// is a class as well.
     pub others: Option<u64>,
     /// The deny list, bans and `martians`, before any rule.
     pub lists: u64,
@@ -137,13 +136,20 @@ pub struct DroppedBy {
 pub struct SourceRow {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
-    /// Packets that passed since it is tracked.
+    /// Packets that passed, by all counters that it has now.
     pub passed: u64,
-    /// Packets that were dropped since then.
+    /// Packets that were dropped, by whatever rule, list or ban.
     pub dropped: u64,
-    /// Packets that passed a second; none without two readings.
+    /// True if more may have passed: packets that no counter of it has.
+    #[serde(default)]
+    pub passed_at_least: bool,
+    /// True if more was or may have been dropped: by lists, bans and rules that do not count each
+    /// source, of which events tell a part. Its rate is one of a part then, too.
+    #[serde(default)]
+    pub dropped_at_least: bool,
+    /// Packets that passed a second; none without two readings of the same counters.
     pub passed_per_second: Option<f64>,
-    /// Packets that were dropped a second.
+    /// Packets that were dropped a second; none likewise.
     pub dropped_per_second: Option<f64>,
     /// The share of the burst that is used now, from 0 to 1; none without such a limit.
     pub nearness: Option<f64>,
@@ -160,7 +166,8 @@ pub struct SourceRow {
     pub banned_seconds: Option<u64>,
 }
 
-/// Drops by what dropped them: rules on sources, other rules and budgets, lists and bans.
+/// Drops by what dropped them: rules that count each source, other rules and budgets, lists and
+/// bans.
 pub type Dropped<T> = [Option<T>; 3];
 
 /// Drops by what they were for.
@@ -173,7 +180,8 @@ pub fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<Strin
 where
     T: Copy + Default + PartialEq,
 {
-    const NAMES: [&str; 3] = ["rules on sources", "other rules and budgets", "lists and bans"];
+    const NAMES: [&str; 3] =
+        ["rules that count each source", "other rules and budgets", "lists and bans"];
     let nothing = Some(T::default());
     let [_, others, lists] = by;
     if others == nothing && lists == nothing {
@@ -208,6 +216,11 @@ pub fn per_second(rate: Option<f64>) -> String {
     }
 }
 
+/// A number of which there may be more, with a sign for that.
+pub fn part(number: String, at_least: bool) -> String {
+    if at_least && number != "-" { format!("≥{number}") } else { number }
+}
+
 /// A rate with its unit.
 pub fn each_second(rate: f64) -> String {
     format!("{}/s", per_second(Some(rate)))
@@ -240,7 +253,7 @@ fn others(text: &mut String, rows: &[OtherDrops]) {
             drops.title(),
             drops.reason.clone(),
             number(drops.dropped),
-            drops.said().to_owned(),
+            drops.said(),
         ]);
     }
     text.push('\n');
@@ -263,10 +276,10 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
     for row in sources {
         table.add_row([
             row.source.clone(),
-            per_second(row.dropped_per_second),
-            number(row.dropped),
-            per_second(row.passed_per_second),
-            number(row.passed),
+            part(per_second(row.dropped_per_second), row.dropped_at_least),
+            part(number(row.dropped), row.dropped_at_least),
+            part(per_second(row.passed_per_second), row.passed_at_least),
+            part(number(row.passed), row.passed_at_least),
             percent(row.nearness),
             row.limit.clone().unwrap_or_else(|| "-".to_owned()),
             titled(row.rule.as_deref(), row.rule_name.as_deref()),
@@ -279,7 +292,7 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
 impl Render for SourceList {
     fn render(&self, text: &mut String) {
         if self.sources.is_empty() {
-            text.push_str("no such source has a bucket for the rules on sources\n");
+            text.push_str("no such source has a counter, and events told no drops\n");
         } else {
             rows(text, &self.sources);
         }
@@ -291,10 +304,10 @@ impl Render for SourceList {
         }
         text.push('\n');
         if let Some(words) = drop_words(drops(self.dropped_by), number) {
-            // Sources that another rule drops need not be among them.
             let _: std::fmt::Result = writeln!(
                 text,
-                "dropped in all: {words}; for what is not by rules on sources: {WHERE}"
+                "dropped in all: {words}; the rows have a sample of what is not by the first: see \
+                 {WHERE}"
             );
         }
     }

@@ -11,6 +11,9 @@ use crate::render::{Render, Table, number, push, table, titled};
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
+    /// The rule set in force. A rule of another one may have another counter.
+    #[serde(default)]
+    pub generation: u64,
     /// All packets that reached the program.
     pub seen: Counts,
     /// Packets that went on.

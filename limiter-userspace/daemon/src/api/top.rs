@@ -33,6 +33,10 @@ pub struct AskTop {
 pub struct Top {
     /// The time of the numbers, in nanoseconds of the machine's monotonic clock.
     pub clock_ns: u64,
+    /// The beginning of this run of the daemon, by the same clock: counters of two answers with one
+    /// beginning can be compared.
+    #[serde(default)]
+    pub began_ns: u64,
     /// Since when the daemon runs, in seconds.
     pub uptime_seconds: u64,
     /// The rule set in force.
@@ -55,8 +59,7 @@ pub struct Top {
     pub rounds: f64,
     /// The first of those that stand out.
     pub sources: Vec<SourceRow>,
-    /// Sources of which rules on other keys, budgets, lists or bans dropped most lately: by events,
-    /// which are a sample.
+    /// Drops of those by rules on other keys, budgets, lists or bans, the most first.
     #[serde(default)]
     pub by_other_rules: Vec<OtherDrops>,
     /// The source that was asked about, if one was.

@@ -7,7 +7,7 @@ mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::body::Bytes;
 use limiter_common::source::Source;
@@ -15,7 +15,6 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
-use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 use limiter_text::plain::clean;
 use tokio::sync::mpsc;
@@ -25,8 +24,6 @@ use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::views::{self, Shadows, Title};
 use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
-use crate::api::source::RuleDrops;
-use crate::api::sources::OtherDrops;
 use episodes::{Due, Episodes, Key, Open};
 use followers::Followers;
 
@@ -98,7 +95,7 @@ impl LogBudget {
 #[derive(Debug)]
 pub(super) struct Events {
     episodes: Episodes,
-    ended: VecDeque<Episode>,
+    ended: VecDeque<(Key, Open, Episode)>,
     followers: Followers,
     hook: Option<mpsc::Sender<Line>>,
     hooks_left_out: u64,
@@ -161,7 +158,7 @@ impl Events {
                 Due::End(key, open) => {
                     let episode = view(&key, &open, true, datapath);
                     self.ended.truncate(MOST_ENDED - 1);
-                    self.ended.push_front(episode.clone());
+                    self.ended.push_front((key, open, episode.clone()));
                     Line::End(episode)
                 }
             };
@@ -229,7 +226,9 @@ impl Events {
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::api::events::Events {
-            episodes: open.chain(self.ended.iter().cloned()).collect(),
+            episodes: open
+                .chain(self.ended.iter().map(|(_, _, episode)| episode.clone()))
+                .collect(),
             counts: EventCounts {
                 sent: counts.sent,
                 over_budget: counts.over_budget,
@@ -242,47 +241,11 @@ impl Events {
         })
     }
 
-    /// Drops of a source that were told and have not ended long ago, by reason and rule, but for
-    /// those by its own rule: the source's bucket has them.
-    pub(super) fn of_source(&self, source: &Selector, effective: &EffectiveSet) -> Vec<OtherDrops> {
-        self.others(|selector| selector == source, effective)
-    }
-
-    /// Drops of all sources, or of those in a prefix, that were told and have not ended long ago,
-    /// but for those by the sources' own rules.
-    pub(super) fn by_other_rules(
-        &self,
-        within: Option<Selector>,
-        effective: &EffectiveSet,
-    ) -> Vec<OtherDrops> {
-        self.others(|source| within.is_none_or(|within| within.contains(source)), effective)
-    }
-
-    fn others(
-        &self,
-        which: impl Fn(&Selector) -> bool,
-        effective: &EffectiveSet,
-    ) -> Vec<OtherDrops> {
-        let told = |(key, open): &(Key, &Open)| {
-            if Reason::from_index(key.reason.into()).verdict() == Verdict::Pass {
-                return None;
-            }
-            let selector = TriePrefix::of_source(key.source).selector().filter(&which)?;
-            let own = effective.resolve(&selector).map(|found| found.rule.path.to_string());
-            let rule = open.rule.as_ref().map(|title| title.rule.clone());
-            let is_own = own.is_some() && rule == own;
-            let drops = RuleDrops {
-                rule,
-                rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
-                reason: reason(key.reason),
-                passed: None,
-                dropped: open.sampled,
-                keys: None,
-                exact: false,
-            };
-            (!is_own).then(|| OtherDrops { source: selector.to_string(), drops })
-        };
-        self.episodes.open().iter().filter_map(told).collect()
+    /// The drops that were told in episodes that go on or ended lately.
+    pub(super) fn told(&self) -> impl Iterator<Item = Told> {
+        let open = self.episodes.open().into_iter().map(|(key, open)| told(key, open));
+        let told = open.chain(self.ended.iter().map(|(key, open, _)| told(*key, open)));
+        told.filter(|told| told.reason().verdict() == Verdict::Drop)
     }
 
     /// Sources of which drops were told, the latest first.
@@ -298,6 +261,29 @@ impl Events {
             tokio::spawn(hook::call(options.clone(), lines));
         }
     }
+}
+
+/// Drops of a source by one rule for one reason, as events told them: a part of all.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) source: [u8; 16],
+    pub(super) rule: u32,
+    pub(super) reason: u8,
+    /// The rule when the episode began.
+    pub(super) title: Option<Title>,
+    pub(super) began: SystemTime,
+    pub(super) dropped: u64,
+}
+
+impl Told {
+    pub(super) fn reason(&self) -> Reason {
+        Reason::from_index(u32::from(self.reason))
+    }
+}
+
+fn told(Key { source, rule, reason }: Key, open: &Open) -> Told {
+    let (title, dropped) = (open.rule.clone(), open.sampled);
+    Told { source, rule, reason, title, began: open.began, dropped }
 }
 
 fn source(key: &Key) -> String {

@@ -1,31 +1,29 @@
 //! The request for one source.
 
+use std::net::IpAddr;
+
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_rules::{Selector, source_text};
 
-use crate::api::source::{AskSource, SourceView};
+use crate::api::source::SourceView;
 use crate::api::words;
-use crate::control::{
-    Answer, Asked, JSON, Named, Peer, Refusal, Routes, Sliced, Step, read, sliced,
-};
+use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::sources::ByRule;
-use crate::views::{self};
+use crate::sources::{Accounts, Ledger};
+use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
     // An IPv6 source is printed with its length: /v1/sources/2001:db8::/64.
     Routes::default().at("/v1/sources/{*address}", get(source))
 }
 
-/// One source, and what is left of its limit
+/// One source: what is left of its limit, and its packets by rule
 #[utoipa::path(
     get,
     path = "/v1/sources/{address}",
-    params(
-        ("address" = words::AnySource, Path, description = "An address, or an IPv6 /64."),
-        AskSource
-    ),
+    params(("address" = words::AnySource, Path, description = "An address, or an IPv6 /64.")),
     responses(
         (status = 200, description = "Done.", body = SourceView),
         (status = 404, description = "There is no such thing.")
@@ -35,59 +33,58 @@ pub(super) async fn source(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Named(address): Named,
-    Asked(asked): Asked<AskSource>,
 ) -> Answer {
-    if asked.by_rule {
-        return sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await;
-    }
-    read(&service, &peer, |service| service.source(&address)).await
+    sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await
 }
 
-/// A source with its drops by rule: a pass under way.
+/// A source, for whose account all keys are read: a pass under way.
 pub(crate) struct SourceText {
-    address: String,
+    address: IpAddr,
     /// None once it was told.
-    by_rule: Option<ByRule>,
+    accounts: Option<Accounts>,
 }
 
 impl SourceText {
-    fn begin(service: &Service, address: &str) -> Result<Self, Refusal> {
+    pub(crate) fn begin(service: &Service, address: &str) -> Result<Self, Refusal> {
         service.datapath()?;
-        let by_rule = Some(ByRule::of_address(source_text::parse_one(address)?));
-        Ok(Self { address: address.to_owned(), by_rule })
+        let address = source_text::parse_one(address)?;
+        Ok(Self { address, accounts: Some(Accounts::of([views::key(address)])) })
+    }
+
+    fn view(&self, service: &Service, accounts: Accounts) -> Result<SourceView, ServiceError> {
+        let (datapath, address) = (service.datapath()?, self.address);
+        let effective = &service.rule_sets.effective;
+        let accounts = accounts.take(&Ledger::open(datapath, effective, Some(&service.events)))?;
+        let account = accounts.get(&views::key(address)).cloned().unwrap_or_default();
+        let reason = service.lists.reason_of(&Selector::address(address), datapath.now());
+        let listed_reason = reason.map(str::to_owned);
+        let counted = (account.total(), account.by_rule(&views::rule_names(datapath, effective)));
+        let view = views::whole(datapath, effective, address, counted)?;
+        Ok(SourceView { listed_reason, ..view })
     }
 }
 
 impl Sliced<Service> for SourceText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
         let datapath = service.datapath()?;
-        let Some(by_rule) = &mut self.by_rule else { return Ok(Step::Done) };
-        if !by_rule.step(datapath)? {
+        let Some(accounts) = &mut self.accounts else { return Ok(Step::Done) };
+        if !accounts.step(datapath)? {
             return Ok(Step::Again);
         }
-        let by_rule = self.by_rule.take();
-        let by_rule = by_rule.map(|read| {
-            views::of_rules(read.drops(
-                datapath,
-                &service.rule_sets.effective,
-                Some(&service.events),
-            ))
-        });
-        let view = SourceView { by_rule, ..service.source(&self.address)? };
+        let view = self.accounts.take().map(|read| self.view(service, read)).transpose()?;
         Ok(Step::Part(serde_json::to_vec(&view)?.into()))
     }
 }
 
+#[cfg(test)]
 impl Service {
-    /// One source.
+    /// One source, read at once.
     pub(crate) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
-        let address = source_text::parse_one(address)?;
-        let datapath = self.datapath()?;
-        let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
-        let listed_reason = reason.map(str::to_owned);
-        Ok(SourceView {
-            listed_reason,
-            ..views::whole(datapath, &self.rule_sets.effective, address)?
-        })
+        let mut text = SourceText::begin(self, address)?;
+        loop {
+            if let Step::Part(part) = text.step(self)? {
+                return Ok(serde_json::from_slice(&part)?);
+            }
+        }
     }
 }

@@ -56,6 +56,7 @@ impl Service {
         let tracked_v6 = tracked(datapath, EntryKind::V6)?.saturating_add(keyed.v6);
         Ok(Top {
             clock_ns: datapath.now().as_nanos(),
+            began_ns: self.began_at.as_nanos(),
             uptime_seconds: self.began.elapsed().as_secs(),
             generation: datapath.generation(),
             brake: datapath.brake()?,
@@ -66,7 +67,7 @@ impl Service {
             tracked_v6,
             rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
             sources: view.rows(known, &wanted)?,
-            by_other_rules: wanted.others(known),
+            by_other_rules: view.by_other_rules(known, &wanted),
             watched: watch.map(|source| view.row(known, &source)).transpose()?,
         })
     }

@@ -7,8 +7,12 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
 use limiter_datapath::{Datapath, Sweep, of_key};
 use limiter_rules::Selector;
-use limiter_rules::compile::RuleId;
+use limiter_rules::model::Martians;
 
+use super::account::Account;
+use super::counters::{Counters, Rates};
+use super::ledger::{Ledger, own_table};
+use crate::api::source::SourceView;
 use crate::api::sources::{By, SourceRow};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
@@ -23,33 +27,6 @@ pub(crate) struct Known<'a> {
     pub(crate) effective: &'a EffectiveSet,
     pub(crate) lists: &'a Book,
     pub(crate) events: &'a Events,
-}
-
-/// Packets a second that passed and were dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rates {
-    pub(super) passed: f64,
-    pub(super) dropped: f64,
-}
-
-impl Rates {
-    /// Between two readings of the counters; those of a source that left and came again begin anew.
-    #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
-    pub(super) fn between(from: Counters, to: Counters, time: Ticks) -> Option<Self> {
-        let nanos = time.as_nanos();
-        let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
-        (nanos > 0).then(|| Self {
-            passed: over(to.passed.saturating_sub(from.passed)),
-            dropped: over(to.dropped.saturating_sub(from.dropped)),
-        })
-    }
-}
-
-/// The counters of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
-    pub(super) passed: u64,
-    pub(super) dropped: u64,
 }
 
 /// The state of a source, from the table that has its rule.
@@ -69,13 +46,7 @@ impl From<&Entry> for Counters {
 impl Known<'_> {
     /// A sweep over all sources.
     pub(super) fn sweep(&self) -> Sweep {
-        Sweep::with_keyed(self.keyed_table())
-    }
-
-    /// The id of the keyed table of sources, if any source has its rule there.
-    fn keyed_table(&self) -> Option<u32> {
-        let ids = &self.datapath.installed().tables.ids;
-        ids.get(&RuleId::of_source(&Selector::Every).form).copied()
+        Sweep::with_keyed(own_table(self.datapath))
     }
 
     /// True if the rule of a source is in the keyed table of sources.
@@ -86,16 +57,20 @@ impl Known<'_> {
         selector.is_some_and(|selector| !rules.contains_key(&selector))
     }
 
+    /// The key of a source in the keyed table of sources, if its rule is there.
+    pub(super) fn own_key(&self, source: &Source) -> Option<TableKey> {
+        let table = own_table(self.datapath).filter(|_| self.is_keyed(source))?;
+        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
+        let address = bytemuck::cast(source.trie_key());
+        Some(TableKey { table, version, source: address, ..TableKey::EMPTY })
+    }
+
     /// The state of a source, if it has any.
     pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
-        let table = self.keyed_table().filter(|_| self.is_keyed(source));
-        let Some(table) = table else {
+        let Some(key) = self.own_key(source) else {
             let bucket = self.datapath.bucket(source)?;
             return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
         };
-        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
-        let address = bytemuck::cast(source.trie_key());
-        let key = TableKey { table, version, source: address, ..TableKey::EMPTY };
         let found = self.datapath.keyed(&key)?;
         Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
     }
@@ -114,35 +89,50 @@ impl Known<'_> {
         Ok(entries.filter(|(source, _)| !several || self.is_keyed(source) == keyed).collect())
     }
 
-    /// A source in short, and whether it has a bucket.
+    /// All that accounts are made of beside the buckets.
+    pub(super) fn ledger(&self) -> Ledger<'_> {
+        Ledger::open(self.datapath, self.effective, Some(self.events))
+    }
+
+    /// A source in short, by its account.
     pub(super) fn row(
         &self,
         source: &Source,
+        account: &Account,
         rates: Option<Rates>,
-    ) -> Result<(SourceRow, bool), ServiceError> {
+    ) -> Result<SourceRow, ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
         let view = views::source(self.datapath, self.effective, address)?;
         let ban = self.datapath.ban(source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
-        let row = SourceRow {
+        let listed = self.lists.of(&Selector::address(address), now);
+        let view = SourceView {
+            listed,
+            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
+            martian: self.effective.martians == Some(Martians::Drop) && source.is_martian(),
+            ..view
+        };
+        let view = view.counted(account.total());
+        Ok(SourceRow {
             passed: view.passed,
             dropped: view.dropped,
+            passed_at_least: view.passed_at_least,
+            dropped_at_least: view.dropped_at_least,
             passed_per_second: rates.map(|rates| rates.passed),
             dropped_per_second: rates.map(|rates| rates.dropped),
-            nearness: nearness(view.burst, view.remaining),
+            nearness: nearness(view.of, view.remaining),
             source: view.source,
             rule: view.rule,
             rule_name: view.rule_name,
             limit: view.limit,
-            listed: self.lists.of(&Selector::address(address), now),
-            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
-        };
-        Ok((row, view.tracked))
+            listed,
+            banned_seconds: view.banned_seconds,
+        })
     }
 }
 
-/// The used share of a burst.
+/// The used share of what may come at once, of the limit of which the least is left.
 #[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
 fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);

@@ -9,10 +9,33 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::Algorithm;
 use limiter_datapath::Datapath;
 
+use super::account::Account;
+use super::counters::Rates;
 use super::known::Entry;
+use crate::api::sources::By;
 
 /// Measure by which a source stands out, and a second one for sources with the same first one.
 pub(super) type Measure = [u64; 2];
+
+/// The measure of a source by its account. How near it is to its limit is not among that.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is a few millions"
+)]
+pub(super) fn measure(by: By, account: &Account, rates: Option<Rates>) -> Measure {
+    // Thousandths of packets, so that slow ones have an order, too.
+    let whole = |rate: f64| (rate * 1000.0) as u64;
+    let (total, rates) = (account.total(), rates.unwrap_or_default());
+    let first = match by {
+        By::Dropped => total.dropped,
+        By::Passed => total.passed,
+        By::Rate => whole(rates.passed + rates.dropped),
+        By::DropRate => whole(rates.dropped),
+        By::Nearness => 0,
+    };
+    [first, total.dropped.saturating_add(total.passed)]
+}
 
 /// The most of many, in bounded room. Of those with the same measure the smaller source stays.
 #[derive(Debug)]

@@ -1,15 +1,23 @@
 //! Sources that stand out among all that are tracked: in one pass over them ([`reading`]), or from
 //! look to look while somebody watches ([`rolling`]).
 
-mod by_rule;
+mod account;
+mod accounts;
+mod candidate;
+mod counters;
+mod key_slice;
+mod keys;
 mod known;
+mod ledger;
 mod merit;
 mod reading;
 mod rolling;
+mod sums;
 mod wanted;
 
-pub(crate) use by_rule::ByRule;
+pub(crate) use accounts::Accounts;
 pub(crate) use known::Known;
+pub(crate) use ledger::Ledger;
 pub(crate) use reading::{Next, Reading};
 pub(crate) use rolling::{Views, tracked};
 pub(crate) use wanted::Wanted;

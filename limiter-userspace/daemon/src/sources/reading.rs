@@ -7,9 +7,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
 
-use super::by_rule::ByRule;
-use super::known::{Counters, Known, Rates, sort};
-use super::merit::{Best, Used};
+use super::account::Account;
+use super::accounts::Accounts;
+use super::counters::{Counters, Rates};
+use super::known::{Known, sort};
+use super::ledger::Ledger;
+use super::merit::{Best, Used, measure};
+use super::sums::Sums;
 use super::wanted::Wanted;
 use crate::api::sources::{By, SourceList};
 use crate::error::ServiceError;
@@ -35,19 +39,27 @@ pub(crate) enum Next {
     Done(SourceList),
 }
 
+/// The part of a pass that is under way.
+#[derive(Debug)]
+enum Stage {
+    /// All keys, for the sums by source.
+    Keys,
+    /// All sources; none before the first slice.
+    Sources(Option<Sweep>),
+    /// The accounts of those that may be in the answer, with their first ones and when those were
+    /// read, where rates are asked for.
+    Accounts(Accounts, Option<(HashMap<Source, Account>, Ticks)>),
+}
+
 /// A pass under way.
 #[derive(Debug)]
 pub(crate) struct Reading {
     wanted: Wanted,
-    /// Progress of the pass; none before the first slice.
-    sweep: Option<Sweep>,
-    /// Drops by rules on other keys; read after the sources, none once they were told.
-    others: Option<ByRule>,
+    stage: Stage,
+    sums: Sums,
     list: SourceList,
     used: Used,
     best: [Best; 2],
-    /// The first counters of those whose rate is measured, and when that was.
-    first: Option<(Vec<(Source, Counters)>, Ticks)>,
 }
 
 impl Reading {
@@ -57,76 +69,73 @@ impl Reading {
         let second = if wanted.by == By::Rate { CANDIDATES } else { 0 };
         Self {
             wanted,
-            sweep: None,
-            others: Some(ByRule::of_dropped(wanted.within)),
+            stage: Stage::Keys,
+            sums: Sums::default(),
             list: SourceList { by: wanted.by, ..SourceList::default() },
             used: Used::default(),
             best: [Best::new(room), Best::new(second)],
-            first: None,
         }
     }
 
     /// Reads on.
     pub(crate) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
-        if self.sweep.is_none_or(|sweep| !sweep.is_done()) {
-            self.slice(known)?;
-            return Ok(Next::Slice);
-        }
-        if let Some(others) = &mut self.others
-            && !others.step(known.datapath)?
-        {
-            return Ok(Next::Slice);
-        }
-        if !self.wanted.by.is_rate() {
-            let [best, _] = self.take_best();
-            return self.answer(known, best.into_sources(), &HashMap::new());
-        }
-        let now = known.datapath.now();
-        match self.first.take() {
-            None => {
-                let mut sources: Vec<Source> =
-                    self.take_best().into_iter().flat_map(Best::into_sources).collect();
-                sources.sort_unstable();
-                sources.dedup();
-                let first = counters(known, sources)?;
-                let next = if first.is_empty() { Next::Slice } else { Next::After(APART) };
-                self.first = Some((first, now));
-                Ok(next)
-            }
-            Some((first, then)) => {
-                let mut rates = HashMap::new();
-                let mut best = Best::new(self.wanted.count);
-                for (source, from) in first {
-                    let Some(entry) = known.entry(&source)? else {
-                        continue;
-                    };
-                    let to = Counters::from(&entry);
-                    let rate = Rates::between(from, to, now.since(then)).unwrap_or_default();
-                    let packets = match self.wanted.by {
-                        By::DropRate => to.dropped.saturating_sub(from.dropped),
-                        _ => (to.dropped.saturating_sub(from.dropped))
-                            .saturating_add(to.passed.saturating_sub(from.passed)),
-                    };
-                    best.offer([packets, to.dropped.saturating_add(to.passed)], source);
-                    rates.insert(source, rate);
+        match &mut self.stage {
+            Stage::Keys => {
+                if self.sums.step(known.datapath, &self.wanted)? {
+                    self.sums.add_told(&known.ledger(), &self.wanted);
+                    self.stage = Stage::Sources(None);
                 }
-                self.answer(known, best.into_sources(), &rates)
+                Ok(Next::Slice)
+            }
+            Stage::Sources(Some(sweep)) if sweep.is_done() => {
+                self.stage = Stage::Accounts(self.candidates(), None);
+                Ok(Next::Slice)
+            }
+            Stage::Sources(_) => {
+                self.slice(known)?;
+                Ok(Next::Slice)
+            }
+            Stage::Accounts(accounts, first) => {
+                if !accounts.step(known.datapath)? {
+                    return Ok(Next::Slice);
+                }
+                let now = known.datapath.now();
+                let ledger = known.ledger();
+                let read = std::mem::take(accounts).take(&ledger)?;
+                let is_first = self.wanted.by.is_rate() && first.is_none() && !read.is_empty();
+                if is_first {
+                    *accounts = Accounts::of(read.keys().copied());
+                    *first = Some((read, now));
+                    return Ok(Next::After(APART));
+                }
+                let first = first.take();
+                self.answer(known, &ledger, (read, now), first)
             }
         }
     }
 
-    fn take_best(&mut self) -> [Best; 2] {
-        std::mem::replace(&mut self.best, [Best::new(0), Best::new(0)])
+    /// The sources that may be in the answer.
+    fn candidates(&mut self) -> Accounts {
+        let [best, second] = &mut self.best;
+        for (source, counters) in self.sums.rest() {
+            self.list.within += 1;
+            offer(best, self.wanted.by, *source, counters, 0);
+            if self.wanted.by == By::Rate {
+                second.offer([0, counters.passed.saturating_add(counters.dropped)], *source);
+            }
+        }
+        let best = std::mem::replace(&mut self.best, [Best::new(0), Best::new(0)]);
+        Accounts::of(best.into_iter().flat_map(Best::into_sources))
     }
 
     fn slice(&mut self, known: Known<'_>) -> Result<(), ServiceError> {
+        let Stage::Sources(sweep) = &mut self.stage else { return Ok(()) };
         let now = known.datapath.now();
         // Others may have changed the rules since the last slice.
         self.used.forget();
-        let entries = known.read(self.sweep.get_or_insert_with(|| known.sweep()), SLICE)?;
+        let entries = known.read(sweep.get_or_insert_with(|| known.sweep()), SLICE)?;
         let [best, second] = &mut self.best;
         for (source, entry) in entries {
-            let bucket = &entry.bucket;
             match source {
                 Source::V4(_) => self.list.tracked_v4 += 1,
                 Source::V6(_) => self.list.tracked_v6 += 1,
@@ -135,17 +144,18 @@ impl Reading {
                 continue;
             }
             self.list.within += 1;
-            let measure = match self.wanted.by {
-                By::Dropped | By::DropRate => bucket.dropped,
-                By::Passed => bucket.passed,
-                By::Rate => bucket.passed.saturating_add(bucket.dropped),
-                By::Nearness => self.used.share(known.datapath, &entry, now),
+            // The sums have the keyed table of sources.
+            let own = if entry.keyed { Counters::default() } else { Counters::from(&entry) };
+            let counters = self.sums.with(&source, own);
+            let used = match self.wanted.by {
+                By::Nearness | By::Rate => self.used.share(known.datapath, &entry, now),
+                _ => 0,
             };
-            let packets = bucket.passed.saturating_add(bucket.dropped);
-            best.offer([measure, packets], source);
+            offer(best, self.wanted.by, source, counters, used);
             if self.wanted.by == By::Rate {
                 // A source that owes something has sent just now.
-                second.offer([self.used.share(known.datapath, &entry, now), packets], source);
+                let packets = counters.passed.saturating_add(counters.dropped);
+                second.offer([used, packets], source);
             }
         }
         Ok(())
@@ -154,37 +164,44 @@ impl Reading {
     fn answer(
         &mut self,
         known: Known<'_>,
-        sources: Vec<Source>,
-        rates: &HashMap<Source, Rates>,
+        ledger: &Ledger<'_>,
+        (read, now): (HashMap<Source, Account>, Ticks),
+        first: Option<(HashMap<Source, Account>, Ticks)>,
     ) -> Result<Next, ServiceError> {
         let mut list = std::mem::take(&mut self.list);
-        for source in sources {
-            let (row, tracked) = known.row(&source, rates.get(&source).copied())?;
+        let (first, then) = first.unwrap_or_default();
+        let rates = |(source, account): (&Source, &Account)| {
+            let from = first.get(source)?;
+            account.rates(from, now.since(then)).map(|rates| (*source, rates))
+        };
+        let rates: HashMap<Source, Rates> = read.iter().filter_map(rates).collect();
+        let mut best = Best::new(self.wanted.count);
+        for (source, account) in &read {
+            best.offer(measure(self.wanted.by, account, rates.get(source).copied()), *source);
+        }
+        for source in best.into_sources() {
             // The source may have left meanwhile.
-            if tracked {
-                list.sources.push(row);
+            if let Some(account) = read.get(&source).filter(|account| !account.is_empty()) {
+                list.sources.push(known.row(&source, account, rates.get(&source).copied())?);
             }
         }
         sort(&mut list.sources, list.by);
-        if let Some(others) = self.others.take() {
-            let mut drops = others.drops(known.datapath, known.effective, Some(known.events));
-            drops.truncate(self.wanted.count);
-            list.by_other_rules = drops;
-        }
+        let titles = views::rule_names(known.datapath, known.effective);
+        let sums = std::mem::take(&mut self.sums);
+        list.by_other_rules = sums.others(&titles, ledger, &self.wanted);
         list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
     }
 }
 
-fn counters(
-    known: Known<'_>,
-    sources: Vec<Source>,
-) -> Result<Vec<(Source, Counters)>, ServiceError> {
-    let mut read = Vec::with_capacity(sources.len());
-    for source in sources {
-        if let Some(entry) = known.entry(&source)? {
-            read.push((source, Counters::from(&entry)));
-        }
-    }
-    Ok(read)
+/// Takes a source by its counters.
+fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {
+    let packets = counters.passed.saturating_add(counters.dropped);
+    let first = match by {
+        By::Dropped | By::DropRate => counters.dropped,
+        By::Passed => counters.passed,
+        By::Rate => packets,
+        By::Nearness => used,
+    };
+    best.offer([first, packets], source);
 }

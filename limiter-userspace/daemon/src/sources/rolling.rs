@@ -1,6 +1,6 @@
 //! Sources that stand out while somebody watches: `GET /v1/top`. A look reads a slice of all
-//! sources, and those that stood out before. Each slice is read twice, a look apart, to measure the
-//! rate of every source in it.
+//! sources, one of all keys, and those that stood out before. Each slice of sources is read twice, a
+//! look apart, to measure the rate of every source in it.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,17 @@ use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
-use super::known::{Counters, Known, Rates, sort};
-use super::merit::{Best, Measure, Used};
+use super::account::Account;
+use super::candidate::{Candidate, KEPT, keep};
+use super::counters::Counters;
+use super::key_slice::KeySlice;
+use super::known::{Known, address, sort};
+use super::ledger::Ledger;
+use super::merit::{Best, Used};
 use super::wanted::Wanted;
-use crate::api::sources::{By, SourceRow};
+use crate::api::sources::{By, OtherDrops, SourceRow};
 use crate::error::ServiceError;
+use crate::views;
 
 /// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
 const SLICE: usize = 28_000;
@@ -26,9 +32,6 @@ const MOST_BATCHES: usize = 32;
 
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
-
-/// Sources that stand out and are kept, by each measure.
-const KEPT: usize = 128;
 
 /// Between two looks. Whoever asks sooner is told what the last one found.
 const APART: Ticks = Ticks::from_nanos(200_000_000);
@@ -75,36 +78,6 @@ impl Views {
     }
 }
 
-/// A source that stands out, as read last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Candidate {
-    counters: Counters,
-    at: Ticks,
-    rates: Option<Rates>,
-    used: u64,
-}
-
-impl Candidate {
-    fn measure(&self, by: By) -> Measure {
-        // Thousandths of packets, so that slow ones have an order, too.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate is a few millions"
-        )]
-        let whole = |rate: f64| (rate * 1000.0) as u64;
-        let rates = self.rates.unwrap_or_default();
-        let first = match by {
-            By::Dropped => self.counters.dropped,
-            By::Passed => self.counters.passed,
-            By::Rate => whole(rates.passed + rates.dropped),
-            By::DropRate => whole(rates.dropped),
-            By::Nearness => self.used,
-        };
-        [first, self.counters.dropped.saturating_add(self.counters.passed)]
-    }
-}
-
 /// The sources of one prefix, as far as they are known.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -114,11 +87,11 @@ pub(crate) struct View {
     pool: HashMap<Source, Candidate>,
     /// Sources that are watched, each with the time until which it is.
     watched: HashMap<Source, Ticks>,
+    keys: KeySlice,
     sweep: Sweep,
-    /// The slice that was read last: where it began, and what each source had sent and
-    /// used up then.
+    /// The slice that was read last: where it began, and what each source had sent then.
     slice: Sweep,
-    before: HashMap<Source, (Counters, u64)>,
+    before: HashMap<Source, Counters>,
     before_at: Ticks,
     used: Used,
     rounds: u64,
@@ -152,6 +125,7 @@ impl View {
             looked: None,
             pool: HashMap::new(),
             watched: HashMap::new(),
+            keys: KeySlice::default(),
             sweep: Sweep::default(),
             slice: Sweep::default(),
             before: HashMap::new(),
@@ -189,31 +163,61 @@ impl View {
         for source in dropping.filter(|source| wanted.has(source)) {
             self.pool.entry(source).or_default();
         }
-        self.refresh(known, now)?;
-        self.compare(known, &wanted)?;
+        let ledger = known.ledger();
+        self.keys.read(known.datapath, &wanted)?;
+        self.add_of_keys();
+        self.refresh(known, &ledger, now)?;
+        let found = self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
-        self.prune();
+        // Those that were found in this look.
+        self.refresh(known, &ledger, now)?;
+        self.prune(found);
         Ok(())
     }
 
-    /// Reads again who stood out.
-    fn refresh(&mut self, known: Known<'_>, now: Ticks) -> Result<(), ServiceError> {
+    /// Adds those of which keys count most.
+    fn add_of_keys(&mut self) {
+        let [mut dropped, mut passed] = [Best::new(KEPT), Best::new(KEPT)];
+        for (source, lines) in &self.keys.now.of {
+            let mut sum = Counters::default();
+            for line in lines {
+                sum.add(line.counters);
+            }
+            dropped.offer([sum.dropped, sum.passed], *source);
+            passed.offer([sum.passed, sum.dropped], *source);
+        }
+        for source in [dropped, passed].into_iter().flat_map(Best::into_sources) {
+            self.pool.entry(source).or_default();
+        }
+    }
+
+    /// Reads those that stood out, if they were not read in this look.
+    fn refresh(
+        &mut self,
+        known: Known<'_>,
+        ledger: &Ledger<'_>,
+        now: Ticks,
+    ) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            match known.entry(source)? {
-                Some(entry) => {
-                    let counters = Counters::from(&entry);
-                    let used = self.used.share(known.datapath, &entry, now);
-                    let before = *candidate;
-                    *candidate = Candidate { counters, at: now, rates: None, used };
-                    // A source that was only named so far has no first reading.
-                    if before.at > Ticks::ZERO {
-                        candidate.rates =
-                            Rates::between(before.counters, counters, now.since(before.at));
-                    }
-                }
-                None => gone.push(*source),
+            if candidate.at == now {
+                continue;
             }
+            let before = std::mem::take(candidate);
+            let lines = self.keys.lines(known.datapath, source, &before.account)?;
+            let entry = known.entry(source)?;
+            let used = entry.map_or(0, |entry| self.used.share(known.datapath, &entry, now));
+            // Complete with the round that begins behind its first reading.
+            let since = if before.at > Ticks::ZERO { before.since } else { self.keys.rounds };
+            let whole = self.keys.now.whole || self.keys.rounds > since + 1;
+            let account = ledger.account(source, &lines, whole)?;
+            if account.is_empty() {
+                gone.push(*source);
+            }
+            // A source that was only named so far has no first reading.
+            let rates = (before.at > Ticks::ZERO)
+                .then(|| account.rates(&before.account, now.since(before.at)));
+            *candidate = Candidate { account, at: now, rates: rates.flatten(), used, since };
         }
         for source in gone.iter().filter(|source| !self.watched.contains_key(source)) {
             self.pool.remove(source);
@@ -221,42 +225,50 @@ impl View {
         Ok(())
     }
 
-    /// Reads the last slice again: who of it has sent since then?
-    fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
+    /// Reads the last slice again: who of it has sent since then? Says who of these is new.
+    fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<Vec<Source>, ServiceError> {
+        let mut found = Vec::new();
         let (mut best, mut dropping) = (Best::new(KEPT), Best::new(KEPT));
-        let mut found = HashMap::new();
         let mut at = self.slice;
-        let now = known.datapath.now();
-        let time = now.since(self.before_at);
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
             for (source, entry) in known.read(&mut at, BATCH)? {
-                let counters = Counters::from(&entry);
                 if !wanted.has(&source) {
                     continue;
                 }
                 // The slice had all that were there: who is not in it came since then.
-                let (before, _) = self.before.get(&source).copied().unwrap_or_default();
-                let passed = counters.passed.saturating_sub(before.passed);
-                let dropped = counters.dropped.saturating_sub(before.dropped);
-                if passed == 0 && dropped == 0 {
-                    continue;
-                }
-                best.offer([passed.saturating_add(dropped), dropped], source);
-                dropping.offer([dropped, passed], source);
-                let rates = Rates::between(before, counters, time);
-                let used = self.used.share(known.datapath, &entry, now);
-                found.insert(source, Candidate { counters, at: now, rates, used });
-                if found.len() > 16 * KEPT {
-                    keep(&mut found, &[], &[By::Rate, By::DropRate]);
+                let before = self.before.get(&source).copied().unwrap_or_default();
+                let Some(since) = Counters::from(&entry).since(before) else { continue };
+                let Counters { passed, dropped } = since;
+                if passed > 0 || dropped > 0 {
+                    best.offer([passed.saturating_add(dropped), dropped], source);
+                    dropping.offer([dropped, passed], source);
                 }
             }
         }
+        // Under other rules another table may have been asked for it.
+        let same = self.keys.before.generation == known.datapath.generation();
         for source in best.into_sources().into_iter().chain(dropping.into_sources()) {
-            if let Some(candidate) = found.get(&source) {
-                self.pool.entry(source).or_insert(*candidate);
+            if self.pool.contains_key(&source) {
+                continue;
             }
+            let own = (known.own_key(&source), self.before.get(&source).copied());
+            let keys = &self.keys.before;
+            let lines = keys.of.get(&source).map_or(&[][..], Vec::as_slice);
+            let candidate = if same {
+                let account = Account::earlier(known.datapath, own, lines, keys.whole);
+                Candidate {
+                    account,
+                    at: self.before_at,
+                    since: self.keys.rounds,
+                    ..Candidate::default()
+                }
+            } else {
+                Candidate::default()
+            };
+            self.pool.insert(source, candidate);
+            found.push(source);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Reads the next slice.
@@ -291,7 +303,7 @@ impl View {
                 }
                 let counters = Counters::from(&entry);
                 let used = self.used.share(known.datapath, &entry, now);
-                self.before.insert(source, (counters, used));
+                self.before.insert(source, counters);
                 let [dropped, passed, near] = &mut best;
                 dropped.offer([counters.dropped, counters.passed], source);
                 passed.offer([counters.passed, counters.dropped], source);
@@ -300,18 +312,16 @@ impl View {
         }
         self.read += u64::try_from(read).unwrap_or(0);
         for source in best.into_iter().flat_map(Best::into_sources) {
-            if let Some((counters, used)) = self.before.get(&source).copied() {
-                let candidate = Candidate { counters, at: now, rates: None, used };
-                self.pool.entry(source).or_insert(candidate);
-            }
+            self.pool.entry(source).or_default();
         }
         Ok(())
     }
 
-    /// Keeps those who stand out, by whatever measure.
-    fn prune(&mut self) {
-        let watched: Vec<Source> = self.watched.keys().copied().collect();
-        keep(&mut self.pool, &watched, &By::ALL);
+    /// Keeps those who stand out, by whatever measure, and those that were found in this look: the
+    /// rate of one with keys may be known at the next.
+    fn prune(&mut self, mut always: Vec<Source>) {
+        always.extend(self.watched.keys());
+        keep(&mut self.pool, &always);
     }
 
     /// Tells of a source from now on, until nobody has asked for it for a while.
@@ -324,8 +334,8 @@ impl View {
 
     /// A source as it was seen last.
     pub(crate) fn row(&self, known: Known<'_>, source: &Source) -> Result<SourceRow, ServiceError> {
-        let rates = self.pool.get(source).and_then(|candidate| candidate.rates);
-        Ok(known.row(source, rates)?.0)
+        let Candidate { account, rates, .. } = self.pool.get(source).cloned().unwrap_or_default();
+        known.row(source, &account, rates)
     }
 
     /// The first of those that stand out.
@@ -335,19 +345,31 @@ impl View {
         wanted: &Wanted,
     ) -> Result<Vec<SourceRow>, ServiceError> {
         let mut best = Best::new(wanted.count);
-        for (source, candidate) in &self.pool {
+        let there = self.pool.iter().filter(|(_, candidate)| !candidate.account.is_empty());
+        for (source, candidate) in there {
             best.offer(candidate.measure(wanted.by), *source);
         }
-        let mut rows = Vec::new();
-        for source in best.into_sources() {
-            let rates = self.pool.get(&source).and_then(|candidate| candidate.rates);
-            let (row, tracked) = known.row(&source, rates)?;
-            if tracked {
-                rows.push(row);
-            }
-        }
+        let rows = best.into_sources().into_iter().map(|source| self.row(known, &source));
+        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
         sort(&mut rows, wanted.by);
         Ok(rows)
+    }
+
+    /// Drops of those by what is no rule on the source alone, the most first.
+    pub(crate) fn by_other_rules(&self, known: Known<'_>, wanted: &Wanted) -> Vec<OtherDrops> {
+        let mut titles = None;
+        let mut rows = Vec::new();
+        for (source, candidate) in &self.pool {
+            if !candidate.account.has_others() {
+                continue;
+            }
+            let titles =
+                titles.get_or_insert_with(|| views::rule_names(known.datapath, known.effective));
+            let name = Selector::address(address(source)).to_string();
+            let drops = candidate.account.by_others(titles).into_iter();
+            rows.extend(drops.map(|drops| OtherDrops { source: name.clone(), drops }));
+        }
+        wanted.first(rows)
     }
 
     /// Rounds over all sources, of which there are `tracked`.
@@ -360,26 +382,6 @@ impl View {
         };
         self.rounds as f64 + share
     }
-}
-
-/// Keeps the first [`KEPT`] by each measure, and these in any case.
-fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By]) {
-    if pool.len() <= KEPT {
-        return;
-    }
-    let mut kept: HashMap<Source, Candidate> = HashMap::new();
-    for by in measures {
-        let mut best = Best::new(KEPT);
-        for (source, candidate) in &*pool {
-            best.offer(candidate.measure(*by), *source);
-        }
-        for source in best.into_sources().iter().chain(always) {
-            if let Some(candidate) = pool.get(source) {
-                kept.insert(*source, *candidate);
-            }
-        }
-    }
-    *pool = kept;
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.

@@ -3,7 +3,7 @@
 use limiter_common::source::Source;
 use limiter_rules::{Selector, source_text};
 
-use super::known::{Known, address};
+use super::known::address;
 use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES};
 use crate::error::ServiceError;
 
@@ -30,12 +30,18 @@ impl Wanted {
         Ok(Self { by, count: usize::try_from(count).unwrap_or(usize::MAX), within })
     }
 
-    /// Drops by other rules that events told lately.
-    pub(crate) fn others(&self, known: Known<'_>) -> Vec<OtherDrops> {
-        let mut drops = known.events.by_other_rules(self.within, known.effective);
-        drops.sort_by_key(|row| std::cmp::Reverse(row.drops.dropped));
-        drops.truncate(self.count);
-        drops
+    /// True if a prefix is in the one that was asked for, or around it.
+    pub(super) fn overlaps(&self, net: &Selector) -> bool {
+        self.within.is_none_or(|within| within.contains(net) || net.contains(&within))
+    }
+
+    /// Those by which most was dropped, the most first.
+    pub(super) fn first(&self, mut rows: Vec<OtherDrops>) -> Vec<OtherDrops> {
+        rows.sort_by_cached_key(|row| {
+            (std::cmp::Reverse(row.drops.dropped), !row.drops.exact, row.source.clone())
+        });
+        rows.truncate(self.count);
+        rows
     }
 
     pub(super) fn has(&self, source: &Source) -> bool {

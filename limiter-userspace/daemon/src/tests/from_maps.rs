@@ -9,7 +9,7 @@ use limiter_datapath::{Backend as _, DatapathError, Observed};
 use super::*;
 use crate::api::explain::ExplainLimit;
 use crate::api::limits::{LimitEntry, Limits};
-use crate::api::source::SourceView;
+use crate::api::source::{RuleDrops, SourceView};
 use crate::api::stats::Stats;
 use crate::control::Refusal;
 use crate::from_maps;
@@ -142,12 +142,20 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
         let mut read_others = read.other_rules.clone();
         read_others.sort();
         assert_eq!(read_others, others);
+        // Nobody told of drops by what keeps no count of sources.
+        assert!(read.dropped_at_least || !told.dropped_at_least);
+        let by_rule = told.by_rule.into_iter().map(|by| RuleDrops {
+            rule: by.rule.map(shown),
+            rule_name: None,
+            ..by
+        });
         let told = SourceView {
+            by_rule: by_rule.collect(),
+            dropped_at_least: read.dropped_at_least,
             limit: told.limit.map(shown),
             budget: told.budget.map(shown),
             other_rules: read.other_rules.clone(),
             rule_name: None,
-            by_rule: Some(Vec::new()),
             left: told
                 .left
                 .into_iter()

@@ -31,6 +31,7 @@ mod sources;
 mod start;
 mod stored_lists;
 mod tables;
+mod totals;
 mod watch;
 
 use std::fs;

@@ -6,7 +6,7 @@ use super::*;
 use crate::api::lists::{ListName, SetList};
 use crate::api::rules::{ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session};
 
-fn documents(texts: &[&str]) -> Vec<Document> {
+pub(super) fn documents(texts: &[&str]) -> Vec<Document> {
     let name = |at: usize| format!("{}.yaml", char::from(b'a' + u8::try_from(at).unwrap()));
     let document = |(at, text): (usize, &&str)| Document { name: name(at), text: (*text).into() };
     texts.iter().enumerate().map(document).collect()

@@ -300,7 +300,8 @@ fn sources_of_rules_with_several_limits_are_told_too() {
 
     let view = daemon.service.source("10.0.0.1").unwrap();
     assert_eq!(view.rule.as_deref(), Some("every source"));
-    assert_eq!((view.tracked, view.passed, view.dropped), (true, 20, 40));
+    // One of them passed before.
+    assert_eq!((view.tracked, view.passed, view.dropped), (true, 21, 40));
     assert_eq!((view.burst, view.remaining), (Some(20), Some(15)));
     assert_eq!((view.full_in_ns, view.limits.len()), (5_000_000_000, 2));
     let view = daemon.service.source("10.0.0.2").unwrap();
@@ -312,7 +313,7 @@ fn sources_of_rules_with_several_limits_are_told_too() {
     assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (2, 1, 3));
     assert_eq!(names(&list.sources), ["10.0.0.1", "10.0.1.0", "2001:db8:0:9::/64"]);
     let first = &list.sources[0];
-    assert_eq!((first.passed, first.dropped, first.nearness), (20, 40, Some(0.25)));
+    assert_eq!((first.passed, first.dropped, first.nearness), (21, 40, Some(0.25)));
     let near = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
     assert_eq!(names(&near.sources), ["10.0.1.0", "10.0.0.1"]);
 
@@ -367,6 +368,11 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     let view = daemon.service.source("203.0.113.7").unwrap();
     assert_eq!((view.remaining, view.of, view.passed), (Some(0), Some(10), 10), "{view:?}");
     assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
+    // The share that is used is of that limit, too.
+    daemon.fake.send(Source::V4([203, 0, 113, 9]), 3, 60);
+    let list = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
+    let used: Vec<_> = list.sources.iter().map(|row| row.nearness).collect();
+    assert_eq!(used, [Some(1.0), Some(0.3)], "{list:?}");
     let said = text(&view);
     assert!(
         said.contains("0 of 10 packets of 10/hour burst 10: this one drops now, full in"),
@@ -382,5 +388,6 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     daemon.fake.send(Source::V4([203, 0, 113, 8]), 5, 60);
     let view = daemon.service.source("203.0.113.8").unwrap();
     assert_eq!((view.remaining, view.of), (Some(0), Some(3)), "{view:?}");
+    assert_eq!((view.passed, view.dropped, view.dropped_at_least), (3, 2, false), "{view:?}");
     assert!(view.left[0].limit.starts_with("budget all: 3/hour"), "{:?}", view.left);
 }

@@ -1,14 +1,16 @@
 //! Counters of rules: which of them belong to which rule.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use ipnet::IpNet;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters, Tally};
 use limiter_datapath::Observed;
-use limiter_rules::compile::{BANS, REPLIES, RuleId};
+use limiter_rules::compile::{BANS, REPLIES};
 use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
-use limiter_rules::{Subject, Terms};
+use limiter_rules::{Installed, Subject, Terms};
 
 use super::told::Result;
 use crate::api::sources::DroppedBy;
@@ -26,57 +28,85 @@ pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     let lists = Reason::ALL.into_iter().zip(tallies);
     let lists = lists.filter(|(reason, _)| before_rules.contains(reason));
     let installed = datapath.installed();
-    let plain = installed.rules.values().map(|rule| rule.limit.rule);
-    let tables = &installed.tables;
-    let sources = plain.chain(tables.rules.keys().filter_map(|rule| of_source(tables, rule)));
+    let (sources, others) = if installed.rules.len() + installed.tables.rules.len() > MOST_RULES {
+        (None, None)
+    } else {
+        let rules = counts_each(installed);
+        let (sources, others) = rules.into_iter().partition::<Vec<_>, _>(|(_, of)| of.is_all());
+        let numbers = |of: Vec<(u32, CountsEach)>| of.into_iter().map(|(number, _)| number);
+        let once = counts_once(&installed.tables);
+        (Some(numbers(sources).collect()), once.then(|| numbers(others).collect()))
+    };
+    let dropped = |numbers: Option<BTreeSet<u32>>| {
+        numbers.map(|numbers| dropped(datapath, numbers)).transpose()
+    };
     Ok(DroppedBy {
-        sources: dropped(datapath, sources.take(MOST_RULES + 1).collect())?,
-        others: others(&installed.tables).map_or(Ok(None), |numbers| dropped(datapath, numbers))?,
+        sources: dropped(sources)?,
+        others: dropped(others)?,
         lists: lists.map(|(_, tally)| tally.packets).sum(),
     })
 }
 
-/// The numbers of rules on other keys, and of budgets that rules name; none if drops of one are
-/// counted twice.
-fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
+/// True in each family in which a rule has a bucket of every source that it drops packets of; none
+/// where that is so of some of the rules with one number, and not of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountsEach {
+    pub(crate) v4: Option<bool>,
+    pub(crate) v6: Option<bool>,
+}
+
+impl CountsEach {
+    fn is_all(self) -> bool {
+        [self.v4, self.v6] == [Some(true); 2]
+    }
+
+    fn and(self, other: Self) -> Self {
+        let both = |one: Option<bool>, other| one.filter(|_| one == other);
+        Self { v4: both(self.v4, other.v4), v6: both(self.v6, other.v6) }
+    }
+}
+
+/// Whether rules count each source, by number.
+pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
+    let each = CountsEach { v4: Some(true), v6: Some(true) };
+    let mut rules: BTreeMap<u32, CountsEach> =
+        installed.rules.values().map(|rule| (rule.limit.rule, each)).collect();
+    let [v4, v6] = [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(IpNet::from);
+    for (rule, slot) in &installed.tables.rules {
+        let Some(record) = installed.tables.records.get(slot) else { continue };
+        // Of a family that the table is not for, nothing is dropped.
+        let is_for = |net: &IpNet| rule.form.source.is_none_or(|masks| masks.of(net).is_some());
+        // A block has no buckets.
+        let has = |net: &IpNet| rule.form.tells_sources_apart(net) && !record.is_block();
+        let counts = |net: &IpNet| Some(has(net) || !is_for(net));
+        let counts = CountsEach { v4: counts(&v4), v6: counts(&v6) };
+        rules.entry(record.rule).and_modify(|known| *known = known.and(counts)).or_insert(counts);
+    }
+    rules
+}
+
+/// True if no drop is counted by two rules: a packet that finds no room in a class is dropped by
+/// the rule that sends it there.
+fn counts_once(tables: &InstalledTables) -> bool {
     let class = |slot| {
         let mut actions = tables.actions.values();
         actions.any(|action| action.kind() == ActionKind::Class && action.target == slot)
     };
-    if tables.rules.len() > MOST_RULES {
-        return None;
-    }
-    let other = tables.rules.iter().filter(|(rule, _)| of_source(tables, rule).is_none());
-    let named: BTreeSet<u32> = other.map(|(_, slot)| *slot).collect();
-    let mut numbers = BTreeSet::new();
-    for slot in named {
-        let record = tables.records.get(&slot)?;
-        // A packet that finds no room in a class is dropped by the rule that sends it there.
-        if record.budget_tag != 0 && class(slot) {
-            return None;
-        }
-        numbers.insert(record.rule);
-    }
-    Some(numbers)
+    let named: BTreeSet<u32> = tables.rules.values().copied().collect();
+    let is_named_class = |slot: &u32| {
+        tables.records.get(slot).is_some_and(|record| record.budget_tag != 0) && class(*slot)
+    };
+    !named.iter().any(is_named_class)
 }
 
-/// The number of a rule by source alone that has buckets of its own in a keyed table.
-fn of_source(tables: &InstalledTables, rule: &RuleId) -> Option<u32> {
-    let record = rule.selector().and_then(|_| tables.record(rule))?;
-    (record.budget_tag == 0).then_some(record.rule)
-}
-
-/// All that some rules have dropped; none if there are too many of them.
-fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<Option<u64>> {
-    if numbers.len() > MOST_RULES {
-        return Ok(None);
-    }
+/// All that some rules have dropped.
+fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<u64> {
     let mut sum = 0u64;
     for number in numbers {
         let counters = datapath.rule_counters(number)?;
         sum = sum.wrapping_add(counters.dropped.packets);
     }
-    Ok(Some(sum))
+    Ok(sum)
 }
 
 /// The counters of a rule; nothing for one that no packet can find. One that is charged to a budget
@@ -111,7 +141,7 @@ pub(super) fn budget(
 }
 
 /// A rule or a budget, as it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Title {
     /// Sources or keys that it is for; `budget` and the name of a budget.
     pub(crate) rule: String,

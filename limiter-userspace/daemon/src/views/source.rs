@@ -17,8 +17,7 @@ use super::others::with_others;
 use super::told::Result;
 use crate::api::explain::ExplainLimit;
 use crate::api::lists::ListName;
-use crate::api::source::{RuleDrops, SourceView};
-use crate::api::sources::OtherDrops;
+use crate::api::source::{RuleDrops, SourceView, Total};
 use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
 use crate::why;
@@ -26,23 +25,19 @@ use crate::why;
 /// Bytes of the shortest frame.
 const SHORTEST: u64 = 60;
 
-/// The drops of one source, without its name.
-pub(crate) fn of_rules(drops: Vec<OtherDrops>) -> Vec<RuleDrops> {
-    drops.into_iter().map(|row| row.drops).collect()
-}
-
-/// All of a source that the maps hold.
+/// All of a source: what the maps hold, and what is counted of it.
 pub(crate) fn whole(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
     address: IpAddr,
+    (total, by_rule): (Total, Vec<RuleDrops>),
 ) -> Result<SourceView> {
     let listed = listed(datapath, &key(address))?;
-    let view = SourceView { listed, ..view(datapath, effective, address)? };
-    with_others(view, datapath, effective, address)
+    let view = SourceView { listed, by_rule, ..view(datapath, effective, address)? };
+    Ok(with_others(view, datapath, effective, address)?.counted(total))
 }
 
-/// A source by itself, without what is asked before its rule.
+/// A source by itself, without what is asked before its rule, and without its counts.
 pub(crate) fn view(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -63,8 +58,10 @@ pub(crate) fn view(
         shadow: in_force.is_some_and(|in_force| in_force.rule.terms.is_shadow()),
         listed: None,
         listed_reason: None,
-        passed: bucket.map_or(0, |bucket| bucket.passed),
-        dropped: bucket.map_or(0, |bucket| bucket.dropped),
+        passed: 0,
+        dropped: 0,
+        passed_at_least: true,
+        dropped_at_least: true,
         remaining: None,
         of: None,
         left: Vec::new(),
@@ -78,7 +75,7 @@ pub(crate) fn view(
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
-        by_rule: None,
+        by_rule: Vec::new(),
     };
     let Some(in_force) = in_force else {
         return Ok(view);
@@ -154,10 +151,9 @@ fn keyed_source(
     address: IpAddr,
 ) -> Result<SourceView> {
     let looked = why::keyed_source(datapath, address)?;
-    let counted = looked.as_ref().and_then(|looked| looked.counted);
+    let tracked = looked.as_ref().is_some_and(|looked| looked.counted.is_some());
     let held = looked.and_then(|looked| looked.held);
-    let [passed, dropped] = counted.unwrap_or_default();
-    let view = SourceView { tracked: counted.is_some(), passed, dropped, ..view };
+    let view = SourceView { tracked, ..view };
     let Some(held) = held.filter(|held| held.holder != Holder::Strangers) else {
         return Ok(view);
     };
@@ -165,7 +161,7 @@ fn keyed_source(
     let limits = budget.map(|budget| &budget.limits).or_else(|| in_force.rule.terms.limits());
     let Some(limits) = limits else { return Ok(view) };
     let shared = held.record.leased & 1 != 0;
-    if shared && counted.is_none() {
+    if shared && !tracked {
         return Ok(view);
     }
     let left = why::lines(&held, limits, budget.map(|budget| budget.name.as_str()));

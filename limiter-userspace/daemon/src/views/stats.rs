@@ -52,6 +52,7 @@ impl StatsText {
                 bytes: tally.bytes,
             });
         }
+        self.parts.member("generation", &datapath.generation())?;
         let mut seen = passed;
         seen.merge(dropped);
         for (name, tally) in [("seen", seen), ("passed", passed), ("dropped", dropped)] {

@@ -32,6 +32,15 @@ pub struct Aside {
     pub too_late: Vec<IpAddr>,
 }
 
+impl Aside {
+    /// Packets that the host sent and that were left out; none where packets of it were given on
+    /// because it was not known in time which they are.
+    pub fn own_packets(&self) -> Option<u64> {
+        let known = self.too_late.is_empty() && self.either.is_none();
+        known.then(|| self.own.values().sum())
+    }
+}
+
 /// The packets of a capture that came in.
 #[derive(Debug)]
 pub struct Arrivals {

@@ -268,6 +268,13 @@ impl TableForm {
         self == RuleId::of_source(&Selector::Every).form
     }
 
+    /// True if no two sources of the family of an address share a bucket.
+    pub fn tells_sources_apart(self, net: &IpNet) -> bool {
+        let length = |masks: SourceMasks| masks.of(net);
+        let lengths = self.source.and_then(length).zip(length(SOURCE_MASKS));
+        self.fields & field::SOURCE != 0 && lengths.is_some_and(|(own, source)| own >= source)
+    }
+
     /// True if packets have a key; without one all of them share a bucket.
     pub(crate) const fn has_keys(self) -> bool {
         self.fields & !(field::V4 | field::V6) != 0

@@ -2,7 +2,7 @@
 
 use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::sources::{OtherDrops, SourceRow};
-use limiter_daemon::api::sources::{per_second, percent, state as beside};
+use limiter_daemon::api::sources::{part, per_second, percent, state as beside};
 use limiter_daemon::api::status::{Interface, InterfaceState};
 use limiter_daemon::render::{number, titled};
 use limiter_text::plain::clean;
@@ -32,7 +32,7 @@ const V4: u16 = 15;
 /// Rows of drops by other rules that are shown, and the lines around them.
 const OTHERS: usize = 6;
 
-/// Sources by their own rules, and below them those of which other rules drop.
+/// Sources, and below them what other rules than their own drop of them.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let others = state.top.by_other_rules.get(..OTHERS).unwrap_or(&state.top.by_other_rules);
     let lines = if others.is_empty() { 0 } else { others.len() + 2 };
@@ -44,8 +44,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     }
     let rows = &state.top.sources;
     if rows.is_empty() {
-        let text =
-            "no source stands out under the rules on sources so far: a part is read at each look";
+        let text = "no source stands out so far: a part of them is read at each look";
         frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
         return;
     }
@@ -71,13 +70,13 @@ fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) 
     let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let columns = [
         left("SOURCE", V6, 0),
-        right("SAMPLED", 9, 1),
+        right("DROPPED", 9, 1),
         left("REASON", 16, 3),
         left("DROPPED BY OTHER RULES", 0, 2),
     ];
     table(frame, area, (&columns, theme), (rows, None), |row: &OtherDrops, index| match index {
         0 => (clean(&row.source), Style::new()),
-        1 => (number(row.drops.dropped), theme.bad()),
+        1 => (part(number(row.drops.dropped), !row.drops.exact), theme.bad()),
         2 => (row.drops.reason.clone(), Style::new()),
         _ => (row.drops.title(), theme.quiet()),
     });
@@ -90,11 +89,11 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
         0 => (clean(&row.source), plain),
         1 => {
             let rate = row.dropped_per_second;
-            (per_second(rate), theme.count(rate.unwrap_or(0.0)))
+            (part(per_second(rate), row.dropped_at_least), theme.count(rate.unwrap_or(0.0)))
         }
-        2 => (number(row.dropped), theme.count(row.dropped as f64)),
-        3 => (per_second(row.passed_per_second), plain),
-        4 => (number(row.passed), plain),
+        2 => (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64)),
+        3 => (part(per_second(row.passed_per_second), row.passed_at_least), plain),
+        4 => (part(number(row.passed), row.passed_at_least), plain),
         5 => (percent(row.nearness), theme.used(row.nearness)),
         6 => {
             let allowed = row.listed == Some(ListName::Allow);

@@ -24,7 +24,7 @@ use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
-    // Sources have what the rules on sources drop; of the rest it is said that there is some.
+    // Sources have a sample of what is not by rules that count each; so that is told.
     let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
     let elsewhere = elsewhere.filter(|_| state.tab == Tab::Sources);
     let [head, histories, tabs, note, body, foot] = Layout::vertical([

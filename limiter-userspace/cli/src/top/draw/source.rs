@@ -2,7 +2,7 @@
 
 use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::source::{other_rules, question, rule_text};
+use limiter_daemon::api::source::{counted, other_rules, question, rule_text};
 use limiter_daemon::api::sources::SourceRow;
 use limiter_daemon::render::{duration, number, rate};
 use limiter_text::plain::clean;
@@ -21,6 +21,9 @@ const TALL: u16 = 18;
 
 /// Cells of the bar that shows the bucket.
 const BAR: usize = 30;
+
+/// Rules whose drops are named.
+const RULES: usize = 6;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str, theme: Theme) {
     let tall = if area.height >= TALL { 3 } else { 1 };
@@ -97,11 +100,17 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         let count = clean(view.count.as_deref().unwrap_or("packets"));
         fact("over nodes", text(format!("{} {count} {}", number(left), here.words())));
     }
-    if view.tracked {
-        let counts = format!("{} passed, {} dropped", number(view.passed), number(view.dropped));
-        fact("in all", text(counts));
-    } else {
-        fact("in all", text("no bucket for a rule on sources now".to_owned()));
+    let passed = counted(view.passed, view.passed_at_least);
+    let dropped = counted(view.dropped, view.dropped_at_least);
+    fact("in all", text(format!("{passed} passed, {dropped} dropped")));
+    let drops = view.by_rule.iter().filter(|by| by.dropped > 0).take(RULES);
+    for (index, by) in drops.enumerate() {
+        let of = by.of.as_deref().map_or_else(String::new, |of| format!(", of all in {of}"));
+        let sample = if by.exact { "" } else { " at least" };
+        let name = if index == 0 { "dropped" } else { "" };
+        let line =
+            format!("{sample} {} by {} ({}){}", number(by.dropped), by.title(), by.reason, of);
+        fact(name, text(clean(line.trim_start())));
     }
     if view.martian {
         fact("martian", text("no host can have it: every packet is dropped".to_owned()));

@@ -2,6 +2,7 @@
 
 use limiter_daemon::api::source::RuleDrops;
 use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
+use limiter_daemon::api::top::Top;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -56,6 +57,57 @@ fn sources_are_listed() {
     assert!(lines[11].contains("q quit"), "{shown}");
 }
 
+/// A part of the packets is marked as one, and a rate that is not known is none, and no 0.
+#[test]
+fn a_part_is_no_whole_and_what_is_not_known_is_not_0() {
+    let fake = fake();
+    let mut top = seen(3);
+    let [row, ..] = top.sources.as_mut_slice() else { panic!("no source") };
+    (row.dropped_at_least, row.passed_per_second) = (true, None);
+    *fake.top.borrow_mut() = top;
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 130, 12, false));
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let row = shown.lines().map(words).find(|line| line.starts_with("192.0.2.1 ")).unwrap();
+    assert!(row.starts_with("192.0.2.1 ≥3,457 ≥100 - 1,234,567 "), "{row}");
+    assert_eq!(state.dropped.now, None);
+    // Other rules leave the sums as they are; of another run of the daemon they are others.
+    for (generation, began_ns, rates) in [(5, 7, true), (5, 8, false), (5, 8, true)] {
+        let seconds = fake.top.borrow().clock_ns / 1_000_000_000 + 2;
+        *fake.top.borrow_mut() = Top { generation, began_ns, ..seen(seconds) };
+        state.refresh(&fake);
+        assert_eq!(state.dropped.now, rates.then_some(50.0), "{began_ns}");
+        assert_eq!(state.dropped.points(1), [rates.then_some(50)]);
+    }
+    // Counters that began anew.
+    *fake.top.borrow_mut() =
+        Top { began_ns: 8, generation: 5, clock_ns: 99_000_000_000, ..seen(1) };
+    state.refresh(&fake);
+    assert_eq!((state.passed.now, state.dropped.now), (None, None));
+}
+
+/// The rates of rules are of one rule set: the same name may have another counter under others.
+#[test]
+fn rates_of_rules_end_with_their_rule_set() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.open(Tab::Rules);
+    let mut dropped = |generation, began_ns, packets| {
+        let seconds = fake.top.borrow().clock_ns / 1_000_000_000 + 1;
+        *fake.top.borrow_mut() = Top { generation, began_ns, ..seen(seconds) };
+        *fake.counted.borrow_mut() = packets;
+        state.refresh(&fake);
+        state.rules[0].rates[1]
+    };
+    assert_eq!(dropped(4, 7, 100), None);
+    assert_eq!(dropped(4, 7, 130), Some(30.0));
+    assert_eq!(dropped(5, 7, 50_000), None, "other rules");
+    assert_eq!(dropped(5, 7, 50_020), Some(20.0));
+    assert_eq!(dropped(5, 8, 90_000), None, "another run of the daemon");
+    assert_eq!(dropped(5, 8, 10), None, "began anew");
+}
+
 /// Drops that the sources do not have are told above them.
 #[test]
 fn drops_by_other_rules_are_told_above_the_sources() {
@@ -67,8 +119,8 @@ fn drops_by_other_rules_are_told_above_the_sources() {
     *fake.top.borrow_mut() = top.clone();
     state.refresh(&fake);
     let shown = text(&drawn(&state, 130, 12, false));
-    let said = "dropped: 0/s by rules on sources, 1,395/s by other rules and budgets; see 2 \
-                rules, `limiter list`";
+    let said = "dropped: 0/s by rules that count each source, 1,395/s by other rules and budgets; \
+                see 2 rules, `limiter list`";
     assert!(shown.lines().nth(4).unwrap().starts_with(said), "{shown}");
     // The counts of other rules are no rates of these.
     (top.clock_ns, top.generation) = (9_000_000_000, 5);
@@ -85,6 +137,7 @@ fn sources_that_other_rules_drop_are_listed_below() {
     let drops = RuleDrops {
         rule: Some("protocol=udp remote_address".to_owned()),
         rule_name: Some("data\u{1b}grams".to_owned()),
+        of: None,
         reason: "over-limit".to_owned(),
         passed: None,
         dropped: 1234,
@@ -98,10 +151,10 @@ fn sources_that_other_rules_drop_are_listed_below() {
     let shown = text(&drawn(&state, 130, 24, false));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = shown.lines().map(words).collect();
-    let head = lines.iter().position(|line| line.starts_with("SOURCE SAMPLED REASON")).unwrap();
+    let head = lines.iter().position(|line| line.starts_with("SOURCE DROPPED REASON")).unwrap();
     assert!(lines[head].ends_with("DROPPED BY OTHER RULES"), "{shown}");
     let row = &lines[head + 1];
-    assert!(row.starts_with("203.0.113.7 1,234 over-limit ") && row.contains("grams"), "{shown}");
+    assert!(row.starts_with("203.0.113.7 ≥1,234 over-limit ") && row.contains("grams"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "{shown}");
     assert_eq!(lines.iter().filter(|line| line.starts_with("203.0.113.7")).count(), 6, "{shown}");
     assert!(lines.iter().any(|line| line.starts_with("192.0.2.1 ")), "{shown}");
@@ -199,7 +252,9 @@ fn one_source_is_told_of() {
         "limit     100/s burst 20 (effective 100.0000/s)",
         " 15 of 20 packets used",
         "          all of it is there again in 150.000 ms",
-        "in all    5 passed, 9 dropped",
+        "in all    at least 5 passed, 9 dropped",
+        "dropped   7 by every source (over-limit)",
+        "          at least 2 by - (denied)",
     ] {
         assert!(shown.contains(line), "{line}:\n{shown}");
     }

@@ -31,27 +31,34 @@ class Chart {
     this.svg.setAttribute("preserveAspectRatio", "none");
     this.svg.setAttribute("role", "img");
     this.path.setAttribute("class", kind);
-    this.svg.append(this.path);
+    this.gaps = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    this.gaps.setAttribute("class", "unknown");
+    this.svg.append(this.gaps, this.path);
     this.now = make("strong");
     this.most = make("span", { class: "quiet" });
     parent.append(make("figure", {},
       make("figcaption", {}, make("span", {}, `${label} `, this.now), this.most), this.svg));
   }
 
-  draw(history, rateNow) {
+  // `atLeast` if only a part of the packets is counted.
+  draw(history, rateNow, atLeast = false) {
     const last = history.points.at(-1)?.at ?? 0;
-    const rates = history.points.map((point) => point[this.kind] ?? 0);
-    const most = Math.max(...rates, 0);
+    const points = history.points.map((point) => ({ ...point, rate: point[this.kind] ?? null }));
+    const known = points.filter((point) => point.rate !== null);
+    const most = Math.max(...known.map((point) => point.rate), 0);
     const x = (time) => (SHOWN - (last - time) / 1000).toFixed(1);
-    const bar = (point, index) => {
-      const top = (100 - (95 * rates[index]) / most).toFixed(1);
-      return `M${x(point.from)} 100V${top}H${x(point.at)}V100Z`;
-    };
-    this.path.setAttribute("d", most > 0 ? history.points.map(bar).join("") : "");
-    tell(this.now, `${perSecond(rateNow)}/s`);
-    const words = `highest seen: ${perSecond(most)}/s`;
-    tell(this.most, history.points.length > 0 ? words : "");
-    this.svg.setAttribute("aria-label", `${this.label}: ${perSecond(rateNow)} a second, ${words}`);
+    const bar = (point, top) => `M${x(point.from)} 100V${top}H${x(point.at)}V100Z`;
+    const height = (point) => (100 - (95 * point.rate) / most).toFixed(1);
+    const bars = most > 0 ? known.map((point) => bar(point, height(point))) : [];
+    this.path.setAttribute("d", bars.join(""));
+    // Where the rate is not known, which is not 0.
+    const gaps = points.filter((point) => point.rate === null);
+    this.gaps.setAttribute("d", gaps.map((point) => bar(point, "0")).join(""));
+    const now = Number.isFinite(rateNow) ? `${part(perSecond(rateNow), atLeast)}/s` : "not known";
+    tell(this.now, now);
+    const words = known.length > 0 ? `highest seen: ${part(perSecond(most), atLeast)}/s` : "";
+    tell(this.most, words);
+    this.svg.setAttribute("aria-label", [`${this.label}: ${now}`, words].filter(Boolean).join(", "));
   }
 }
 

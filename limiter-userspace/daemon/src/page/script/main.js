@@ -103,7 +103,10 @@ class Page {
       const due = this.stats.answer;
       const stats = await this.stats.now();
       if (tab === "interfaces") this.interfaces.draw(status, stats);
-      else if (stats !== due) this.rules.draw(stats, await this.nearness.now(), this.stats.at);
+      else if (stats !== due) {
+        const near = await this.nearness.now();
+        this.rules.draw(stats, near, this.stats.at, [top.began_ns, stats.generation].join());
+      }
     }
     if (this.source.source) {
       await this.source.look();
@@ -150,7 +153,7 @@ class Page {
   // Takes the sums of an answer.
   take(top, at) {
     const { before } = this;
-    const time = before ? top.clock_ns - before.clock_ns : 0;
+    const time = goesOn(before, top) ? top.clock_ns - before.clock_ns : 0;
     const rates = ["passed", "dropped"].map((kind) => rate(before?.[kind], top[kind], time));
     this.all.push(at, ...rates);
     this.charts.forEach((chart, index) => chart.draw(this.all, rates[index]));

@@ -28,11 +28,12 @@ class Rules {
     ]);
   }
 
-  // The rules of an answer, with their rates since the one before.
-  take(stats, at) {
+  // The rules of an answer, with their rates since the one before, if that was of the same rule set
+  // and run of the daemon: under other rules the same name may have another counter.
+  take(stats, at, of) {
     const rules = [...stats.rules, ...stats.budgets.map((budget) => ({ ...budget, budget: true }))];
     // After a pause the counts are of a longer time than now.
-    const pause = this.before ? at - this.before.at : 0;
+    const pause = this.before?.of === of ? at - this.before.at : 0;
     const nanos = pause < 15_000 ? pause * 1e6 : 0;
     const counts = new Map();
     for (const row of rules) {
@@ -41,12 +42,12 @@ class Rules {
       row.rates = now.map((count, index) => (then ? rate(then[index], count, nanos) : null));
       counts.set(keyOf(row), now);
     }
-    this.before = { at, counts };
+    this.before = { at, counts, of };
     return rules;
   }
 
-  draw(stats, nearness, at) {
-    const rules = this.take(stats, at);
+  draw(stats, nearness, at, of) {
+    const rules = this.take(stats, at, of);
     const near = new Map(nearness.rules.map((rule) => [rule.rule, rule]));
     const order = (row) => [row.rates[1] ?? 0, row.dropped.packets, row.passed.packets];
     for (const row of rules) {

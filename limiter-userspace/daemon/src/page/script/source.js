@@ -14,8 +14,8 @@ class SourceView {
     this.source = source;
     this.opener = opener;
     this.drawn = null;
-    // All keys of tables are read for the drops by other rules.
-    this.byRule = new Seldom(5000, () => ask(`/v1/sources/${source}`, { by_rule: true }));
+    // All keys of tables are read for it.
+    this.views = new Seldom(5000, () => ask(`/v1/sources/${source}`));
     const body = byId("source-body");
     const charts = make("div", { class: "pair" });
     this.facts = make("div");
@@ -26,13 +26,13 @@ class SourceView {
         + "while the source was in the table, or in this view. The daemon keeps no history."),
       this.facts, this.rules, make("h3", {}, "Commands to copy"), this.commands);
     this.charts = [new Chart(charts, "passed", "passed"), new Chart(charts, "dropped", "dropped")];
-    this.byOthers = new Table(this.rules, "Drops by other rules", [
-      { head: "By other rules", text: (row) => titled(row.rule, row.rule_name) },
+    this.byRule = new Table(this.rules, "Packets by rule", [
+      { head: "By rule", text: (row) => titled(row.rule, row.rule_name) },
       { head: "Reason", text: (row) => clean(row.reason) },
       { head: "Keys", number: true, text: (row) => number(row.keys ?? NaN) },
       { head: "Passed", number: true, text: (row) => number(row.passed ?? NaN) },
       { head: "Dropped", number: true, text: (row) => number(row.dropped) },
-      { head: "Count", text: (row) => (row.exact ? "exact" : "a sample: there may be more") },
+      { head: "Count", text: countOf },
     ]);
     tell(byId("source-title"), clean(source));
     byId("source").hidden = false;
@@ -48,21 +48,22 @@ class SourceView {
 
   // Asks about it; another may be open when the answer is there.
   async look() {
-    const { source, byRule } = this;
-    const view = await byRule.now();
+    const { source, views } = this;
+    const view = await views.now();
     if (source === this.source) this.view = view;
   }
 
   draw(top, history) {
     const row = top.watched?.source === this.source ? top.watched : {};
     const [passed, dropped] = this.charts;
-    passed.draw(history, row.passed_per_second);
-    dropped.draw(history, row.dropped_per_second);
+    passed.draw(history, row.passed_per_second, row.passed_at_least);
+    dropped.draw(history, row.dropped_per_second, row.dropped_at_least);
     const { view } = this;
     if (view?.source !== this.source || view === this.drawn) return;
     this.drawn = view;
     this.facts.replaceChildren(facts(factsOf(view)));
-    this.byOthers.show(view.by_rule ?? [], (by) => JSON.stringify([by.rule, by.reason, by.exact]));
+    const key = (by) => JSON.stringify([by.rule, by.rule_name, by.reason, by.of, by.exact]);
+    this.byRule.show(view.by_rule ?? [], key);
     const commands = JSON.stringify(commandsOf(this.source, view));
     if (this.commands.dataset.of === commands) return;
     this.commands.dataset.of = commands;
@@ -70,6 +71,12 @@ class SourceView {
       make("li", {}, copyButton(text), make("code", {}, text ?? "-"),
         make("span", { class: "quiet" }, what))));
   }
+}
+
+// What a count by rule is of.
+function countOf(by) {
+  if (!by.exact) return "a sample: there may be more";
+  return by.of ? `of all sources in ${clean(by.of)}` : "exact";
 }
 
 // What is known of a source, as `limiter show` has it.
@@ -94,8 +101,8 @@ function factsOf(view) {
     ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`],
     ["martian", view.martian ? "no host can have this address: dropped" : null],
     ["left of its limits", left.length > 0 ? left.join("; ") : null],
-    ["passed", number(view.passed)],
-    ["dropped", number(view.dropped)],
+    ["passed", passedOf(view, number(view.passed))],
+    ["dropped", droppedOf(view, number(view.dropped))],
     ["tracked", view.tracked ? "yes" : "no bucket now: nothing of its limit is used up"],
     ["may drop packets, too", others > 0
       ? clean(view.other_rules.join("; ")) + (more > 0 ? ` and ${number(more)} more` : "") : null],

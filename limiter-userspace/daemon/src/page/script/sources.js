@@ -13,10 +13,16 @@ class Sources {
     };
     this.table = new Table(byId("sources-table"), "Sources", [
       { head: "Source", make: name },
-      { head: "Dropped/s", number: true, text: (row) => perSecond(row.dropped_per_second) },
-      { head: "Dropped", number: true, text: (row) => number(row.dropped) },
-      { head: "Passed/s", number: true, text: (row) => perSecond(row.passed_per_second) },
-      { head: "Passed", number: true, text: (row) => number(row.passed) },
+      {
+        head: "Dropped/s", number: true,
+        text: (row) => droppedOf(row, perSecond(row.dropped_per_second)),
+      },
+      { head: "Dropped", number: true, text: (row) => droppedOf(row, number(row.dropped)) },
+      {
+        head: "Passed/s", number: true,
+        text: (row) => passedOf(row, perSecond(row.passed_per_second)),
+      },
+      { head: "Passed", number: true, text: (row) => passedOf(row, number(row.passed)) },
       { head: "Used", number: true, text: (row) => percent(row.nearness) },
       { head: "Limit", text: (row) => clean(row.limit ?? "-") },
       { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
@@ -28,7 +34,7 @@ class Sources {
     ]);
     this.others = new Table(byId("others-table"), "Sources that other rules drop", [
       { head: "Source", make: name },
-      { head: "Sampled", number: true, text: (row) => number(row.dropped) },
+      { head: "Dropped", number: true, text: (row) => part(number(row.dropped), !row.exact) },
       { head: "Reason", text: (row) => clean(row.reason) },
       { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
       {
@@ -67,6 +73,10 @@ class Sources {
     tell(byId("sources-note"), `${nobody}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
   }
 }
+
+// Counts of a source, which may be a part of its packets.
+const droppedOf = (row, text) => part(text, row.dropped_at_least);
+const passedOf = (row, text) => part(text, row.passed_at_least);
 
 // The state of a source beside its rule.
 function stateOf(row) {

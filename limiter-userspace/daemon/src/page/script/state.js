@@ -67,15 +67,18 @@ function drawStates(top, status) {
   while (list.children.length > lines.length) list.lastChild.remove();
 }
 
-// Drops by what dropped them: sources have the first of these only.
+// Drops by what dropped them: sources have all of the first of these, and a sample of the others.
 const CAUSES = [
-  ["sources", "rules on sources"], ["others", "other rules and budgets"],
+  ["sources", "rules that count each source"], ["others", "other rules and budgets"],
   ["lists", "lists and bans"],
 ];
 
-// The drops a second that are not by rules on sources, in words; nothing without them.
+// True if the counters of one answer go on in the other: no daemon was started in between.
+const goesOn = (before, now) => Boolean(before) && before.began_ns === now.began_ns;
+
+// The drops a second that are not by rules that count each source, in words; nothing without them.
 function elsewhere(before, now) {
-  if (!before || before.generation !== now.generation) return "";
+  if (!goesOn(before, now) || before.generation !== now.generation) return "";
   const time = now.clock_ns - before.clock_ns;
   const rates = CAUSES.map(([cause, name]) => {
     const [then, at] = [before.dropped_by[cause], now.dropped_by[cause]];
@@ -84,6 +87,6 @@ function elsewhere(before, now) {
   if (rates.slice(1).every(([, each]) => each === 0)) return "";
   const words = rates.map(([name, each]) =>
     each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. The rates of a source are by rules on sources alone.`;
+  return `Dropped: ${words.join(", ")}. Of what does not count each source, its row has a part.`;
 }
 

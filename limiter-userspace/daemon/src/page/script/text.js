@@ -18,6 +18,9 @@ function perSecond(rate) {
   return rate >= 10 || rate === 0 ? number(Math.round(rate)) : rate.toFixed(1);
 }
 
+// A number of which there may be more, with a sign for that.
+const part = (text, atLeast) => (atLeast && text !== "-" ? `\u2265${text}` : text);
+
 // A share from 0 to 1 in per cent, with one digit where it is small.
 function percent(share) {
   if (!Number.isFinite(share)) return "-";

@@ -1,0 +1,48 @@
+//! Sources of which more is read because they may stand out.
+
+use std::collections::{HashMap, HashSet};
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+
+use super::account::Account;
+use super::counters::Rates;
+use super::merit::{Best, Measure, measure};
+use crate::api::sources::By;
+
+/// Sources that stand out and are kept, by each measure.
+pub(super) const KEPT: usize = 128;
+
+/// A source that stands out, as read last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidate {
+    pub(super) account: Account,
+    pub(super) at: Ticks,
+    pub(super) rates: Option<Rates>,
+    pub(super) used: u64,
+    /// Rounds over all keys that had begun when it was first read.
+    pub(super) since: u64,
+}
+
+impl Candidate {
+    pub(super) fn measure(&self, by: By) -> Measure {
+        let [first, second] = measure(by, &self.account, self.rates);
+        [if by == By::Nearness { self.used } else { first }, second]
+    }
+}
+
+/// Keeps the first [`KEPT`] by each measure, and these in any case.
+pub(super) fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
+    if pool.len() <= KEPT {
+        return;
+    }
+    let mut kept: HashSet<Source> = always.iter().copied().collect();
+    for by in By::ALL {
+        let mut best = Best::new(KEPT);
+        for (source, candidate) in &*pool {
+            best.offer(candidate.measure(by), *source);
+        }
+        kept.extend(best.into_sources());
+    }
+    pool.retain(|source, _| kept.contains(source));
+}

@@ -1,0 +1,40 @@
+//! The counters of a bucket, and rates of them.
+
+use limiter_common::time::Ticks;
+
+/// Packets a second that passed and were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) passed: f64,
+    pub(super) dropped: f64,
+}
+
+impl Rates {
+    /// So many packets in a time.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
+    pub(super) fn of(packets: Counters, time: Ticks) -> Option<Self> {
+        let nanos = time.as_nanos();
+        let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
+        (nanos > 0).then(|| Self { passed: over(packets.passed), dropped: over(packets.dropped) })
+    }
+}
+
+/// The counters of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) passed: u64,
+    pub(super) dropped: u64,
+}
+
+impl Counters {
+    /// Packets since an earlier reading of the same; none if it began anew in between.
+    pub(super) fn since(self, before: Self) -> Option<Self> {
+        let passed = self.passed.checked_sub(before.passed)?;
+        Some(Self { passed, dropped: self.dropped.checked_sub(before.dropped)? })
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed = self.passed.saturating_add(other.passed);
+        self.dropped = self.dropped.saturating_add(other.dropped);
+    }
+}

@@ -1,0 +1,129 @@
+//! A pass over the keys of all tables that have a source among their keys.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use limiter_common::bucket::Resolved;
+use limiter_common::source::Source;
+use limiter_common::wire::{KeyedBucket, TableKey, field};
+use limiter_datapath::{KeyPlace, Observed};
+use limiter_rules::compile::TableForm;
+
+use super::counters::Counters;
+use crate::error::ServiceError;
+use crate::views;
+
+/// Keys that are read before others have their turn: a few milliseconds.
+pub(super) const SLICE: usize = 4096;
+
+/// The packets that a key counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of one source alone.
+    One(Source),
+    /// Those of all sources in a prefix together.
+    Prefix(IpNet),
+}
+
+/// A key with its counters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyLine {
+    pub(super) whose: Whose,
+    pub(super) key: TableKey,
+    /// The number of the rule that it was charged under last; none if that means another one by
+    /// now.
+    pub(super) rule: Option<u32>,
+    pub(super) counters: Counters,
+}
+
+/// A pass over all keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyPass {
+    /// Place in the maps; none at their beginning.
+    place: Option<KeyPlace>,
+    /// True if all was read.
+    done: bool,
+}
+
+impl KeyPass {
+    /// True if all was read.
+    pub(super) const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// True if nothing was read so far.
+    pub(super) const fn is_new(&self) -> bool {
+        !self.done && self.place.is_none()
+    }
+
+    /// Reads on: about `most` keys.
+    pub(super) fn read(
+        &mut self,
+        datapath: &dyn Observed,
+        most: usize,
+    ) -> Result<Vec<KeyLine>, ServiceError> {
+        let forms = forms(datapath);
+        // Without a table that has sources there is nothing to read.
+        if self.done || forms.is_empty() {
+            self.done = true;
+            return Ok(Vec::new());
+        }
+        let (keys, next) = datapath.keys(self.place, most)?;
+        (self.place, self.done) = (next, next.is_none());
+        let line = |(key, bucket): &(TableKey, KeyedBucket)| {
+            let form = forms.get(&key.table)?;
+            Some(line(datapath, whose(*form, key)?, key, bucket))
+        };
+        Ok(keys.iter().filter_map(line).collect())
+    }
+}
+
+/// The tables in force that have a source among their keys, by id.
+pub(super) fn forms(datapath: &dyn Observed) -> BTreeMap<u32, TableForm> {
+    let ids = &datapath.installed().tables.ids;
+    let with_sources = ids.iter().filter(|(form, _)| form.fields & field::SOURCE != 0);
+    with_sources.map(|(form, id)| (*id, *form)).collect()
+}
+
+/// A key that was found before, as it is now; none once it has left.
+pub(super) fn again(
+    datapath: &dyn Observed,
+    source: Source,
+    key: &TableKey,
+) -> Result<Option<KeyLine>, ServiceError> {
+    let in_force = datapath.installed().tables.ids.values().any(|id| *id == key.table);
+    let bucket = if in_force { datapath.keyed(key)? } else { None };
+    Ok(bucket.map(|bucket| line(datapath, Whose::One(source), key, &bucket)))
+}
+
+fn line(datapath: &dyn Observed, whose: Whose, key: &TableKey, bucket: &KeyedBucket) -> KeyLine {
+    let counters = Counters { passed: bucket.passed, dropped: bucket.dropped };
+    KeyLine { whose, key: *key, rule: rule_of(datapath, bucket), counters }
+}
+
+fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {
+    let resolved = Resolved::from_raw(bucket.resolved);
+    let record = datapath.installed().tables.records.get(&resolved.slot().index())?;
+    resolved.generation().knows(record.since).then_some(record.rule)
+}
+
+/// The sources whose packets have a key; none of one without an address.
+fn whose(form: TableForm, key: &TableKey) -> Option<Whose> {
+    let bytes: [u8; 16] = bytemuck::cast(key.source);
+    let address = match key.version {
+        4 => {
+            let [.., a, b, c, d] = bytes;
+            IpAddr::from([a, b, c, d])
+        }
+        6 => IpAddr::from(bytes),
+        _ => return None,
+    };
+    let net = IpNet::from(address);
+    let length = form.source?.of(&net)?;
+    Some(if form.tells_sources_apart(&net) {
+        Whose::One(views::key(address))
+    } else {
+        Whose::Prefix(IpNet::new(address, length).ok()?)
+    })
+}

@@ -1,0 +1,159 @@
+//! Accounts of sources, from what the maps hold and events told.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use limiter_common::bucket::Resolved;
+use limiter_common::source::Source;
+use limiter_common::verdict::Reason;
+use limiter_datapath::Observed;
+use limiter_rules::Selector;
+use limiter_rules::compile::RuleId;
+
+use super::account::{Account, Counter, Line, Seen};
+use super::counters::Counters;
+use super::keys::{self, KeyLine, Whose};
+use crate::api::source::RuleDrops;
+use crate::effective::EffectiveSet;
+use crate::error::ServiceError;
+use crate::events::{Events, Told};
+use crate::views::{self, CountsEach, Title};
+
+/// All that accounts are made of beside the buckets: read once for many sources.
+pub(crate) struct Ledger<'a> {
+    datapath: &'a dyn Observed,
+    /// Drops that events told and no counter has.
+    told: HashMap<Source, Vec<Line>>,
+    /// Sources of which drops were told by rules that are not in force any more.
+    in_part: HashSet<Source>,
+    tables: Vec<u32>,
+    own: Option<u32>,
+}
+
+impl<'a> Ledger<'a> {
+    /// What was told so far. Without a daemon nobody knows that.
+    pub(crate) fn open(
+        datapath: &'a dyn Observed,
+        effective: &EffectiveSet,
+        events: Option<&Events>,
+    ) -> Self {
+        let mut ledger = Self {
+            datapath,
+            told: HashMap::new(),
+            in_part: HashSet::new(),
+            tables: keys::forms(datapath).into_keys().collect(),
+            own: own_table(datapath),
+        };
+        let mut rules = None;
+        for told in events.into_iter().flat_map(Events::told) {
+            let source = views::of_key(told.source);
+            let counted = match told.reason() {
+                // Dropped before there is a bucket, or without one.
+                Reason::Denied
+                | Reason::Banned
+                | Reason::Martian
+                | Reason::Blocked
+                | Reason::TableFull
+                | Reason::OverAggregate => Some(false),
+                _ => rules
+                    .get_or_insert_with(|| Counting::of(datapath, effective))
+                    .counts(&told, &source),
+            };
+            match counted {
+                Some(true) => {}
+                Some(false) => ledger.told.entry(source).or_default().push(line_of(told)),
+                None => {
+                    ledger.in_part.insert(source);
+                }
+            }
+        }
+        ledger
+    }
+
+    /// The sources of which drops were told that no counter has, with their number.
+    pub(super) fn told(&self) -> impl Iterator<Item = (&Source, u64)> {
+        let sum = |lines: &Vec<Line>| lines.iter().map(|line| line.counters.dropped).sum();
+        self.told.iter().map(move |(source, lines)| (source, sum(lines)))
+    }
+
+    /// Those drops by source and rule.
+    pub(super) fn told_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
+        self.told.iter().flat_map(|(source, lines)| {
+            let account = Account { lines: lines.clone(), ..Account::default() };
+            account.rows(&BTreeMap::new(), |_| true).into_iter().map(move |row| (source, row))
+        })
+    }
+
+    /// The account of a source with these keys: `whole` if it has no others.
+    pub(super) fn account(
+        &self,
+        source: &Source,
+        lines: &[KeyLine],
+        whole: bool,
+    ) -> Result<Account, ServiceError> {
+        let mut account = Account {
+            seen: Seen { source: true, keys: whole || self.tables.is_empty(), told: true },
+            in_part: self.in_part.contains(source),
+            tables: self.tables.clone(),
+            own: self.own,
+            ..Account::default()
+        };
+        if let Some(bucket) = self.datapath.bucket(source)? {
+            let slot = Resolved::from_raw(bucket.resolved).slot();
+            let limit = self.datapath.limit(slot)?;
+            account.lines.push(Line {
+                counter: Counter::Source,
+                rule: limit.map(|limit| limit.rule),
+                counters: Counters { passed: bucket.passed, dropped: bucket.dropped },
+                title: None,
+            });
+        }
+        for line in lines {
+            match line.whose {
+                Whose::One(_) => account.lines.push(line.into()),
+                Whose::Prefix(net) => account.shared.push((net, line.rule, line.counters)),
+            }
+        }
+        account.lines.extend(self.told.get(source).into_iter().flatten().cloned());
+        account.lines.sort_by_key(|line| line.counter);
+        Ok(account)
+    }
+}
+
+/// The id of the keyed table whose keys are sources, if there is one.
+pub(super) fn own_table(datapath: &dyn Observed) -> Option<u32> {
+    let ids = &datapath.installed().tables.ids;
+    ids.get(&RuleId::of_source(&Selector::Every).form).copied()
+}
+
+fn line_of(Told { rule, reason, began, title, dropped, .. }: Told) -> Line {
+    Line {
+        counter: Counter::Told { rule, reason, began },
+        rule: None,
+        counters: Counters { passed: 0, dropped },
+        title: title.map(Box::new),
+    }
+}
+
+/// Which rules have a bucket of each source that they drop packets of.
+struct Counting {
+    titles: BTreeMap<u32, Title>,
+    rules: BTreeMap<u32, CountsEach>,
+}
+
+impl Counting {
+    fn of(datapath: &dyn Observed, effective: &EffectiveSet) -> Self {
+        let titles = views::rule_names(datapath, effective);
+        Self { titles, rules: views::counts_each(datapath.installed()) }
+    }
+
+    /// True if a bucket of the source has what was told; none if that is not known.
+    fn counts(&self, told: &Told, source: &Source) -> Option<bool> {
+        // The number may be another rule's by now.
+        let rule = |title: &Title| title.rule.clone();
+        if self.titles.get(&told.rule).map(rule) != told.title.as_ref().map(rule) {
+            return None;
+        }
+        let CountsEach { v4, v6 } = *self.rules.get(&told.rule)?;
+        if matches!(source, Source::V4(_)) { v4 } else { v6 }
+    }
+}
