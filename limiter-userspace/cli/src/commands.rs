@@ -91,11 +91,14 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let path = format!("/v1/bans?source={selector}");
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
-        Command::Events(ask) if ask.follow => {
-            events::follow(&client, ask, args.output, &mut std::io::stdout())?;
-            Ok(Answer::default())
+        Command::Events(ask) => {
+            let output = if ask.json { Output::Json } else { args.output };
+            if ask.follow {
+                events::follow(&client, ask, output, &mut std::io::stdout())?;
+                return Ok(Answer::default());
+            }
+            Printer(output).answer(&client.get::<Events>(&ask.path())?)
         }
-        Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
         Command::Capture(ask) => capture::capture(&client, ask),
         Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
         Command::Reload { force } => {

@@ -24,7 +24,7 @@ pub(crate) use exported::RulesText;
 pub use keys::key;
 pub(crate) use keys::of_key;
 pub(crate) use limits::LimitsText;
-pub(crate) use metrics::{Facts, Trials, metrics};
+pub(crate) use metrics::{EventLog, Facts, Trials, metrics};
 pub(crate) use source::{of_rules, view as source, whole};
 pub(crate) use stats::StatsText;
 pub(crate) use tables::refused;

@@ -6,7 +6,9 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::render::{Render, number, push, table, titled};
+use super::words;
+use crate::moment::Zone;
+use crate::render::{Render, line as push_line, number, push, table, titled};
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -15,6 +17,47 @@ pub struct Events {
     pub episodes: Vec<Episode>,
     /// Counts of the drops, by what became of them.
     pub counts: EventCounts,
+    /// How far the answer reaches; none where nothing was asked for: such an answer has the latest
+    /// episodes alone.
+    #[serde(default)]
+    pub reach: Option<Reach>,
+}
+
+/// How far an answer about events of before reaches, and what it does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reach {
+    /// Begin of the time that was asked for: in RFC 3339, as all times here.
+    pub since: Option<String>,
+    /// End of the time that was asked for.
+    pub until: Option<String>,
+    /// Moment that the log reaches back to: nothing is known of before.
+    pub from: String,
+    /// Moment up to which it reaches: now.
+    pub to: String,
+    /// Drops of about that time that are in no episode, at most: over the budget of events, lost,
+    /// or of more sources than the log has room for. Any source may be among them.
+    pub unnamed: u64,
+    /// Times of which nothing was written: no daemon ran, or the disk took no lines.
+    pub gaps: Vec<Gap>,
+    /// Gaps that are not listed.
+    pub more_gaps: u64,
+    /// True if a rule was asked for that is neither in force nor in the log.
+    pub unknown_rule: bool,
+    /// Lines of the log that are damaged, of whatever time.
+    pub damaged: u64,
+    /// Earlier episodes that are asked for, too, and left out: ask for a shorter time.
+    pub left_out: u64,
+    /// Reason why the log is not written, or not read whole, at present.
+    pub trouble: Option<String>,
+}
+
+/// A time of which nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Gap {
+    /// Its begin.
+    pub from: String,
+    /// Its end.
+    pub to: String,
 }
 
 /// Counts of drops, shadow drops among them, by what became of them: `sent`, `over_budget` and
@@ -49,11 +92,15 @@ pub struct Episode {
     pub rule_name: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
-    /// Time when it began: in RFC 3339.
+    /// True if nothing was dropped: a rule in shadow mode would have.
+    #[serde(default)]
+    pub would_drop: bool,
+    /// Time when it began, in RFC 3339; of a time that is asked for, its first part in that.
     pub began: String,
-    /// Seconds from the first drop that was told to the last one.
+    /// Seconds from the first drop that was told to the last one; of a time that is asked for, in
+    /// the parts that are in it.
     pub seconds: u64,
-    /// Drops that were told. A sample: at a high rate most are only counted.
+    /// Drops that were told, likewise. A sample: at a high rate most are only counted.
     pub sampled: u64,
     /// True if it has ended.
     pub ended: bool,
@@ -113,6 +160,9 @@ pub struct Dropped {
     pub rule_name: Option<String>,
     /// Reason of the drop.
     pub reason: String,
+    /// True if it was not dropped: a rule in shadow mode would have.
+    #[serde(default)]
+    pub would_drop: bool,
     /// Facts of the packet.
     #[serde(flatten)]
     pub packet: Sample,
@@ -153,9 +203,7 @@ impl Phase {
 }
 
 /// The query of `GET /v1/events`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct AskEvents {
@@ -163,6 +211,17 @@ pub struct AskEvents {
     pub follow: bool,
     /// Single packets as well, with `follow`.
     pub drops: bool,
+    /// Source of the drops, or a prefix of sources.
+    #[param(value_type = Option<words::Prefix>)]
+    pub source: Option<String>,
+    /// Rule that drops: its keys as `limiter list` shows them, or its name.
+    pub rule: Option<String>,
+    /// Begin of the time that is asked for, in RFC 3339 and UTC; not with `follow`.
+    #[param(value_type = Option<words::Moment>)]
+    pub since: Option<String>,
+    /// End of the time that is asked for.
+    #[param(value_type = Option<words::Moment>)]
+    pub until: Option<String>,
 }
 
 impl Line {
@@ -181,28 +240,112 @@ impl Line {
 
 impl Render for Events {
     fn render(&self, text: &mut String) {
+        let zone = Zone::of_this_process();
         if self.episodes.is_empty() {
-            text.push_str("no drops were told\n");
+            text.push_str(&self.none(&zone));
         } else {
-            let mut table =
-                table(&["SOURCE", "REASON", "RULE", "BEGAN", ">SECONDS", ">SAMPLED", "", "LAST"]);
+            let began: &[&str] = if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "UTC"] };
+            let before = ["SOURCE", "REASON", "RULE"];
+            let after = [">SECONDS", ">SAMPLED", "", "LAST"];
+            let mut table = table(&[&before, began, &after].concat());
             for episode in &self.episodes {
-                table.add_row(row(episode));
+                table.add_row(row(episode, &zone));
             }
             push(text, &table);
         }
-        let counts = self.counts;
+        match &self.reach {
+            Some(reach) => reach.render(&zone, self.episodes.is_empty(), text),
+            None => self.counts.render(text),
+        }
+    }
+}
+
+impl Events {
+    /// Words for an answer without episodes: what is not known is not denied.
+    fn none(&self, zone: &Zone) -> String {
+        let Some(reach) = &self.reach else { return "no drops were told\n".to_owned() };
+        if reach.unknown_rule {
+            return "no rule in force or in the log is called that: `limiter list` shows all\n"
+                .to_owned();
+        }
+        let (from, to) = (reach.since.as_ref(), reach.until.as_ref());
+        let from = from.filter(|from| **from > reach.from).unwrap_or(&reach.from);
+        let to = to.filter(|to| **to < reach.to).unwrap_or(&reach.to);
+        if from > to {
+            return format!(
+                "nothing is known of that time: the log reaches back to {}\n",
+                zone.both(&reach.from)
+            );
+        }
+        let (from, to) = (zone.both(from), zone.both(to));
+        if reach.is_whole() {
+            format!("no such drop from {from} to {to}: all drops of that time were told\n")
+        } else {
+            format!("no such drop was told from {from} to {to}, but not all drops of it were:\n")
+        }
+    }
+}
+
+impl Reach {
+    /// True if no drop of the time that was asked for can be missing, as far as the log reaches.
+    fn is_whole(&self) -> bool {
+        self.unnamed == 0
+            && self.gaps.is_empty()
+            && self.damaged == 0
+            && self.left_out == 0
+            && self.trouble.is_none()
+    }
+
+    fn render(&self, zone: &Zone, nothing: bool, text: &mut String) {
+        let mut line = |line: String| push_line(text, format_args!("{line}"));
+        if self.since.as_ref().is_none_or(|since| *since < self.from) {
+            let from = zone.both(&self.from);
+            line(format!("the log reaches back to {from}: nothing is known of before"));
+        } else if !nothing {
+            line("sampled drops: what was dropped is at least that".to_owned());
+        }
+        if self.unnamed > 0 {
+            line(format!(
+                "up to {} drops of about that time are in no episode, and may be of any source: \
+                 over the budget of events, lost, or of more sources than the log names",
+                number(self.unnamed)
+            ));
+        }
+        for Gap { from, to } in &self.gaps {
+            let (from, to) = (zone.both(from), zone.both(to));
+            line(format!("nothing was written from {from} to {to}: no daemon ran, or no room"));
+        }
+        if self.more_gaps > 0 {
+            line(format!("{} more gaps are not listed", number(self.more_gaps)));
+        }
+        if self.damaged > 0 {
+            line(format!("{} lines of the log are damaged: passed over", number(self.damaged)));
+        }
+        if self.left_out > 0 {
+            line(format!(
+                "{} earlier episodes are left out: ask for a shorter time, as with --until",
+                number(self.left_out)
+            ));
+        }
+        if let Some(trouble) = &self.trouble {
+            line(format!("the log is not whole at present: {trouble}"));
+        }
+    }
+}
+
+impl EventCounts {
+    fn render(self, text: &mut String) {
         let mut line = |what: &str, count: u64| {
             if count > 0 {
                 let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
             }
         };
-        line("drops were told", counts.sent);
-        line("drops were only counted: over the budget of events", counts.over_budget);
-        line("events were lost: nobody had read those before", counts.lost);
-        line("episodes were forgotten: too many at once", counts.forgotten);
-        line("lines were left out of the log", counts.not_logged);
-        line("calls of hooks were left out: too many were waiting", counts.hooks_left_out);
+        line("drops were told", self.sent);
+        line("drops were only counted: over the budget of events", self.over_budget);
+        line("events were lost: nobody had read those before", self.lost);
+        line("episodes were forgotten: too many at once", self.forgotten);
+        line("lines were left out of the log", self.not_logged);
+        line("calls of hooks were left out: too many were waiting", self.hooks_left_out);
     }
 }
 
@@ -213,21 +356,21 @@ pub fn text(line: &Line) -> String {
         Line::Drop(at) => format!(
             "{name}   {} {} rule {} {}",
             at.source,
-            at.reason,
+            reason(&at.reason, at.would_drop),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
             "{name}  {} {} rule {} {}",
             at.source,
-            at.reason,
+            reason(&at.reason, at.would_drop),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
             "{name:5}  {} {} rule {} {} s, {} sampled",
             at.source,
-            at.reason,
+            reason(&at.reason, at.would_drop),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             at.seconds,
             number(at.sampled)
@@ -244,7 +387,7 @@ pub fn text(line: &Line) -> String {
 }
 
 /// `udp 40000>53 60 bytes eth0`.
-fn packet(packet: &Sample) -> String {
+pub fn packet(packet: &Sample) -> String {
     let mut text = match packet.protocol {
         Some(1) => "icmp ".to_owned(),
         Some(6) => "tcp ".to_owned(),
@@ -264,15 +407,23 @@ fn packet(packet: &Sample) -> String {
     text
 }
 
-fn row(episode: &Episode) -> [String; 8] {
-    [
+fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
+    let mut row = vec![
         episode.source.clone(),
-        episode.reason.clone(),
+        reason(&episode.reason, episode.would_drop).to_owned(),
         titled(episode.rule.as_deref(), episode.rule_name.as_deref()),
-        episode.began.clone(),
+    ];
+    row.extend(zone.apart(&episode.began));
+    row.extend([
         number(episode.seconds),
         number(episode.sampled),
         if episode.ended { "ended" } else { "goes on" }.to_owned(),
         packet(&episode.last),
-    ]
+    ]);
+    row
+}
+
+/// A reason for people: nothing was dropped by a rule in shadow mode.
+fn reason(reason: &str, would_drop: bool) -> &str {
+    if would_drop { "would drop" } else { reason }
 }

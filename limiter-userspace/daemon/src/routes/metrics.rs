@@ -9,7 +9,7 @@ use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::views::{self, Census, Facts};
+use crate::views::{self, Census, EventLog, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))
@@ -78,6 +78,12 @@ impl Service {
                 .nearness
                 .borrow()
                 .told(self.datapath()?, &self.rule_sets.effective)?,
+            warnings: self.warnings().len(),
+            event_log: self.events.log_health().map(|health| EventLog {
+                bytes: health.bytes,
+                lost: health.lost,
+                is_whole: health.trouble.is_none(),
+            }),
             cluster: self.cluster.status(),
         };
         views::metrics(self.datapath()?, census, &facts)

@@ -100,7 +100,7 @@ impl Service {
     }
 
     pub(super) fn followed(&mut self, drops: bool) -> Result<Lines, Refusal> {
-        self.follow(drops, 0, true)
+        self.follow(drops, Filter::default(), 0, true)
     }
 }
 
