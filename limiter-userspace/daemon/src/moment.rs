@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::Timestamp;
 
 /// A time zone.
 #[derive(Clone, Debug)]
@@ -45,11 +45,11 @@ impl Zone {
     /// A moment in RFC 3339 as clocks here show it, and in UTC; as one where these are the same.
     pub fn apart(&self, moment: &str) -> Vec<String> {
         let Ok(moment) = moment.parse::<Timestamp>() else { return vec![moment.to_owned()] };
-        let utc = moment.to_zoned(TimeZone::UTC);
+        let utc = TimeZone::UTC.to_datetime(moment);
         if self.is_utc() {
             return vec![utc.strftime("%F %TZ").to_string()];
         }
-        let local = moment.to_zoned(self.0.clone());
+        let local = self.0.to_datetime(moment);
         let form = if local.date() == utc.date() { "%TZ" } else { "%F %TZ" };
         vec![local.strftime("%F %T").to_string(), utc.strftime(form).to_string()]
     }
@@ -78,31 +78,31 @@ impl Zone {
         } else {
             None
         };
-        moment.map(SystemTime::from).ok_or_else(|| wrong(text))
+        moment.and_then(|moment| moment.try_into().ok()).ok_or_else(|| wrong(text))
     }
 
     /// The last time that clocks here showed this.
     fn last(&self, time: Time, bound: Bound, now: Timestamp) -> Option<Timestamp> {
-        let today: Zoned = now.to_zoned(self.0.clone());
-        let at = self.local(today.date().to_datetime(time), bound)?;
+        let today = self.0.to_datetime(now).date();
+        let at = self.local(today.to_datetime(time), bound)?;
         if at <= now {
             return Some(at);
         }
-        self.local(today.date().yesterday().ok()?.to_datetime(time), bound)
+        self.local(today.yesterday().ok()?.to_datetime(time), bound)
     }
 
     fn local(&self, at: DateTime, bound: Bound) -> Option<Timestamp> {
-        let zoned = self.0.to_ambiguous_zoned(at);
-        let zoned = match bound {
-            Bound::Since => zoned.earlier(),
-            Bound::Until => zoned.later(),
-        };
-        zoned.ok().map(|zoned| zoned.timestamp())
+        let moment = self.0.to_ambiguous_timestamp(at);
+        match bound {
+            Bound::Since => moment.earlier(),
+            Bound::Until => moment.later(),
+        }
+        .ok()
     }
 }
 
 fn before(now: Timestamp, ago: Duration) -> Option<SystemTime> {
-    SystemTime::from(now).checked_sub(ago).filter(|at| *at >= SystemTime::UNIX_EPOCH)
+    SystemTime::try_from(now).ok()?.checked_sub(ago).filter(|at| *at >= SystemTime::UNIX_EPOCH)
 }
 
 fn wrong(text: &str) -> String {

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::words;
 use crate::moment::Zone;
-use crate::render::{Render, line as push_line, number, push, table, titled};
+use crate::render::{Render, line as push_line, number, push, shown_reason, table, titled};
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -356,21 +356,21 @@ pub fn text(line: &Line) -> String {
         Line::Drop(at) => format!(
             "{name}   {} {} rule {} {}",
             at.source,
-            reason(&at.reason, at.would_drop),
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
             "{name}  {} {} rule {} {}",
             at.source,
-            reason(&at.reason, at.would_drop),
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
             "{name:5}  {} {} rule {} {} s, {} sampled",
             at.source,
-            reason(&at.reason, at.would_drop),
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             at.seconds,
             number(at.sampled)
@@ -410,7 +410,7 @@ pub fn packet(packet: &Sample) -> String {
 fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
     let mut row = vec![
         episode.source.clone(),
-        reason(&episode.reason, episode.would_drop).to_owned(),
+        shown_reason(&episode.reason),
         titled(episode.rule.as_deref(), episode.rule_name.as_deref()),
     ];
     row.extend(zone.apart(&episode.began));
@@ -421,9 +421,4 @@ fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
         packet(&episode.last),
     ]);
     row
-}
-
-/// A reason for people: nothing was dropped by a rule in shadow mode.
-fn reason(reason: &str, would_drop: bool) -> &str {
-    if would_drop { "would drop" } else { reason }
 }

@@ -271,7 +271,7 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
         "ACTION",
         ">PASSED",
         ">DROPPED",
-        ">SHADOWED",
+        ">WOULD DROP",
         ">MARKED",
         "NAME",
     ]);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Counts, words};
-use crate::render::{Render, Table, number, push, table, titled};
+use crate::render::{shown_reason, Render, Table, number, push, table, titled};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -103,10 +103,11 @@ fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
 impl Render for Stats {
     fn render(&self, text: &mut String) {
         let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
-        for reason in &self.reasons {
+        // Most reasons never come.
+        for reason in self.reasons.iter().filter(|reason| reason.packets > 0) {
             totals.add_row([
                 reason.verdict.clone(),
-                reason.reason.clone(),
+                shown_reason(&reason.reason),
                 number(reason.packets),
                 number(reason.bytes),
             ]);
@@ -147,7 +148,7 @@ pub fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
         ">PASSED BYTES",
         ">DROPPED",
         ">DROPPED BYTES",
-        ">SHADOWED",
+        ">WOULD DROP",
         ">MARKED",
     ]);
     for rule in rules {

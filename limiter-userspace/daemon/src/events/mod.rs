@@ -31,12 +31,13 @@ use super::views::{self, Shadows, Title};
 use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, TableFull};
 use crate::api::source::RuleDrops;
 use crate::api::sources::OtherDrops;
+use crate::render::would_drop;
 use episodes::{Due, Episodes, Key, Open};
 use filter::Filter;
 use followers::Followers;
 use lines::{LogBudget, say};
 use log::Log;
-use told::{reason, sample, source, view, would_drop};
+use told::{reason, sample, source, view};
 
 pub use hook::HookOptions;
 pub(crate) use search::Search;

@@ -2,24 +2,18 @@
 
 use std::time::SystemTime;
 
-use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
 use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
 use crate::api::events::{Episode, Sample};
+use crate::render::would_drop;
 
 /// A moment in RFC 3339, to the second.
 pub(super) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
-}
-
-/// True of the reason of packets that pass: a rule in shadow mode would have dropped them.
-pub(super) fn would_drop(reason: &str) -> bool {
-    Reason::ALL
-        .iter()
-        .any(|each| each.name() == reason && each.verdict() == Verdict::Pass)
 }
 
 /// The source of an episode.

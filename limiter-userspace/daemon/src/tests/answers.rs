@@ -14,6 +14,7 @@ use crate::api::rules::{ExportRules, Exported};
 use crate::api::stats::Stats;
 use crate::control::parts::PART;
 use crate::control::{Lines, Sliced, Step};
+use crate::events::filter::Filter;
 use crate::routes::bans::BansText;
 use crate::routes::lists::ListsText;
 use crate::routes::metrics::MetricsText;

@@ -7,7 +7,8 @@ use super::record::{Drops, Record};
 use crate::api::events::Gap as ToldGap;
 use crate::api::events::{Episode, Reach};
 use crate::events::filter::Filter;
-use crate::events::told::{rfc3339, would_drop};
+use crate::events::told::rfc3339;
+use crate::render::would_drop;
 
 /// Episodes of an answer: more are counted.
 const MOST: usize = 1000;

@@ -256,9 +256,9 @@ impl Log {
         self.pending.count += 1;
     }
 
-    /// Gives what is pending to the thread.
+    /// Gives what is pending to the thread; nothing has it try again what failed.
     fn send(&mut self) {
-        if self.pending.count == 0 {
+        if self.pending.count == 0 && self.writer.health().trouble.is_none() {
             return;
         }
         let none = Lines { text: String::new(), count: 0, from: self.pending.from };

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written_or_not_at_all() {
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds);
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds);
         let drops = Record::Drops(Drops {
             source: "203.0.113.9".to_owned(),
             rule: Some("destination_port=53 remote_address".to_owned()),

@@ -34,7 +34,7 @@ pub(super) struct Lines {
 }
 
 /// An answer of the thread that is under way.
-pub(super) type Answer = oneshot::Receiver<io::Result<Found>>;
+pub(in crate::events) type Answer = oneshot::Receiver<io::Result<Found>>;
 
 enum Job {
     Write(Lines),
@@ -45,13 +45,13 @@ enum Job {
 
 /// State of the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::events) struct Health {
+pub(crate) struct Health {
     /// Bytes on disk.
-    pub(in crate::events) bytes: u64,
+    pub(crate) bytes: u64,
     /// Lines that were not written, and never will be.
-    pub(in crate::events) lost: u64,
+    pub(crate) lost: u64,
     /// Words about why lines are not written, or what is in their place.
-    pub(in crate::events) trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// The thread, and how it does.

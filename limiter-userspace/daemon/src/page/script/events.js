@@ -100,12 +100,15 @@ function latestOf(counts, episodes) {
     [counts.forgotten, "episodes were forgotten: too many at once"],
   ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
   const none = episodes === 0 ? "No drops were told." : "";
-  return [none, `${number(counts.sent)} drops were told since the maps were made, a sample.`, ...words];
+  const told = `${number(counts.sent)} drops were told since the maps were made, a sample.`;
+  return [none, told, ...words];
 }
 
 // Words about a search: what was not found is not denied where it is not known.
 function reachOf(reach, episodes) {
-  if (reach.unknown_rule && episodes === 0) return ["No rule in force or in the log is called that."];
+  if (reach.unknown_rule && episodes === 0) {
+    return ["No rule in force or in the log is called that."];
+  }
   const whole = reach.unnamed === 0 && reach.gaps.length === 0 && reach.damaged === 0
     && reach.left_out === 0 && !reach.trouble;
   const none = whole ? "No such drop: all drops of that time, as far as the log reaches, were told."
@@ -116,7 +119,8 @@ function reachOf(reach, episodes) {
     reach.unnamed > 0
       ? `Up to ${number(reach.unnamed)} drops of about that time are in no episode, and may be of `
         + "any source." : "",
-    ...reach.gaps.map((gap) => `Nothing was written from ${moment(gap.from)} to ${moment(gap.to)}.`),
+    ...reach.gaps.map(({ from, to }) =>
+      `Nothing was written from ${moment(from)} to ${moment(to)}.`),
     reach.more_gaps > 0 ? `${number(reach.more_gaps)} more gaps are not listed.` : "",
     reach.damaged > 0 ? `${number(reach.damaged)} lines of the log are damaged.` : "",
     reach.left_out > 0 ? `${number(reach.left_out)} earlier episodes are left out.` : "",
