@@ -9,11 +9,12 @@ use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
 use crate::api::events::{Episode, Sample};
+use crate::clocks::tellable;
 use crate::render::would_drop;
 
 /// A moment in RFC 3339, to the second.
 pub(super) fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time).to_string()
+    humantime::format_rfc3339_seconds(tellable(time)).to_string()
 }
 
 /// The source of an episode.

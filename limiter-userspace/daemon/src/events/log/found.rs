@@ -108,7 +108,7 @@ impl Found {
             reason: episode.reason.clone(),
             began,
             from: began,
-            to: began + Duration::from_secs(episode.seconds),
+            to: began.checked_add(Duration::from_secs(episode.seconds)).unwrap_or(began),
             sampled: episode.sampled,
             last: episode.last.clone(),
         };

@@ -121,11 +121,13 @@ mod moment {
 
     use serde::{Deserialize as _, Deserializer, Serializer, de};
 
+    use crate::clocks::tellable;
+
     pub(super) fn serialize<S: Serializer>(
         time: &SystemTime,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_rfc3339_millis(*time))
+        serializer.collect_str(&humantime::format_rfc3339_millis(tellable(*time)))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
