@@ -12,6 +12,7 @@ mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Bytes;
@@ -91,6 +92,8 @@ pub(super) struct Events {
     lines: LogBudget,
     /// The log on disk, if there is one.
     log: Option<Log>,
+    /// Directory and size of the log that is wanted.
+    wanted: Option<(PathBuf, u64)>,
     /// Since when there is anything without one.
     began: SystemTime,
     /// The names of rules by number, and the generation that they are of.
@@ -109,6 +112,7 @@ impl Events {
             hooks_left_out: 0,
             lines: LogBudget::default(),
             log: None,
+            wanted: None,
             began: SystemTime::now(),
             names: (0, BTreeMap::new()),
             shadows: Shadows::default(),

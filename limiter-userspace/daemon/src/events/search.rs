@@ -1,6 +1,6 @@
 //! Events of before: the log on disk is kept, and searched.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
@@ -25,11 +25,17 @@ impl Events {
     pub(crate) fn keep_log(
         &mut self,
         datapath: &dyn Datapath,
-        directory: &Path,
+        directory: PathBuf,
         bytes: u64,
     ) -> Result<(), ServiceError> {
+        self.wanted = Some((directory, bytes));
+        self.open_log(datapath)
+    }
+
+    fn open_log(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
+        let (None, Some((directory, bytes))) = (&self.log, &self.wanted) else { return Ok(()) };
         let (counts, clocks) = (datapath.event_counts()?, Clocks::of(datapath));
-        let (log, before) = Log::open(directory, bytes, counts, clocks)
+        let (log, before) = Log::open(directory, *bytes, counts, clocks)
             .map_err(|error| ServiceError::EventLog(error.to_string()))?;
         self.log = Some(log);
         let (episodes, _) = before.told(clocks.wall, clocks.wall, None);
@@ -41,6 +47,7 @@ impl Events {
     pub(crate) fn keep(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
         let clocks = Clocks::of(datapath);
         let parts = self.parts(datapath, clocks, false);
+        self.open_log(datapath)?;
         let Some(log) = &mut self.log else { return Ok(()) };
         log.keep(parts, datapath.event_counts()?, clocks);
         match log.health().trouble {
@@ -53,6 +60,7 @@ impl Events {
     pub(crate) fn end_log(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
         let (counts, clocks) = (datapath.event_counts()?, Clocks::of(datapath));
         let parts = self.parts(datapath, clocks, true);
+        self.wanted = None;
         if let Some(log) = self.log.take() {
             log.end(parts, counts, clocks);
         }

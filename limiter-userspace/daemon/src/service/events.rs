@@ -31,7 +31,7 @@ impl Service {
         if options.log_bytes > 0 {
             let directory = self.state.path("");
             let datapath = self.datapath.get()?;
-            let begun = self.events.keep_log(datapath, &directory, options.log_bytes);
+            let begun = self.events.keep_log(datapath, directory, options.log_bytes);
             self.troubles.note(KEEP_EVENTS, &begun);
         }
         let datapath = self.datapath.get_mut()?;

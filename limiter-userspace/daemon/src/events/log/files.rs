@@ -12,6 +12,9 @@ use crate::own_files;
 /// Parts that the log is kept in: so much of it goes at once.
 pub(super) const PARTS: u64 = 8;
 
+/// Bytes of the disk that the log leaves to limits and lists.
+const LEFT: u64 = 4 << 20;
+
 /// The log as it is on disk.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -95,6 +98,10 @@ impl Files {
         let mut listed = list(&self.directory)?;
         self.odd.clone_from(&listed.odd);
         self.make_room(&mut listed, added)?;
+        let disk = rustix::fs::statvfs(&self.directory)?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < LEFT.saturating_add(added) {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is all but full"));
+        }
         let part = self.most / PARTS;
         let mut open = match self.open.take().filter(|open| open.is_there(&self.directory)) {
             Some(open) => open,
