@@ -68,7 +68,7 @@ pub struct RuleCounts {
     pub passed: Counts,
     /// Packets that it dropped.
     pub dropped: Counts,
-    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    /// Of what passed: what it would drop, were it not in shadow mode.
     pub shadowed: Counts,
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Outcomes {
     pub passed: Counts,
     /// Packets that were dropped.
     pub dropped: Counts,
-    /// Of what passed: what would have been dropped, were it not for shadow mode.
+    /// Of what passed: what would be dropped, were it not for shadow mode.
     pub shadowed: Counts,
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
