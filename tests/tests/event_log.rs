@@ -16,8 +16,9 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use rustix::fs::{CWD, FileType, mknodat};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
+
+use super::faults::disk::SmallDisk;
 
 const RULES: &str = "domain: test\ndescriptors:
   - key: remote_address
@@ -36,7 +37,7 @@ fn send(bed: &Testbed, source: [u8; 4]) -> Result<()> {
         let transport = Transport::Udp { source: 40_000, destination: 53 };
         Frame::ipv4(source, RECEIVER.ipv4.octets()).transport(transport).build()
     }];
-    let stream = Stream { frames, pattern: Pattern::Flood { per_second: 20 } };
+    let stream = Stream { frames, pattern: Pattern::Paced { per_second: 20.0 } };
     let before = bed.met()?;
     let time = Duration::from_secs(1);
     let sent =
@@ -153,10 +154,8 @@ fn who_was_dropped_at_a_time_is_known_after_a_restart_and_a_kill() -> Result<()>
 fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
     require_root();
     let bed = Testbed::create("eventdisk")?;
-    let state = bed.dir.path().join("state");
-    fs::create_dir(&state)?;
-    mount("tmpfs", &state, "tmpfs", MountFlags::empty(), c"size=6m,mode=0750")?;
-    let pipe = state.join("events-1.jsonl");
+    let disk = SmallDisk::mount(bed.dir.path().join("state"), c"size=6m,mode=0750")?;
+    let pipe = disk.0.join("events-1.jsonl");
     mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0)?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
@@ -169,7 +168,7 @@ fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
     let quiet = || Ok(!limiter.ok(["status"])?.contains("keep the log of events"));
     wait("the pipe is forgotten", quiet)?;
 
-    let ballast = state.join("ballast");
+    let ballast = disk.0.join("ballast");
     fs::write(&ballast, vec![1; 3 << 20])?;
     send(&bed, [203, 0, 113, 9])?;
     wait("the full disk is told", || told("all but full"))?;
@@ -182,6 +181,6 @@ fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
     wait("there is room again", quiet)?;
     ensure!(log(&bed)?.1.contains("\"203.0.113.9\""), "nothing was made up for");
     limiter.close()?;
-    unmount(&state, UnmountFlags::DETACH)?;
+    drop(disk);
     bed.close()
 }

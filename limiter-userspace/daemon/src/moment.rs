@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::Timestamp;
 
 /// A time zone.
 #[derive(Clone, Debug)]
@@ -149,7 +149,8 @@ mod tests {
         ] {
             assert_eq!(read(&berlin(), text, Bound::Since).as_deref(), Ok(moment), "{text}");
         }
-        for text in ["", "5", "1405", "25:00", "yesterday", "2026-13-01", "14.05", "99999y", "-5m"] {
+        for text in ["", "5", "1405", "25:00", "yesterday", "2026-13-01", "14.05", "99999y", "-5m"]
+        {
             let refused = read(&berlin(), text, Bound::Since).unwrap_err();
             assert!(refused.contains("is no moment: write 14:05"), "{text}: {refused}");
         }

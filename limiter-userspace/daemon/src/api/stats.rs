@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Counts, words};
-use crate::render::{shown_reason, Render, Table, number, push, table, titled};
+use crate::render::{Render, Table, number, push, shown_reason, table, titled};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -91,14 +91,7 @@ pub(super) struct Episodes {
 impl Episodes {
     /// Reminds every `still`, and ends an episode after `quiet` without a drop.
     pub(super) fn new(capacity: usize, still: Duration, quiet: Duration) -> Self {
-        Self {
-            open: HashMap::new(),
-            capacity,
-            still,
-            quiet,
-            forgotten: 0,
-            gone: Vec::new(),
-        }
+        Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0, gone: Vec::new() }
     }
 
     /// Counts a drop to its episode. Returns the episode if the drop began it.
@@ -223,7 +216,9 @@ mod tests {
         let mut lines = Vec::new();
         for second in 100..250 {
             for _ in 0..1_000 {
-                lines.extend(episodes.record(drop_of(1, second), &CLOCKS, || None).map(|_| ("start", 1)));
+                lines.extend(
+                    episodes.record(drop_of(1, second), &CLOCKS, || None).map(|_| ("start", 1)),
+                );
             }
             lines.extend(told(&episodes.due(at(second))));
         }

@@ -165,14 +165,16 @@ mod tests {
     #[test]
     fn nobody_keeps_another_user_from_following() {
         let mut followers = Followers::default();
-        let mut readers: Vec<_> =
-            (0..MOST).map(|_| followers.add(true, Filter::default(), 65_534, false).unwrap()).collect();
+        let mut readers: Vec<_> = (0..MOST)
+            .map(|_| followers.add(true, Filter::default(), 65_534, false).unwrap())
+            .collect();
         let _root = followers.add(true, Filter::default(), 0, true).unwrap();
         assert!(readers[0].is_closed(), "the oldest gives way");
         assert!(readers[1..].iter().all(|reader| !reader.is_closed()));
         assert_eq!(followers.count(), MOST);
         // Another user has as many in the end as whoever was first, and no more.
-        let others: Vec<_> = (0..MOST).map_while(|_| followers.add(true, Filter::default(), 1000, false)).collect();
+        let others: Vec<_> =
+            (0..MOST).map_while(|_| followers.add(true, Filter::default(), 1000, false)).collect();
         assert_eq!(others.len(), 7);
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 8);
         // Root takes one more, of whoever has the most.

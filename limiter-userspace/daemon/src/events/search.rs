@@ -127,11 +127,7 @@ impl Events {
             None => Some(NO_LOG.to_owned()),
         };
         let (episodes, reach) = found.told(now, self.began, trouble);
-        Ok(ToldEvents {
-            episodes,
-            counts: self.counts(datapath)?,
-            reach: Some(reach),
-        })
+        Ok(ToldEvents { episodes, counts: self.counts(datapath)?, reach: Some(reach) })
     }
 }
 

@@ -64,12 +64,8 @@ impl Sliced<Service> for EventsText {
         let Some(found) = search.step() else { return Ok(Step::After(LOOK)) };
         let (found, live) = found?;
         self.0 = None;
-        let events = service.events.found(
-            found,
-            live,
-            service.datapath()?,
-            &service.rule_sets.effective,
-        )?;
+        let events =
+            service.events.found(found, live, service.datapath()?, &service.rule_sets.effective)?;
         Ok(Step::Part(serde_json::to_vec(&events)?.into()))
     }
 }

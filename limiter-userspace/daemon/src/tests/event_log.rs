@@ -156,7 +156,10 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
         assert_eq!(told, found, "{ask:?}");
         for at in &events.episodes {
             assert_eq!((at.last.protocol, at.last.destination_port), (Some(17), Some(53)));
-            assert_eq!((at.rule_name.as_deref(), at.reason.as_str()), (Some("office"), "over-limit"));
+            assert_eq!(
+                (at.rule_name.as_deref(), at.reason.as_str()),
+                (Some("office"), "over-limit")
+            );
             assert!(at.ended && !at.would_drop);
         }
         let reach = reach(&events);
@@ -170,7 +173,10 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
     let gaps: Vec<_> = reach(&events).gaps.iter().map(|gap| gap.from.as_str()).collect();
     assert_eq!(gaps, ["2026-11-27T14:06:40Z"]);
     let text = render::text(&events);
-    assert!(text.contains("no such drop was told") && text.contains("nothing was written"), "{text}");
+    assert!(
+        text.contains("no such drop was told") && text.contains("nothing was written"),
+        "{text}"
+    );
     let events = asked(&daemon, &rule("ofice"));
     assert!(reach(&events).unknown_rule && render::text(&events).contains("limiter list"));
 }

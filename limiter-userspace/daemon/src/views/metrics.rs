@@ -284,8 +284,7 @@ fn events(
     page.metric("limiter_event_log_bytes", Kind::Gauge, "Bytes of the log of events on disk.")
         .add(&[], log.bytes);
     let help = "1 while the log of events cannot be written, or something is in its place.";
-    page.metric("limiter_event_log_failing", Kind::Gauge, help)
-        .add(&[], u8::from(!log.is_whole));
+    page.metric("limiter_event_log_failing", Kind::Gauge, help).add(&[], u8::from(!log.is_whole));
     let help = "Lines of the log of events that were given up since the daemon's start.";
     page.metric("limiter_event_log_lost_total", Kind::Counter, help).add(&[], log.lost);
     Ok(())
@@ -356,9 +355,12 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
 
 fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -> Result<()> {
     let of: [(_, _, Count); 2] = [
-        ("limiter_rule_packets_total",
+        (
+            "limiter_rule_packets_total",
             "Packets of each rule and budget: within, over (dropped), near (marked), and shadow: it \
-             would drop them, and they passed.", |counts| counts.packets),
+             would drop them, and they passed.",
+            |counts| counts.packets,
+        ),
         ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
     ];
     for (name, help, value) in of {

@@ -246,14 +246,8 @@ mod tests {
     fn what_is_in_the_place_of_the_log_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();
         let at = |number| path(directory.path(), number);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            at(1),
-            rustix::fs::FileType::Fifo,
-            0o600.into(),
-            0,
-        )
-        .unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at(1), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
         let spied = directory.path().join("spied");
         fs::write(&spied, "before").unwrap();
         symlink(&spied, at(2)).unwrap();

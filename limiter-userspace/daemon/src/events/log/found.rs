@@ -167,7 +167,9 @@ impl Found {
     fn forget(&mut self) {
         let mut order: Vec<_> = self.parts.values().map(|part| part.touched).collect();
         order.sort_unstable();
-        let Some(first) = order.len().checked_sub(MOST).and_then(|at| order.get(at)) else { return };
+        let Some(first) = order.len().checked_sub(MOST).and_then(|at| order.get(at)) else {
+            return;
+        };
         let before = self.parts.len();
         self.parts.retain(|_, part| part.touched >= *first);
         let gone = u64::try_from(before - self.parts.len()).unwrap_or(u64::MAX);

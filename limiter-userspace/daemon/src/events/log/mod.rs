@@ -251,7 +251,8 @@ impl Log {
             (gap.from, gap.lines) = (gap.from.min(from), gap.lines + 1);
             return;
         }
-        self.pending.from = if self.pending.count == 0 { from } else { self.pending.from.min(from) };
+        self.pending.from =
+            if self.pending.count == 0 { from } else { self.pending.from.min(from) };
         self.pending.text.push_str(line);
         self.pending.count += 1;
     }

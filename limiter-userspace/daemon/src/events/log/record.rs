@@ -164,13 +164,8 @@ mod tests {
                 destination_port: Some(53),
             },
         });
-        let mark = Record::Mark(Mark {
-            from: at(0),
-            to: at(60),
-            unnamed: 3,
-            counted: 10,
-            absent: true,
-        });
+        let mark =
+            Record::Mark(Mark { from: at(0), to: at(60), unnamed: 3, counted: 10, absent: true });
         let gap = Record::Gap(Gap { from: at(0), to: at(1), lines: 2 });
         let others = Record::Others(Others {
             rule: None,

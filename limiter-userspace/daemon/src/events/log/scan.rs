@@ -17,11 +17,7 @@ const LONGEST: u64 = 64 << 10;
 const END: u64 = 256 << 10;
 
 /// Reads the log for a filter, until `gone` says that nobody waits.
-pub(super) fn read(
-    directory: &Path,
-    filter: Filter,
-    gone: impl Fn() -> bool,
-) -> io::Result<Found> {
+pub(super) fn read(directory: &Path, filter: Filter, gone: impl Fn() -> bool) -> io::Result<Found> {
     let mut found = Found::new(filter);
     let listed = list(directory)?;
     found.trouble = odd(&listed.odd);

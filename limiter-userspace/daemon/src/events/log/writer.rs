@@ -78,9 +78,10 @@ impl Writer {
     /// Gives lines to the thread; gives them back if too much waits.
     pub(super) fn write(&self, lines: Lines) -> Result<(), Lines> {
         match self.jobs.try_send(Job::Write(lines)) {
-            Err(TrySendError::Full(Job::Write(lines)) | TrySendError::Disconnected(Job::Write(lines))) => {
-                Err(lines)
-            }
+            Err(
+                TrySendError::Full(Job::Write(lines))
+                | TrySendError::Disconnected(Job::Write(lines)),
+            ) => Err(lines),
             _ => Ok(()),
         }
     }
