@@ -97,7 +97,7 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Option<File>> {
         return Err(no_file());
     }
     let own = rustix::process::geteuid().as_raw();
-    Ok((metadata.uid() == own && metadata.mode() & 0o077 == 0).then_some(file))
+    Ok((metadata.uid() == own && matches!(metadata.mode() & 0o077, 0)).then_some(file))
 }
 
 /// True if nothing has the name, not even a link to nowhere.

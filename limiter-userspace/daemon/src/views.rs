@@ -4,6 +4,7 @@ mod census;
 mod cluster;
 mod counted;
 mod described;
+mod events;
 mod exported;
 mod interfaces;
 mod keys;
@@ -20,11 +21,12 @@ pub(crate) use counted::{
     Shadows, Title, dropped_by, marked, names as rule_names, numbered, verdicts,
 };
 pub(crate) use described::describe;
+pub(crate) use events::EventLog;
 pub(crate) use exported::RulesText;
 pub use keys::key;
 pub(crate) use keys::of_key;
 pub(crate) use limits::LimitsText;
-pub(crate) use metrics::{EventLog, Facts, Trials, metrics};
+pub(crate) use metrics::{Facts, Trials, metrics};
 pub(crate) use source::{of_rules, view as source, whole};
 pub(crate) use stats::StatsText;
 pub(crate) use tables::refused;

@@ -12,7 +12,8 @@ use limiter_common::wire::{Event, EventBudget};
 
 use super::*;
 use crate::EventOptions;
-use crate::api::events::{AskEvents, Events, Reach};
+use crate::api::events::{AskEvents, Events};
+use crate::api::reach::Reach;
 use crate::control::{Sliced as _, Step};
 use crate::events::filter::Filter;
 use crate::render;

@@ -12,6 +12,7 @@ use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
 use super::census::Census;
+use super::events::EventLog;
 use super::limits;
 use super::tables::kind_name;
 use super::told::Result;
@@ -61,14 +62,6 @@ pub(crate) struct Facts {
     pub(crate) cluster: Option<Arc<Status>>,
 }
 
-/// State of the log of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EventLog {
-    pub(crate) bytes: u64,
-    pub(crate) lost: u64,
-    pub(crate) is_whole: bool,
-}
-
 /// Numbers of ended trials, by how they ended, since the daemon's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trials {
@@ -87,7 +80,7 @@ pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -
     packets(&mut page, datapath)?;
     interfaces(&mut page, datapath)?;
     tables(&mut page, datapath, &facts.no_room_for)?;
-    events(&mut page, datapath, facts.event_log)?;
+    super::events::metrics(&mut page, datapath, facts.event_log)?;
     if let Some(status) = &facts.cluster {
         super::cluster::metrics(&mut page, status);
     }
@@ -265,28 +258,6 @@ fn tables(
         refused.add(&[*table, ("why", "budget")], counts.over_budget);
         refused.add(&[*table, ("why", "full")], counts.full);
     }
-    Ok(())
-}
-
-fn events(
-    page: &mut Exposition,
-    datapath: &dyn Datapath,
-    log: Option<EventLog>,
-) -> std::result::Result<(), DatapathError> {
-    let counts = datapath.event_counts()?;
-    let help = "Drops, and packets that a rule in shadow mode would drop, by what became of their \
-                event: told, over the budget of events, or lost because the ring was full.";
-    page.metric("limiter_events_total", Kind::Counter, help)
-        .add(&[("event", "told")], counts.sent)
-        .add(&[("event", "over-budget")], counts.over_budget)
-        .add(&[("event", "lost")], counts.lost);
-    let Some(log) = log else { return Ok(()) };
-    page.metric("limiter_event_log_bytes", Kind::Gauge, "Bytes of the log of events on disk.")
-        .add(&[], log.bytes);
-    let help = "1 while the log of events cannot be written, or something is in its place.";
-    page.metric("limiter_event_log_failing", Kind::Gauge, help).add(&[], u8::from(!log.is_whole));
-    let help = "Lines of the log of events that were given up since the daemon's start.";
-    page.metric("limiter_event_log_lost_total", Kind::Counter, help).add(&[], log.lost);
     Ok(())
 }
 

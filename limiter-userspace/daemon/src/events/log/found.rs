@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::record::{Drops, Record};
-use crate::api::events::Gap as ToldGap;
-use crate::api::events::{Episode, Reach};
+use crate::api::events::Episode;
+use crate::api::reach::{Gap as ToldGap, Reach};
 use crate::events::filter::Filter;
 use crate::events::told::rfc3339;
 use crate::render::would_drop;

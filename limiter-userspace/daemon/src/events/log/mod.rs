@@ -120,7 +120,7 @@ impl Log {
         if self.pending.count == 0
             && let Some(gap) = self.gap.take()
         {
-            self.always(Record::Gap(Gap { to: clocks.wall, ..gap }), clocks);
+            self.always(&Record::Gap(Gap { to: clocks.wall, ..gap }), clocks);
         }
         // Whoever lost most is named first.
         parts.sort_by(|a, b| (b.sampled, &a.source).cmp(&(a.sampled, &b.source)));
@@ -218,7 +218,7 @@ impl Log {
             }
         }
         if let Some(rest) = rest {
-            self.always(Record::Others(rest), clocks);
+            self.always(&Record::Others(rest), clocks);
         }
     }
 
@@ -235,10 +235,10 @@ impl Log {
     }
 
     fn mark(&mut self, mark: Mark, clocks: Clocks) {
-        self.always(Record::Mark(mark), clocks);
+        self.always(&Record::Mark(mark), clocks);
     }
 
-    fn always(&mut self, record: Record, clocks: Clocks) {
+    fn always(&mut self, record: &Record, clocks: Clocks) {
         let Some(line) = record.line() else { return };
         self.budget.always(clocks.now.as_nanos(), line.len());
         self.add(&line, record.times().0);
