@@ -43,8 +43,8 @@ pub(super) struct Ask {
     /// Only drops by this rule: its name, or its keys as `limiter list` shows them
     #[arg(long, value_name = "NAME|KEYS")]
     rule: Option<String>,
-    /// Only drops since then, from the log on disk: 14:05, "2026-11-27 14:05", 2026-11-27T14:05:00Z,
-    /// or 10m, which is ten minutes ago
+    /// Only drops since then, from the log on disk: 14:05, "2026-11-27 14:05",
+    /// 2026-11-27T14:05:00Z, or 10m, which is ten minutes ago
     #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "follow")]
     since: Option<String>,
     /// Only drops until then, likewise

@@ -59,7 +59,7 @@ impl Zone {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write.
+    /// A text that is no moment, with the way to write one.
     pub fn read(&self, text: &str, bound: Bound) -> Result<SystemTime, String> {
         self.read_at(text.trim(), bound, Timestamp::now())
     }
@@ -107,8 +107,8 @@ fn before(now: Timestamp, ago: Duration) -> Option<SystemTime> {
 
 fn wrong(text: &str) -> String {
     format!(
-        "{text:?} is no moment: write 14:05, \"2026-11-27 14:05\", 2026-11-27T14:05:00Z, or 10m for \
-         ten minutes ago"
+        "{text:?} is no moment: write 14:05, \"2026-11-27 14:05\", 2026-11-27T14:05:00Z, or 10m \
+         for ten minutes ago"
     )
 }
 

@@ -1,6 +1,7 @@
-//! Checksums of state files: a last line with the digest of all bytes before it, or the same behind
-//! each line of a journal, or as a member of a JSON object. A bit that flips on a disk is noticed, also where what is left can be
-//! read. Files of versions before have none, and are read as they are.
+//! Checksums of state files: a last line with the digest of all bytes before it, the same behind
+//! each line of a journal, or as a member of a JSON object. A bit that flips on a disk is noticed,
+//! also where what is left can be read. Files of versions before have none, and are read as they
+//! are.
 
 use std::io::{self, Write};
 

@@ -76,7 +76,7 @@ pub(crate) fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         // The log of events is no state.
-        if name != "lock" && !name.ends_with(".jsonl") {
+        if name != "lock" && !name.starts_with("events-") {
             contents.insert(name, fs::read(entry.path())?);
         }
     }

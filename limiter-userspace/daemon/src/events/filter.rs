@@ -72,7 +72,7 @@ impl Filter {
             Line::Start(at) | Line::Still(at) | Line::End(at) => {
                 self.has(&at.source, at.rule.as_deref(), at.rule_name.as_deref())
             }
-            // Whose packets find no room is not known: it may be this source.
+            // The sources whose packets find no room are not known: this may be one.
             Line::TableFull(_) | Line::Lost { .. } => true,
         }
     }

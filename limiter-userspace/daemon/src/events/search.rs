@@ -166,7 +166,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// What was found, once all of the log was read; none before.
+    /// Records that were found, once all of the log was read; none before.
     pub(crate) fn step(&mut self) -> Option<Result<(Found, Vec<Drops>), ServiceError>> {
         let found = match (self.found.take(), &mut self.under_way) {
             (Some(found), _) => found,

@@ -117,8 +117,8 @@ fn daemon(
     for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
         interfaces.add(&[("interface", &at.interface), ("mode", mode(at.mode))], 1);
     }
-    let help = "1 while the program is on an interface that it was asked for; 0 while packets of it \
-                are not limited, and where that cannot be seen.";
+    let help = "1 while the program is on an interface that it was asked for; 0 while packets of \
+                it are not limited, and where that cannot be seen.";
     let mut attached = page.metric("limiter_interface_attached", Gauge, help);
     for at in datapath.attachments() {
         let is_attached = u8::from(at.state.is_attached());
@@ -328,8 +328,8 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
     let of: [(_, _, Count); 2] = [
         (
             "limiter_rule_packets_total",
-            "Packets of each rule and budget: within, over (dropped), near (marked), and shadow: it \
-             would drop them, and they passed.",
+            "Packets of each rule and budget: within, over (dropped), near (marked), and shadow: \
+             it would drop them, and they passed.",
             |counts| counts.packets,
         ),
         ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),

@@ -69,7 +69,7 @@ pub(super) fn list(directory: &Path) -> io::Result<Listed> {
                 listed.sizes.insert(number, metadata.len());
             }
             Ok(_) => listed.odd.push(entry.path()),
-            // It went meanwhile.
+            // One that went meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -1,9 +1,9 @@
 //! The log of events on disk: who was dropped when, by which rule and why, over restarts.
 //!
 //! Episodes are written in parts: soon after their first drop, then once a minute, and at their
-//! end. Drops for which the [`Budget`] has no room are summed up by rule and reason. A [`Mark`] says
-//! that the log was kept, and how many drops of that time nobody told: so an answer knows what it
-//! does not know.
+//! end. Drops for which the [`Budget`] has no room are summed up by rule and reason. A [`Mark`]
+//! says that the log was kept, and how many drops of that time nobody told: so an answer knows what
+//! it does not know.
 
 mod budget;
 mod files;
@@ -122,7 +122,7 @@ impl Log {
         {
             self.always(&Record::Gap(Gap { to: clocks.wall, ..gap }), clocks);
         }
-        // Whoever lost most is named first.
+        // Sources that lost most are named first.
         parts.sort_by(|a, b| (b.sampled, &a.source).cmp(&(a.sampled, &b.source)));
         for drops in parts {
             self.name(drops, clocks);
