@@ -28,6 +28,7 @@ mod documented;
 mod end_to_end;
 mod equivalence;
 mod equivalence_tables;
+mod event_log;
 mod events;
 mod events_end_to_end;
 mod examples;

@@ -91,11 +91,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let path = format!("/v1/bans?source={selector}");
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
-        Command::Events(ask) if ask.follow => {
-            events::follow(&client, ask, args.output, &mut std::io::stdout())?;
-            Ok(Answer::default())
-        }
-        Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
+        Command::Events(ask) => tell_events(&client, ask, args.output),
         Command::Capture(ask) => capture::capture(&client, ask),
         Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
         Command::Reload { force } => {
@@ -191,6 +187,15 @@ fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Fa
     #[cfg(feature = "replay")]
     explain::explain(what, output, &mut std::io::stdout().lock())?;
     Ok(Answer::default())
+}
+
+fn tell_events(client: &Client, ask: &events::Ask, output: Output) -> Result<Answer, Failure> {
+    let output = if ask.json { Output::Json } else { output };
+    if ask.follow {
+        events::follow(client, ask, output, &mut std::io::stdout())?;
+        return Ok(Answer::default());
+    }
+    Printer(output).answer(&client.get::<Events>(&ask.path())?)
 }
 
 fn brake(

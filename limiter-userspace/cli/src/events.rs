@@ -1,5 +1,6 @@
 //! `limiter events`, and the options of `run` that say how drops are told.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -7,12 +8,15 @@ use std::time::Duration;
 
 use limiter_daemon::api::events::{Line, text};
 use limiter_daemon::control::Client;
+use limiter_daemon::moment::{Bound, Zone};
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::time::interval;
+use super::explain_now::escaped;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
+use super::living;
 use super::output::{Output, shown};
 
 /// Arguments of `events`.
@@ -21,7 +25,11 @@ use super::output::{Output, shown};
                         begins with its first drop, and ends when none was told for as long as \
                         `run --event-quiet` says. Drops are sampled: at a high rate most are \
                         only counted, so `sampled` is less than what was dropped; `limiter \
-                        stats` counts them all.")]
+                        stats` counts them all.\nWith \
+                        --source, --rule, --since or --until the log on disk is searched, which \
+                        a restart leaves. Times are as clocks here show them, with UTC beside. \
+                        The answer says how far the log reaches, and what it does not \
+                        have.\nlimiter events --source 203.0.113.9 --since 14:00 --until 14:10")]
 pub(super) struct Ask {
     /// Print a line for each sampled drop, and for each episode as it starts, goes on and ends
     #[arg(long)]
@@ -29,6 +37,22 @@ pub(super) struct Ask {
     /// With --follow: episodes only, and no single drops
     #[arg(long, requires = "follow")]
     pub(super) episodes: bool,
+    /// Only drops of this address, or of all in this prefix
+    #[arg(long, value_name = "ADDRESS|PREFIX", add = living::sources())]
+    source: Option<String>,
+    /// Only drops by this rule: its name, or its keys as `limiter list` shows them
+    #[arg(long, value_name = "NAME|KEYS")]
+    rule: Option<String>,
+    /// Only drops since then, from the log on disk: 14:05, "2026-11-27 14:05",
+    /// 2026-11-27T14:05:00Z, or 10m, which is ten minutes ago
+    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "follow")]
+    since: Option<String>,
+    /// Only drops until then, likewise
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "follow")]
+    until: Option<String>,
+    /// Same as --output json
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// Options of `run` about the events of drops.
@@ -41,6 +65,13 @@ pub(super) struct Telling {
         value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_PER_SECOND)),
     )]
     events_per_second: u32,
+    /// Most that the log of drops takes on disk, in MiB; 0 for none. In any flood it reaches back a
+    /// day
+    #[arg(
+        long, value_name = "MIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(0..=1 << 20),
+    )]
+    event_log_size: u32,
     /// How often a line says that drops of a source go on
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     event_still: Duration,
@@ -59,6 +90,49 @@ pub(super) struct Telling {
     hook_timeout: Duration,
 }
 
+/// The begin of a time, in UTC.
+fn since(text: &str) -> Result<String, String> {
+    moment(text, Bound::Since)
+}
+
+/// The end of a time, in UTC.
+fn until(text: &str) -> Result<String, String> {
+    moment(text, Bound::Until)
+}
+
+fn moment(text: &str, bound: Bound) -> Result<String, String> {
+    let moment = Zone::of_this_process().read(text, bound)?;
+    Ok(humantime::format_rfc3339_millis(moment).to_string())
+}
+
+impl Ask {
+    /// The path of the request, with what is asked for.
+    pub(super) fn path(&self) -> String {
+        let mut path = "/v1/events".to_owned();
+        let mut ask = |word: &str, value: &str| {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            // A string takes everything.
+            let _: std::fmt::Result = write!(path, "{word}={}", escaped(value));
+        };
+        if self.follow {
+            ask("follow", "true");
+            ask("drops", if self.episodes { "false" } else { "true" });
+        }
+        let words = [
+            ("source", &self.source),
+            ("rule", &self.rule),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
+        for (word, value) in words {
+            if let Some(value) = value {
+                ask(word, value);
+            }
+        }
+        path
+    }
+}
+
 const _: () = assert!(MIN_PER_SECOND == 1, "of which 0 is the only smaller number");
 
 impl Telling {
@@ -73,6 +147,7 @@ impl Telling {
                 url: self.hook_url.clone(),
                 timeout: self.hook_timeout,
             },
+            log_bytes: u64::from(self.event_log_size) << 20,
         }
     }
 }
@@ -84,9 +159,8 @@ pub(super) fn follow(
     output: Output,
     to: &mut impl Write,
 ) -> Result<(), Failure> {
-    let path = format!("/v1/events?follow=true&drops={}", !ask.episodes);
     let mut written: Result<(), Failure> = Ok(());
-    client.follow(&path, |line| {
+    client.follow(&ask.path(), |line| {
         written = print(line, output, to);
         written.is_ok()
     })?;

@@ -185,7 +185,7 @@ fn numbers_are_exact_and_stand_right() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  SHADOWED  MARKED  NAME
+SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  WOULD DROP  MARKED  NAME
 192.0.2.0/24  cli     1000/s  1,000   1000.0/s  drop    1,234,567        0
 192.0.2.7     cli     5/day   1,000   1000.0/s  drop           12        0
 1 warning: `limiter status` has it
@@ -366,12 +366,12 @@ fn every_limit_has_a_line() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE                               ORIGIN  LIMIT                   BURST   EFFECTIVE  ACTION      PASSED  DROPPED  SHADOWED  MARKED  NAME
-destination_port=443 remote_address  cli     100/s                      20  100.0000/s  class slow      12        0                 3  web
+SOURCE                               ORIGIN  LIMIT                   BURST   EFFECTIVE  ACTION      PASSED  DROPPED  WOULD DROP  MARKED  NAME
+destination_port=443 remote_address  cli     100/s                      20  100.0000/s  class slow      12        0                   3  web
                                              ceiling 200/s             200  200.0000/s
                                              sliding_log 9 syns/min      -  100.0000/s
 
-BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  SHADOWED  MARKED  NAME
+BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  WOULD DROP  MARKED  NAME
 slow    cli     1000/s  1,000   1000.0/s  drop         7        0
 "
     );

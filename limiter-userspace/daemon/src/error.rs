@@ -82,6 +82,11 @@ pub(super) enum ServiceError {
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
     Followers,
+    /// Log of events that cannot be kept or read.
+    #[error("{0}: make room, or mend the state directory")]
+    EventLog(String),
+    #[error("the disk of the log of events does not keep up: ask again later")]
+    EventLogBusy,
     #[error(
         "user {user} captures since {since}, and there is one capture at a time: wait, or end it \
          with `limiter capture --stop`"
@@ -138,9 +143,13 @@ impl From<ServiceError> for Refusal {
             | E::NoTrial
             | E::TooLate => Self::Conflict(text),
             E::Datapath(error) if error.is_refusal() => Self::Conflict(text),
-            E::Datapath(_) | E::Json(_) | E::State(_) | E::NotKept { .. } | E::Torn { .. } => {
-                Self::Failed(text)
-            }
+            E::Datapath(_)
+            | E::Json(_)
+            | E::State(_)
+            | E::EventLog(_)
+            | E::EventLogBusy
+            | E::NotKept { .. }
+            | E::Torn { .. } => Self::Failed(text),
         }
     }
 }

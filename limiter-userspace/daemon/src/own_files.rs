@@ -17,13 +17,6 @@ const fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// A new file under a name that nothing has, for its owner alone.
-fn new(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(0o600);
-    options.custom_flags(flags(OFlags::NOFOLLOW)).open(path)
-}
-
 /// A new file for its owner alone, in the place of what had the name; the old one is not written
 /// to, whatever it was.
 ///
@@ -37,7 +30,7 @@ pub fn create(path: &Path) -> io::Result<File> {
         hidden.push(name);
         hidden.push(format!(".{:016x}.new", RandomState::new().hash_one(attempt)));
         let hidden = path.with_file_name(hidden);
-        let file = match new(&hidden) {
+        let file = match create_new(&hidden) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => made?,
         };
@@ -56,7 +49,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => new(path),
+        _ => create_new(path),
     }
 }
 
@@ -75,6 +68,36 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
         opened => opened?,
     };
     if file.metadata()?.is_file() { Ok(Some(file)) } else { Err(no_file()) }
+}
+
+/// A new file for its owner alone, under a name that nothing has.
+///
+/// # Errors
+///
+/// When something has the name, whatever it is.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options.custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+}
+
+/// Opens a file to read it and to write at its end; none if somebody else could have written it, or
+/// could read it.
+///
+/// # Errors
+///
+/// When it cannot be opened, or is no regular file of this name: nothing is written through a link,
+/// and nothing waits for a pipe.
+pub(crate) fn open_own(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    let file = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(no_file());
+    }
+    let own = rustix::process::geteuid().as_raw();
+    Ok((metadata.uid() == own && matches!(metadata.mode() & 0o077, 0)).then_some(file))
 }
 
 /// True if nothing has the name, not even a link to nowhere.
@@ -184,5 +207,29 @@ mod tests {
         assert_eq!(behind_links(&at("link")).unwrap(), at("file"));
         assert_eq!(behind_links(&at("none")).unwrap(), at("none"));
         assert!(behind_links(&at("loop")).is_err());
+    }
+
+    /// Lines go at the end of a file of one's own alone.
+    #[test]
+    fn only_own_files_are_written_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        drop(create_new(&at("own")).unwrap());
+        symlink("own", at("link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        symlink("/dev/null", at("device")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        make_pipe(&at("pipe"));
+        for name in ["link", "dangling", "device", "directory", "pipe", "none"] {
+            assert!(open_own(&at(name)).is_err(), "{name}");
+        }
+        for name in ["link", "dangling", "pipe", "own"] {
+            assert!(create_new(&at(name)).is_err(), "{name}");
+        }
+        open_own(&at("own")).unwrap().unwrap().write_all(b"line").unwrap();
+        open_own(&at("own")).unwrap().unwrap().write_all(b" two").unwrap();
+        assert_eq!(fs::read_to_string(at("own")).unwrap(), "line two");
+        fs::set_permissions(at("own"), fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(open_own(&at("own")).unwrap().is_none());
     }
 }

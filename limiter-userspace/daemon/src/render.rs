@@ -3,6 +3,7 @@
 
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
+use limiter_common::verdict::Reason;
 use limiter_rules::Unit;
 use limiter_text::plain::clean;
 
@@ -115,6 +116,17 @@ pub fn warnings(text: &mut String, warnings: &[String]) {
     for warning in warnings {
         line(text, format_args!("warning: {warning}"));
     }
+}
+
+/// A reason in a column: of what passed in shadow mode, that it would not have.
+pub fn shown_reason(reason: &str) -> String {
+    let would = if would_drop(reason) { " (would drop)" } else { "" };
+    format!("{reason}{would}")
+}
+
+/// True of the reason of packets that a rule in shadow mode would drop.
+pub fn would_drop(reason: &str) -> bool {
+    reason == Reason::Shadow.name()
 }
 
 /// A rule in a column: the name that its author gave it, else what it is for.

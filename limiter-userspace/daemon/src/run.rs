@@ -361,6 +361,7 @@ async fn serve(
         () = listeners.serve(&service) => {}
     }
     housekeep(&service);
+    lock(&service).end_event_log();
     lock(&service).cluster.leave();
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)

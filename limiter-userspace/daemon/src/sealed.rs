@@ -1,6 +1,7 @@
-//! Checksums of state files: a last line with the digest of all bytes before it, or the same behind
-//! each line of a journal. A bit that flips on a disk is noticed, also where what is left can be
-//! read. Files of versions before have none, and are read as they are.
+//! Checksums of state files: a last line with the digest of all bytes before it, the same behind
+//! each line of a journal, or as a member of a JSON object. A bit that flips on a disk is noticed,
+//! also where what is left can be read. Files of versions before have none, and are read as they
+//! are.
 
 use std::io::{self, Write};
 
@@ -75,9 +76,45 @@ pub(super) fn unsealed_line(line: &[u8]) -> Result<&[u8], String> {
     if digest.as_bytes() == told { Ok(content) } else { Err(OTHER.to_owned()) }
 }
 
+/// Length of the member that [`sealed_object`] adds, with the brace behind it.
+const SUM: usize = r#","sum":"0123456789abcdef"}"#.len();
+
+/// A JSON object of at least one member with its checksum as the last one: still JSON, for other
+/// programs.
+pub(super) fn sealed_object(json: &str) -> String {
+    let digest = Fnv::new().with(json.as_bytes()).finish();
+    let members = json.strip_suffix('}').unwrap_or(json);
+    format!(r#"{members},"sum":"{digest:016x}"}}"#)
+}
+
+/// True if a line is such an object, and its checksum is of it.
+pub(super) fn is_sealed_object(line: &[u8]) -> bool {
+    let at = line.len().saturating_sub(SUM);
+    let Some((members, sum)) = line.split_at_checked(at) else { return false };
+    let digest = Fnv::new().with(members).with(b"}").finish();
+    format!(r#","sum":"{digest:016x}"}}"#).as_bytes() == sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Objects stay JSON, and every bit of them counts.
+    #[test]
+    fn an_object_has_its_checksum_as_a_member() {
+        let sealed = sealed_object(r#"{"source":"192.0.2.1","sampled":7}"#);
+        let read: serde_json::Value = serde_json::from_str(&sealed).unwrap();
+        assert_eq!((&read["source"], &read["sampled"]), (&"192.0.2.1".into(), &7.into()));
+        assert!(is_sealed_object(sealed.as_bytes()));
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone().into_bytes();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_sealed_object(&flipped), "{bit}");
+        }
+        for end in 0..sealed.len() {
+            assert!(!is_sealed_object(&sealed.as_bytes()[..end]), "{end}");
+        }
+    }
 
     /// Every bit counts, of the content and of the checksum; what is cut off is noticed where it
     /// can be read as something else.

@@ -4,6 +4,7 @@ mod census;
 mod cluster;
 mod counted;
 mod described;
+mod events;
 mod exported;
 mod interfaces;
 mod keys;
@@ -21,6 +22,7 @@ pub(crate) use counted::{
     verdicts,
 };
 pub(crate) use described::describe;
+pub(crate) use events::EventLog;
 pub(crate) use exported::RulesText;
 pub use keys::key;
 pub(crate) use keys::of_key;

@@ -1,5 +1,6 @@
 //! A disk without room, down to the last byte.
 
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,16 @@ use super::world::{
     DRAINING, MANAGEMENT, contents, drain, ensure_clean, ensure_clear_output, ensure_in_force,
 };
 
-/// A disk of 64 KiB.
-struct SmallDisk(PathBuf);
+/// A small disk.
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
+
+/// 64 KiB.
+const SMALL: &CStr = c"size=64k,nr_inodes=64,mode=0750";
 
 impl SmallDisk {
-    fn mount(path: PathBuf) -> Result<Self> {
+    pub(crate) fn mount(path: PathBuf, size: &CStr) -> Result<Self> {
         fs::create_dir(&path)?;
-        mount("tmpfs", &path, "tmpfs", MountFlags::empty(), c"size=64k,nr_inodes=64,mode=0750")?;
+        mount("tmpfs", &path, "tmpfs", MountFlags::empty(), size)?;
         Ok(Self(path))
     }
 
@@ -64,7 +68,7 @@ impl Drop for SmallDisk {
 
 fn world(tag: &str) -> Result<(Testbed, SmallDisk, Limiter)> {
     let bed = Testbed::create(tag)?;
-    let disk = SmallDisk::mount(bed.dir.path().join("state"))?;
+    let disk = SmallDisk::mount(bed.dir.path().join("state"), SMALL)?;
     let mut limiter = bed.limiter(DRAINING)?;
     let management = std::net::Ipv4Addr::from(MANAGEMENT).to_string();
     limiter.options(["--management", &management, "--watch", "off"]);
@@ -244,7 +248,7 @@ fn wait(done: impl Fn() -> bool) -> Result<()> {
 fn a_socket_that_cannot_be_made_is_told() -> Result<()> {
     require_root();
     let bed = Testbed::create("fullsocket")?;
-    let disk = SmallDisk::mount(bed.dir.path().join("run"))?;
+    let disk = SmallDisk::mount(bed.dir.path().join("run"), SMALL)?;
     disk.fill_places()?;
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.listen_at(&disk.0.join("limiter.sock"));

@@ -8,7 +8,7 @@
 mod change;
 mod clients;
 mod clock;
-mod disk;
+pub(crate) mod disk;
 mod files;
 mod inject;
 mod named;

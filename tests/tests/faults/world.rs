@@ -75,7 +75,8 @@ pub(crate) fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name != "lock" {
+        // The log of events is no state.
+        if name != "lock" && !name.starts_with("events-") {
             contents.insert(name, fs::read(entry.path())?);
         }
     }

@@ -58,9 +58,9 @@ pass     conforming        1     64
 drop     over-limit        1    100
 sum      seen              2    164
 
-RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  SHADOWED  MARKED
-all                    1            64        1            100         0       0
-destination_port       1            64        0              0         0       0
+RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  WOULD DROP  MARKED
+all                    1            64        1            100           0       0
+destination_port       1            64        0              0           0       0
 2 packets are longer than what was captured of them; their whole length counts
 made by tcpdump where limits were in force, a capture has only what they let pass: XDP drops before tcpdump sees a packet
 "

@@ -6,7 +6,10 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::render::{Render, number, push, table, titled};
+use super::reach::Reach;
+use super::words;
+use crate::moment::Zone;
+use crate::render::{Render, number, push, shown_reason, table, titled};
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -15,6 +18,10 @@ pub struct Events {
     pub episodes: Vec<Episode>,
     /// Counts of the drops, by what became of them.
     pub counts: EventCounts,
+    /// How far the answer reaches; none where nothing was asked for: such an answer has the latest
+    /// episodes alone.
+    #[serde(default)]
+    pub reach: Option<Reach>,
 }
 
 /// Counts of drops, shadow drops among them, by what became of them: `sent`, `over_budget` and
@@ -49,11 +56,15 @@ pub struct Episode {
     pub rule_name: Option<String>,
     /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
-    /// Time when it began: in RFC 3339.
+    /// True if nothing was dropped: a rule in shadow mode would have.
+    #[serde(default)]
+    pub would_drop: bool,
+    /// Time when it began, in RFC 3339; of a time that is asked for, its first part in that.
     pub began: String,
-    /// Seconds from the first drop that was told to the last one.
+    /// Seconds from the first drop that was told to the last one; of a time that is asked for, in
+    /// the parts that are in it.
     pub seconds: u64,
-    /// Drops that were told. A sample: at a high rate most are only counted.
+    /// Drops that were told, likewise. A sample: at a high rate most are only counted.
     pub sampled: u64,
     /// True if it has ended.
     pub ended: bool,
@@ -113,6 +124,9 @@ pub struct Dropped {
     pub rule_name: Option<String>,
     /// Reason of the drop.
     pub reason: String,
+    /// True if it was not dropped: a rule in shadow mode would have.
+    #[serde(default)]
+    pub would_drop: bool,
     /// Facts of the packet.
     #[serde(flatten)]
     pub packet: Sample,
@@ -153,9 +167,7 @@ impl Phase {
 }
 
 /// The query of `GET /v1/events`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct AskEvents {
@@ -163,6 +175,17 @@ pub struct AskEvents {
     pub follow: bool,
     /// Single packets as well, with `follow`.
     pub drops: bool,
+    /// Source of the drops, or a prefix of sources.
+    #[param(value_type = Option<words::Prefix>)]
+    pub source: Option<String>,
+    /// Rule that drops: its keys as `limiter list` shows them, or its name.
+    pub rule: Option<String>,
+    /// Begin of the time that is asked for, in RFC 3339 and UTC; not with `follow`.
+    #[param(value_type = Option<words::Moment>)]
+    pub since: Option<String>,
+    /// End of the time that is asked for.
+    #[param(value_type = Option<words::Moment>)]
+    pub until: Option<String>,
 }
 
 impl Line {
@@ -181,28 +204,65 @@ impl Line {
 
 impl Render for Events {
     fn render(&self, text: &mut String) {
+        let zone = Zone::of_this_process();
         if self.episodes.is_empty() {
-            text.push_str("no drops were told\n");
+            text.push_str(&self.none(&zone));
         } else {
-            let mut table =
-                table(&["SOURCE", "REASON", "RULE", "BEGAN", ">SECONDS", ">SAMPLED", "", "LAST"]);
+            let began: &[&str] = if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "UTC"] };
+            let before = ["SOURCE", "REASON", "RULE"];
+            let after = [">SECONDS", ">SAMPLED", "", "LAST"];
+            let mut table = table(&[&before, began, &after].concat());
             for episode in &self.episodes {
-                table.add_row(row(episode));
+                table.add_row(row(episode, &zone));
             }
             push(text, &table);
         }
-        let counts = self.counts;
+        match &self.reach {
+            Some(reach) => reach.render(&zone, self.episodes.is_empty(), text),
+            None => self.counts.render(text),
+        }
+    }
+}
+
+impl Events {
+    /// Words for an answer without episodes: what is not known is not denied.
+    fn none(&self, zone: &Zone) -> String {
+        let Some(reach) = &self.reach else { return "no drops were told\n".to_owned() };
+        if reach.unknown_rule {
+            return "no rule in force or in the log is called that: `limiter list` shows all\n"
+                .to_owned();
+        }
+        let (from, to) = (reach.since.as_ref(), reach.until.as_ref());
+        let from = from.filter(|from| **from > reach.from).unwrap_or(&reach.from);
+        let to = to.filter(|to| **to < reach.to).unwrap_or(&reach.to);
+        if from > to {
+            return format!(
+                "nothing is known of that time: the log reaches back to {}\n",
+                zone.both(&reach.from)
+            );
+        }
+        let (from, to) = (zone.both(from), zone.both(to));
+        if reach.is_whole() {
+            format!("no such drop from {from} to {to}: all drops of that time were told\n")
+        } else {
+            format!("no such drop was told from {from} to {to}, but not all drops of it were:\n")
+        }
+    }
+}
+
+impl EventCounts {
+    fn render(self, text: &mut String) {
         let mut line = |what: &str, count: u64| {
             if count > 0 {
                 let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
             }
         };
-        line("drops were told", counts.sent);
-        line("drops were only counted: over the budget of events", counts.over_budget);
-        line("events were lost: nobody had read those before", counts.lost);
-        line("episodes were forgotten: too many at once", counts.forgotten);
-        line("lines were left out of the log", counts.not_logged);
-        line("calls of hooks were left out: too many were waiting", counts.hooks_left_out);
+        line("drops were told", self.sent);
+        line("drops were only counted: over the budget of events", self.over_budget);
+        line("events were lost: nobody had read those before", self.lost);
+        line("episodes were forgotten: too many at once", self.forgotten);
+        line("lines were left out of the log", self.not_logged);
+        line("calls of hooks were left out: too many were waiting", self.hooks_left_out);
     }
 }
 
@@ -213,21 +273,21 @@ pub fn text(line: &Line) -> String {
         Line::Drop(at) => format!(
             "{name}   {} {} rule {} {}",
             at.source,
-            at.reason,
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
             "{name}  {} {} rule {} {}",
             at.source,
-            at.reason,
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
             "{name:5}  {} {} rule {} {} s, {} sampled",
             at.source,
-            at.reason,
+            shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
             at.seconds,
             number(at.sampled)
@@ -244,7 +304,7 @@ pub fn text(line: &Line) -> String {
 }
 
 /// `udp 40000>53 60 bytes eth0`.
-fn packet(packet: &Sample) -> String {
+pub fn packet(packet: &Sample) -> String {
     let mut text = match packet.protocol {
         Some(1) => "icmp ".to_owned(),
         Some(6) => "tcp ".to_owned(),
@@ -264,15 +324,18 @@ fn packet(packet: &Sample) -> String {
     text
 }
 
-fn row(episode: &Episode) -> [String; 8] {
-    [
+fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
+    let mut row = vec![
         episode.source.clone(),
-        episode.reason.clone(),
+        shown_reason(&episode.reason),
         titled(episode.rule.as_deref(), episode.rule_name.as_deref()),
-        episode.began.clone(),
+    ];
+    row.extend(zone.apart(&episode.began));
+    row.extend([
         number(episode.seconds),
         number(episode.sampled),
         if episode.ended { "ended" } else { "goes on" }.to_owned(),
         packet(&episode.last),
-    ]
+    ]);
+    row
 }

@@ -77,7 +77,7 @@ pub struct LimitEntry {
     pub passed: Counts,
     /// Packets that it dropped.
     pub dropped: Counts,
-    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    /// Of what passed: what it would drop, were it not in shadow mode.
     pub shadowed: Counts,
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
@@ -271,7 +271,7 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
         "ACTION",
         ">PASSED",
         ">DROPPED",
-        ">SHADOWED",
+        ">WOULD DROP",
         ">MARKED",
         "NAME",
     ]);

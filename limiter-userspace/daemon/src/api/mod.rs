@@ -10,6 +10,7 @@ pub mod explain;
 pub mod limits;
 pub mod lists;
 pub mod nearness;
+pub mod reach;
 pub mod rules;
 pub mod source;
 pub mod sources;

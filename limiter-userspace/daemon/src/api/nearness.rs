@@ -65,7 +65,7 @@ pub struct RuleNearness {
     pub passed: u64,
     /// Packets that it dropped, those of sources without a bucket included.
     pub dropped: u64,
-    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    /// Of what passed: what it would drop, were it not in shadow mode.
     pub shadowed: u64,
     /// Of what passed: what was over a limit, and was marked or went another way.
     pub marked: u64,

@@ -267,7 +267,8 @@ impl Render for SourceView {
                 Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
                 None => String::new(),
             };
-            let shadow = if self.shadow { ", in shadow mode: only counted" } else { "" };
+            let shadow =
+                if self.shadow { ", in shadow mode: it would drop, and only counts" } else { "" };
             row("limit", format!("{limit}{effective}{shadow}"));
         }
         for limit in self.limits.iter().skip(1) {

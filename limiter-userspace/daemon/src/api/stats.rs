@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Counts, words};
-use crate::render::{Render, Table, number, push, table, titled};
+use crate::render::{Render, Table, number, push, shown_reason, table, titled};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -71,7 +71,7 @@ pub struct RuleCounts {
     pub passed: Counts,
     /// Packets that it dropped.
     pub dropped: Counts,
-    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    /// Of what passed: what it would drop, were it not in shadow mode.
     pub shadowed: Counts,
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Outcomes {
     pub passed: Counts,
     /// Packets that were dropped.
     pub dropped: Counts,
-    /// Of what passed: what would have been dropped, were it not for shadow mode.
+    /// Of what passed: what would be dropped, were it not for shadow mode.
     pub shadowed: Counts,
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
@@ -106,10 +106,11 @@ fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
 impl Render for Stats {
     fn render(&self, text: &mut String) {
         let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
-        for reason in &self.reasons {
+        // Most reasons never come.
+        for reason in self.reasons.iter().filter(|reason| reason.packets > 0) {
             totals.add_row([
                 reason.verdict.clone(),
-                reason.reason.clone(),
+                shown_reason(&reason.reason),
                 number(reason.packets),
                 number(reason.bytes),
             ]);
@@ -150,7 +151,7 @@ pub fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
         ">PASSED BYTES",
         ">DROPPED",
         ">DROPPED BYTES",
-        ">SHADOWED",
+        ">WOULD DROP",
         ">MARKED",
     ]);
     for rule in rules {

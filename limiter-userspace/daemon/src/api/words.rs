@@ -94,6 +94,11 @@ pub struct SourcePort(pub u16);
 #[schema(examples(64, 255))]
 pub struct TimeToLive(pub u8);
 
+/// A moment in RFC 3339, in UTC.
+#[derive(ToSchema)]
+#[schema(examples("2026-11-27T14:05:00Z", "2026-11-27T14:05:00.250Z"))]
+pub struct Moment(pub String);
+
 /// Name of an interface.
 #[derive(ToSchema)]
 #[schema(examples("fake0", "eth0"))]

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Event;
 
+use crate::clocks::Clocks;
 use crate::views::Title;
 
 /// The key of an episode: source, rule and reason.
@@ -32,6 +33,30 @@ pub(super) struct Open {
     reported: Ticks,
     pub(super) sampled: u64,
     pub(super) last: Event,
+    /// Drops that the log does not have yet.
+    pub(super) unkept: Unkept,
+}
+
+/// The part of an episode that the log does not have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unkept {
+    /// Time of its first drop.
+    pub(super) from: Ticks,
+    /// Time of its last drop.
+    pub(super) to: Ticks,
+    pub(super) sampled: u64,
+    /// When the part before was given to the log; none before the first.
+    kept: Option<Ticks>,
+}
+
+impl Unkept {
+    fn add(&mut self, time: Ticks) {
+        let begins = self.sampled == 0;
+        // Two CPUs tell in whatever order.
+        self.from = if begins { time } else { self.from.min(time) };
+        self.to = if begins { time } else { self.to.max(time) };
+        self.sampled += 1;
+    }
 }
 
 impl Open {
@@ -59,23 +84,27 @@ pub(super) struct Episodes {
     quiet: Duration,
     /// Episodes that were pushed out by others.
     pub(super) forgotten: u64,
+    /// Those of them, and of the ended ones, that the log does not have whole.
+    gone: Vec<(Key, Open)>,
 }
 
 impl Episodes {
     /// Reminds every `still`, and ends an episode after `quiet` without a drop.
     pub(super) fn new(capacity: usize, still: Duration, quiet: Duration) -> Self {
-        Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0 }
+        Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0, gone: Vec::new() }
     }
 
     /// Counts a drop to its episode. Returns the episode if the drop began it.
     pub(super) fn record(
         &mut self,
         event: Event,
+        clocks: &Clocks,
         rule: impl FnOnce() -> Option<Title>,
     ) -> Option<Open> {
-        let key = Key::of(&event);
+        let (key, time) = (Key::of(&event), Ticks::new(event.time));
         if let Some(open) = self.open.get_mut(&key) {
             open.sampled += 1;
+            open.unkept.add(time);
             // Two CPUs tell in whatever order.
             if event.time >= open.last.time {
                 open.last = event;
@@ -86,18 +115,19 @@ impl Episodes {
             // The one that was seen the longest time ago.
             let oldest = self.open.iter().min_by_key(|(key, open)| (open.last.time, **key));
             if let Some(oldest) = oldest.map(|(key, _)| *key) {
-                self.open.remove(&oldest);
+                let gone = self.open.remove_entry(&oldest);
+                self.gone.extend(gone.filter(|(_, open)| open.unkept.sampled > 0));
                 self.forgotten += 1;
             }
         }
-        let time = Ticks::new(event.time);
         let open = Open {
             rule: rule(),
-            began: SystemTime::now(),
+            began: clocks.at(time),
             first: time,
             reported: time,
             sampled: 1,
             last: event,
+            unkept: Unkept { from: time, to: time, sampled: 1, kept: None },
         };
         self.open.insert(key, open.clone());
         Some(open)
@@ -120,10 +150,27 @@ impl Episodes {
         });
         for ended in &due {
             if let Due::End(key, _) = ended {
-                self.open.remove(key);
+                let ended = self.open.remove_entry(key);
+                self.gone.extend(ended.filter(|(_, open)| open.unkept.sampled > 0));
             }
         }
         due
+    }
+
+    /// Parts of episodes for the log: new ones, those of which the part before is `every` old, and
+    /// those that are gone. With `all`, every part that it does not have.
+    pub(super) fn parts(&mut self, now: Ticks, every: Duration, all: bool) -> Vec<(Key, Open)> {
+        let is_due = |kept: Option<Ticks>| {
+            kept.is_none_or(|kept| Duration::from_nanos(now.since(kept).as_nanos()) >= every)
+        };
+        let mut parts = std::mem::take(&mut self.gone);
+        for (key, open) in &mut self.open {
+            if open.unkept.sampled > 0 && (all || is_due(open.unkept.kept)) {
+                parts.push((*key, open.clone()));
+                (open.unkept.sampled, open.unkept.kept) = (0, Some(now));
+            }
+        }
+        parts
     }
 
     /// Episodes that go on, the one seen last first.
@@ -148,6 +195,8 @@ mod tests {
         Event { source, time: at(seconds).get(), ..Event::default() }
     }
 
+    const CLOCKS: Clocks = Clocks { now: Ticks::ZERO, wall: SystemTime::UNIX_EPOCH };
+
     fn episodes(capacity: usize) -> Episodes {
         Episodes::new(capacity, Duration::from_mins(1), Duration::from_mins(1))
     }
@@ -167,7 +216,9 @@ mod tests {
         let mut lines = Vec::new();
         for second in 100..250 {
             for _ in 0..1_000 {
-                lines.extend(episodes.record(drop_of(1, second), || None).map(|_| ("start", 1)));
+                lines.extend(
+                    episodes.record(drop_of(1, second), &CLOCKS, || None).map(|_| ("start", 1)),
+                );
             }
             lines.extend(told(&episodes.due(at(second))));
         }
@@ -189,8 +240,8 @@ mod tests {
         let mut episodes = episodes(8);
         let one = drop_of(1, 5);
         for event in [one, drop_of(2, 5), Event { rule: 7, ..one }, Event { reason: 3, ..one }] {
-            assert!(episodes.record(event, || None).is_some(), "{event:?}");
-            assert!(episodes.record(event, || None).is_none(), "{event:?}");
+            assert!(episodes.record(event, &CLOCKS, || None).is_some(), "{event:?}");
+            assert!(episodes.record(event, &CLOCKS, || None).is_none(), "{event:?}");
         }
         assert_eq!(episodes.open().len(), 4);
     }
@@ -199,10 +250,46 @@ mod tests {
     fn the_one_seen_longest_ago_makes_room() {
         let mut episodes = episodes(2);
         for event in [drop_of(1, 1), drop_of(2, 2), drop_of(1, 3), drop_of(3, 4)] {
-            episodes.record(event, || None);
+            episodes.record(event, &CLOCKS, || None);
         }
         assert_eq!(episodes.forgotten, 1);
         let sources: Vec<_> = episodes.open().iter().map(|(key, _)| key.source[15]).collect();
         assert_eq!(sources, [3, 1]);
+    }
+
+    /// Each drop is in one part: soon after the first one, then each minute, at the end, and where
+    /// an episode makes room.
+    #[test]
+    fn each_drop_is_in_one_part_for_the_log() {
+        let mut episodes = episodes(2);
+        let mut kept: Vec<(u64, u8, u64)> = Vec::new();
+        let mut keep = |second: u64, parts: Vec<(Key, Open)>| {
+            let mut parts: Vec<_> = parts
+                .into_iter()
+                .map(|(key, open)| (second, key.source[15], open.unkept.sampled))
+                .collect();
+            parts.sort_unstable();
+            kept.extend(parts);
+        };
+        let minute = Duration::from_mins(1);
+        for second in 0..150 {
+            episodes.record(drop_of(1, second), &CLOCKS, || None);
+            keep(second, episodes.parts(at(second), minute, false));
+        }
+        for last in [2, 3, 4] {
+            episodes.record(drop_of(last, 150), &CLOCKS, || None);
+        }
+        keep(150, episodes.parts(at(150), minute, false));
+        keep(151, episodes.parts(at(151), minute, true));
+        let expected = [
+            (0, 1, 1),
+            (60, 1, 60),
+            (120, 1, 60),
+            (150, 1, 29),
+            (150, 2, 1),
+            (150, 3, 1),
+            (150, 4, 1),
+        ];
+        assert_eq!(kept, expected);
     }
 }

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
+use super::filter::Filter;
 use crate::api::events::Line;
 use crate::control::gives_way;
 
@@ -22,6 +23,7 @@ struct Follower {
     first: bool,
     lines: mpsc::Sender<Bytes>,
     drops: bool,
+    filter: Filter,
     lost: u64,
 }
 
@@ -35,6 +37,7 @@ impl Followers {
     pub(super) fn add(
         &mut self,
         drops: bool,
+        filter: Filter,
         user: u32,
         first: bool,
     ) -> Option<mpsc::Receiver<Bytes>> {
@@ -45,7 +48,7 @@ impl Followers {
             tracing::info!(user = gone.user, "a reader of events gave way to one of user {user}");
         }
         let (lines, reader) = mpsc::channel(WAITING);
-        self.0.push(Follower { user, first, lines, drops, lost: 0 });
+        self.0.push(Follower { user, first, lines, drops, filter, lost: 0 });
         Some(reader)
     }
 
@@ -79,7 +82,11 @@ impl Followers {
         }
         let Some(bytes) = bytes(line) else { return };
         let is_drop = matches!(line, Line::Drop(_));
-        self.0.retain_mut(|follower| (is_drop && !follower.drops) || follower.send(bytes.clone()));
+        self.0.retain_mut(|follower| {
+            (is_drop && !follower.drops)
+                || !follower.filter.takes(line)
+                || follower.send(bytes.clone())
+        });
     }
 
     /// No more lines: the readers come to the end.
@@ -134,7 +141,7 @@ mod tests {
     #[test]
     fn a_slow_reader_is_told_what_it_missed() {
         let mut followers = Followers::default();
-        let mut reader = followers.add(false, 0, true).unwrap();
+        let mut reader = followers.add(false, Filter::default(), 0, true).unwrap();
         let line = Line::Lost { lines: 0 };
         for _ in 0..WAITING + 5 {
             followers.tell(&line);
@@ -149,27 +156,29 @@ mod tests {
     fn readers_are_bounded_and_those_that_left_make_room() {
         let mut followers = Followers::default();
         let mut readers: Vec<_> =
-            (0..MOST).map(|_| followers.add(true, 7, false).unwrap()).collect();
-        assert!(followers.add(true, 7, false).is_none());
+            (0..MOST).map(|_| followers.add(true, Filter::default(), 7, false).unwrap()).collect();
+        assert!(followers.add(true, Filter::default(), 7, false).is_none());
         drop(readers.pop());
-        assert!(followers.add(true, 7, false).is_some());
+        assert!(followers.add(true, Filter::default(), 7, false).is_some());
     }
 
     #[test]
     fn nobody_keeps_another_user_from_following() {
         let mut followers = Followers::default();
-        let mut readers: Vec<_> =
-            (0..MOST).map(|_| followers.add(true, 65_534, false).unwrap()).collect();
-        let _root = followers.add(true, 0, true).unwrap();
+        let mut readers: Vec<_> = (0..MOST)
+            .map(|_| followers.add(true, Filter::default(), 65_534, false).unwrap())
+            .collect();
+        let _root = followers.add(true, Filter::default(), 0, true).unwrap();
         assert!(readers[0].is_closed(), "the oldest gives way");
         assert!(readers[1..].iter().all(|reader| !reader.is_closed()));
         assert_eq!(followers.count(), MOST);
         // Another user has as many in the end as whoever was first, and no more.
-        let others: Vec<_> = (0..MOST).map_while(|_| followers.add(true, 1000, false)).collect();
+        let others: Vec<_> =
+            (0..MOST).map_while(|_| followers.add(true, Filter::default(), 1000, false)).collect();
         assert_eq!(others.len(), 7);
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 8);
         // Root takes one more, of whoever has the most.
-        let _second = followers.add(true, 0, true).unwrap();
+        let _second = followers.add(true, Filter::default(), 0, true).unwrap();
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 9);
         readers.clear();
     }

@@ -91,6 +91,7 @@ fn variables(line: &Line) -> Vec<(&'static str, String)> {
             ("LIMITER_SOURCE", episode.source.clone()),
             ("LIMITER_RULE", episode.rule.clone().unwrap_or_default()),
             ("LIMITER_REASON", episode.reason.clone()),
+            ("LIMITER_WOULD_DROP", episode.would_drop.to_string()),
             ("LIMITER_INTERFACE", episode.last.interface.clone().unwrap_or_default()),
             ("LIMITER_BEGAN", episode.began.clone()),
             ("LIMITER_SECONDS", episode.seconds.to_string()),

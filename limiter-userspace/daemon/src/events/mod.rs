@@ -1,33 +1,44 @@
 //! Single drops as the daemon tells them: episodes, to the log, to followers and to hooks.
 
 mod episodes;
+pub(crate) mod filter;
 mod followers;
 mod hook;
+mod lines;
+mod log;
+mod search;
+mod told;
 mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Bytes;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
 use limiter_rules::model::TriePrefix;
-use limiter_text::plain::clean;
 use tokio::sync::mpsc;
 
 use super::alarm::Notice;
+use super::clocks::Clocks;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::views::{self, Shadows, Title};
-use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, TableFull};
+use crate::render::would_drop;
 use episodes::{Due, Episodes, Key, Open};
+use filter::Filter;
 use followers::Followers;
+use lines::{LogBudget, say};
+use log::Log;
+use told::{reason, sample, source, view};
 
 pub use hook::HookOptions;
+pub(crate) use search::Search;
 pub use webhook::HookUrl;
 
 /// Episodes that go on at once.
@@ -38,12 +49,6 @@ const MOST_ENDED: usize = 256;
 
 /// Events that are taken at once; then others have their turn.
 const AT_ONCE: usize = 8192;
-
-/// Lines in the log at once.
-const LOG_BURST: u64 = 20;
-
-/// Nanoseconds for each further line.
-const LOG_EVERY: u64 = 3_000_000_000;
 
 /// Options of the events of drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub struct EventOptions {
     pub quiet: Duration,
     /// Hooks that are told of events.
     pub hooks: HookOptions,
+    /// Most bytes of the log on disk; 0 for none.
+    pub log_bytes: u64,
 }
 
 impl Default for EventOptions {
@@ -65,29 +72,8 @@ impl Default for EventOptions {
             still: Duration::from_mins(1),
             quiet: Duration::from_mins(1),
             hooks: HookOptions { command: None, url: None, timeout: Duration::from_secs(10) },
+            log_bytes: 64 << 20,
         }
-    }
-}
-
-/// A few lines at once, and then a few a minute.
-#[derive(Debug, Default)]
-struct LogBudget {
-    /// Time when the budget will be full again, in nanoseconds.
-    full_at: u64,
-    left_out: u64,
-    left_out_in_all: u64,
-}
-
-impl LogBudget {
-    fn admit(&mut self, now: u64) -> bool {
-        let next = self.full_at.max(now) + LOG_EVERY;
-        if next > now + LOG_BURST * LOG_EVERY {
-            self.left_out += 1;
-            self.left_out_in_all += 1;
-            return false;
-        }
-        self.full_at = next;
-        true
     }
 }
 
@@ -99,7 +85,14 @@ pub(super) struct Events {
     followers: Followers,
     hook: Option<mpsc::Sender<Line>>,
     hooks_left_out: u64,
-    log: LogBudget,
+    /// Lines of the daemon's own log.
+    lines: LogBudget,
+    /// The log on disk, if there is one.
+    log: Option<Log>,
+    /// Directory and size of the log that is wanted.
+    wanted: Option<(PathBuf, u64)>,
+    /// Since when there is anything without one.
+    began: SystemTime,
     /// The names of rules by number, and the generation that they are of.
     names: (u64, BTreeMap<u32, Title>),
     /// Rules in shadow mode then.
@@ -114,7 +107,10 @@ impl Events {
             followers: Followers::default(),
             hook: None,
             hooks_left_out: 0,
-            log: LogBudget::default(),
+            lines: LogBudget::default(),
+            log: None,
+            wanted: None,
+            began: SystemTime::now(),
             names: (0, BTreeMap::new()),
             shadows: Shadows::default(),
         }
@@ -122,6 +118,7 @@ impl Events {
 
     /// Takes what the program has told.
     pub(super) fn take(&mut self, datapath: &mut dyn Datapath, effective: &EffectiveSet) {
+        let clocks = Clocks::of(datapath);
         for _ in 0..AT_ONCE {
             let Some(event) = datapath.next_event() else { break };
             let generation = datapath.generation();
@@ -132,17 +129,19 @@ impl Events {
             let rule = self.shadows.told(Reason::from_index(event.reason.into()), event.rule);
             if self.followers.want_drops() {
                 let title = self.names.1.get(&rule).cloned();
+                let reason = reason(event.reason);
                 let dropped = Dropped {
+                    would_drop: would_drop(&reason),
                     source: source(&Key::of(&event)),
                     rule_name: title.as_ref().and_then(|title| title.name.clone()),
                     rule: title.map(|title| title.rule),
-                    reason: reason(event.reason),
+                    reason,
                     packet: sample(&event, datapath),
                 };
                 self.followers.tell(&Line::Drop(dropped));
             }
             let names = &self.names.1;
-            if let Some(open) = self.episodes.record(event, || names.get(&rule).cloned()) {
+            if let Some(open) = self.episodes.record(event, &clocks, || names.get(&rule).cloned()) {
                 let line = Line::Start(view(&Key::of(&event), &open, false, datapath));
                 self.tell(line, datapath.now());
             }
@@ -164,18 +163,18 @@ impl Events {
             };
             self.tell(line, now);
         }
-        let left_out = self.log.left_out;
-        if left_out > 0 && self.log.admit(now.as_nanos()) {
-            self.log.left_out = 0;
+        let left_out = self.lines.left_out;
+        if left_out > 0 && self.lines.admit(now.as_nanos()) {
+            self.lines.left_out = 0;
             tracing::warn!("{left_out} more lines about drops were left out: see `limiter events`");
         } else {
-            self.log.left_out = left_out;
+            self.lines.left_out = left_out;
         }
     }
 
     fn tell(&mut self, line: Line, now: Ticks) {
-        if self.log.admit(now.as_nanos()) {
-            log(&line);
+        if self.lines.admit(now.as_nanos()) {
+            say(&line);
         }
         self.pass_on(line);
     }
@@ -205,10 +204,11 @@ impl Events {
     pub(super) fn follow(
         &mut self,
         drops: bool,
+        filter: Filter,
         user: u32,
         first: bool,
     ) -> Result<mpsc::Receiver<Bytes>, ServiceError> {
-        self.followers.add(drops, user, first).ok_or(ServiceError::Followers)
+        self.followers.add(drops, filter, user, first).ok_or(ServiceError::Followers)
     }
 
     /// Readers come to their end.
@@ -222,22 +222,27 @@ impl Events {
         &self,
         datapath: &dyn Datapath,
     ) -> Result<crate::api::events::Events, ServiceError> {
-        let counts = datapath.event_counts()?;
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::api::events::Events {
             episodes: open
                 .chain(self.ended.iter().map(|(_, _, episode)| episode.clone()))
                 .collect(),
-            counts: EventCounts {
-                sent: counts.sent,
-                over_budget: counts.over_budget,
-                lost: counts.lost,
-                forgotten: self.episodes.forgotten,
-                not_logged: self.log.left_out_in_all,
-                hooks_left_out: self.hooks_left_out,
-                followers: self.followers.count(),
-            },
+            counts: self.counts(datapath)?,
+            reach: None,
+        })
+    }
+
+    fn counts(&self, datapath: &dyn Datapath) -> Result<EventCounts, ServiceError> {
+        let counts = datapath.event_counts()?;
+        Ok(EventCounts {
+            sent: counts.sent,
+            over_budget: counts.over_budget,
+            lost: counts.lost,
+            forgotten: self.episodes.forgotten,
+            not_logged: self.lines.left_out_in_all,
+            hooks_left_out: self.hooks_left_out,
+            followers: self.followers.count(),
         })
     }
 
@@ -284,82 +289,4 @@ impl Told {
 fn told(Key { source, rule, reason }: Key, open: &Open) -> Told {
     let (title, dropped) = (open.rule.clone(), open.sampled);
     Told { source, rule, reason, title, began: open.began, dropped }
-}
-
-fn source(key: &Key) -> String {
-    let selector = TriePrefix::of_source(key.source).selector();
-    selector.map_or_else(|| "?".to_owned(), |selector| selector.to_string())
-}
-
-fn reason(number: u8) -> String {
-    Reason::from_index(u32::from(number)).name().to_owned()
-}
-
-fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
-    let at = datapath.attachments().iter().find(|at| at.ifindex == event.interface);
-    let ports = event.known & Event::PORTS != 0;
-    Sample {
-        interface: at.map(|at| at.interface.clone()),
-        bytes: event.length,
-        protocol: (event.known & Event::PROTOCOL != 0).then_some(event.protocol),
-        source_port: ports.then_some(event.source_port),
-        destination_port: ports.then_some(event.destination_port),
-    }
-}
-
-fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
-    Episode {
-        source: source(key),
-        rule: open.rule.as_ref().map(|title| title.rule.clone()),
-        rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
-        reason: reason(key.reason),
-        began: humantime::format_rfc3339_seconds(open.began).to_string(),
-        seconds: open.length().as_secs(),
-        sampled: open.sampled,
-        ended,
-        last: sample(&open.last, datapath),
-    }
-}
-
-fn log(line: &Line) {
-    let rule = |episode: &Episode| match (&episode.rule_name, &episode.rule) {
-        (Some(name), Some(rule)) => format!(" by the rule {} for {rule}", clean(name)),
-        (None, Some(rule)) => format!(" by the rule for {rule}"),
-        (_, None) => String::new(),
-    };
-    match line {
-        Line::Start(at) => tracing::warn!("drops: {} ({}){}", at.source, at.reason, rule(at)),
-        Line::Still(at) => tracing::warn!(
-            "still drops: {} ({}){}: for {} s, {} sampled",
-            at.source,
-            at.reason,
-            rule(at),
-            at.seconds,
-            at.sampled
-        ),
-        Line::End(at) => tracing::info!(
-            "no more drops: {} ({}){}: it was {} s, {} sampled",
-            at.source,
-            at.reason,
-            rule(at),
-            at.seconds,
-            at.sampled
-        ),
-        // A full table has told the log itself.
-        Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_has_a_burst_and_then_a_line_now_and_then() {
-        let mut log = LogBudget::default();
-        let admitted = |log: &mut LogBudget, now| (0..100).filter(|_| log.admit(now)).count();
-        assert_eq!(admitted(&mut log, 1_000), 20);
-        assert_eq!(log.left_out, 80);
-        assert_eq!(admitted(&mut log, 1_000 + 2 * LOG_EVERY), 2);
-    }
 }

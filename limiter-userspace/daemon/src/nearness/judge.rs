@@ -47,7 +47,7 @@ pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
     }
     if rule.shadowed > 0 {
         return unknown(format!(
-            "in shadow mode {} packets would have been dropped in {minutes}; of how many {sources} \
+            "in shadow mode it would drop {} packets in {minutes}; of how many {sources} \
              is not counted: `limiter events` has a sample, `limiter tune --for 10m` a proposal",
             number(rule.shadowed)
         ));

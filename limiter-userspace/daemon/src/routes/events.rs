@@ -1,17 +1,24 @@
 //! The request for events: episodes of drops, or lines as they come.
 
+use std::time::Duration;
+
 use axum::extract::{Extension, State};
 use axum::routing::get;
 
 use crate::api::events::{AskEvents, Events};
-use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
+use crate::control::{
+    Answer, Asked, JSON, Lines, Peer, Refusal, Routes, Sliced, Step, follow, read, sliced,
+};
+use crate::events::Search;
+use crate::events::filter::Filter;
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/events", get(events))
 }
 
-/// Recent drops, by source, rule and reason; or lines about them as they come
+/// Drops by source, rule and reason: recent ones; those of a source, a rule or a time, from the log
+/// on disk; or lines about them as they come
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -27,10 +34,40 @@ pub(super) async fn events(
     Asked(asked): Asked<AskEvents>,
 ) -> Answer {
     let (user, first) = (peer.user(), peer.may_change());
+    let filter = Filter::of(&asked).map_err(Refusal::from)?;
     if asked.follow {
-        return follow(&service, &peer, |service| service.follow(asked.drops, user, first)).await;
+        let filter = filter.unwrap_or_default();
+        return follow(&service, &peer, |service| service.follow(asked.drops, filter, user, first))
+            .await;
+    }
+    if let Some(filter) = filter {
+        return sliced(service, peer, JSON, |service| EventsText::begin(service, &filter)).await;
     }
     read(&service, &peer, |service| service.events()).await
+}
+
+/// Time between two looks whether the log was read.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A search of the log under way; none once all was told.
+pub(crate) struct EventsText(Option<Search>);
+
+impl EventsText {
+    pub(crate) fn begin(service: &Service, filter: &Filter) -> Result<Self, Refusal> {
+        Ok(Self(Some(service.events.search(filter, service.datapath()?)?)))
+    }
+}
+
+impl Sliced<Service> for EventsText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        let Some(search) = &mut self.0 else { return Ok(Step::Done) };
+        let Some(found) = search.step() else { return Ok(Step::After(LOOK)) };
+        let (found, live) = found?;
+        self.0 = None;
+        let events =
+            service.events.found(found, live, service.datapath()?, &service.rule_sets.effective)?;
+        Ok(Step::Part(serde_json::to_vec(&events)?.into()))
+    }
 }
 
 impl Service {
@@ -40,7 +77,13 @@ impl Service {
     }
 
     /// Lines as they come, for a user; `first` if that one may change, too.
-    pub(crate) fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal> {
-        Ok(self.events.follow(drops, user, first)?)
+    pub(crate) fn follow(
+        &mut self,
+        drops: bool,
+        filter: Filter,
+        user: u32,
+        first: bool,
+    ) -> Result<Lines, Refusal> {
+        Ok(self.events.follow(drops, filter, user, first)?)
     }
 }

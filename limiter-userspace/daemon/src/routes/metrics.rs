@@ -10,7 +10,7 @@ use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
-use crate::views::{self, Census, Facts};
+use crate::views::{self, Census, EventLog, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))
@@ -79,6 +79,12 @@ impl Service {
                 .nearness
                 .borrow()
                 .told(self.datapath()?, &self.rule_sets.effective)?,
+            warnings: self.warnings().len(),
+            event_log: self.events.log_health().map(|health| EventLog {
+                bytes: health.bytes,
+                lost: health.lost,
+                is_whole: health.trouble.is_none(),
+            }),
             cluster: self.cluster.status(),
             refused_changes: self.cluster.refusals().map_or(0, Refusals::count),
         };

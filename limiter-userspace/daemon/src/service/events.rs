@@ -13,6 +13,9 @@ use crate::readable::Readable;
 /// A quarter of a second's worth of events may come at once.
 const BURSTS: u32 = 4;
 
+/// Step of keeping events, in words.
+pub(super) const KEEP_EVENTS: &str = "keep the log of events";
+
 /// Time that events gather before they are taken.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -25,6 +28,12 @@ impl Service {
     ) -> Result<Option<OwnedFd>, ServiceError> {
         self.events = Events::new(options);
         self.events.start_hooks(&options.hooks);
+        if options.log_bytes > 0 {
+            let directory = self.state.path("");
+            let datapath = self.datapath.get()?;
+            let begun = self.events.keep_log(datapath, directory, options.log_bytes);
+            self.troubles.note(KEEP_EVENTS, &begun);
+        }
         let datapath = self.datapath.get_mut()?;
         let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
         datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
@@ -38,9 +47,24 @@ impl Service {
         }
     }
 
+    /// Keeps what was told in the log on disk.
+    pub(crate) fn keep_events(&mut self) -> Result<(), ServiceError> {
+        self.events.keep(self.datapath.get()?)
+    }
+
     /// Ends the events: the answers of followers come to their end.
     pub(crate) fn end_events(&mut self) {
         self.events.end();
+    }
+
+    /// Ends the log of events: what was told by now is in it.
+    pub(crate) fn end_event_log(&mut self) {
+        self.take_events();
+        if let Ok(datapath) = self.datapath.get()
+            && let Err(error) = self.events.end_log(datapath)
+        {
+            tracing::warn!(%error, "the last events are not in their log");
+        }
     }
 }
 

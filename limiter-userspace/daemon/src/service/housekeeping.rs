@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Service;
+use super::events::KEEP_EVENTS;
 use super::lists::SAVE_LISTS;
 use crate::error::ServiceError;
 
@@ -30,6 +31,9 @@ impl Service {
             self.events.look(datapath);
             self.gauges.views.forget(datapath.now());
         }
+        let kept = self.keep_events();
+        self.troubles.note(KEEP_EVENTS, &kept);
+        all = all.and(kept);
         self.leftovers.give_back();
         all
     }

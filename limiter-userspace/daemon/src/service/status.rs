@@ -5,10 +5,9 @@ use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
 use crate::control::Refusal;
 
 impl Service {
-    /// State of the daemon.
-    pub(crate) fn status(&self) -> Result<Status, Refusal> {
-        let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
-        let trial = self.rule_sets.trial(&self.datapath);
+    /// All warnings that hold now.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let layers = &self.rule_sets.layers;
         let stands = self.damages.iter().filter(|damage| damage.stands());
         let mut warnings: Vec<String> = stands.map(|damage| damage.warning.clone()).collect();
         warnings.extend(self.rule_sets.effective.warnings.iter().cloned());
@@ -17,6 +16,13 @@ impl Service {
         warnings.extend(self.rule_sets.not_in_force());
         warnings.extend(self.troubles.warnings());
         warnings.extend(self.cluster.warnings(layers));
+        warnings
+    }
+
+    /// State of the daemon.
+    pub(crate) fn status(&self) -> Result<Status, Refusal> {
+        let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
+        let trial = self.rule_sets.trial(&self.datapath);
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -34,7 +40,7 @@ impl Service {
             pin_dir: self.pin_dir.as_ref().map(|path| path.display().to_string()),
             edits: layers.edits.len(),
             management: layers.management.keys().map(ToString::to_string).collect(),
-            warnings,
+            warnings: self.warnings(),
             over_soft_limit: self.gauges.alarms.raised(),
             no_room_for: self.gauges.floods.raised(),
             too_tight: self

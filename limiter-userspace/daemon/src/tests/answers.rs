@@ -14,6 +14,7 @@ use crate::api::rules::{ExportRules, Exported};
 use crate::api::stats::Stats;
 use crate::control::parts::PART;
 use crate::control::{Lines, Sliced, Step};
+use crate::events::filter::Filter;
 use crate::routes::bans::BansText;
 use crate::routes::lists::ListsText;
 use crate::routes::metrics::MetricsText;
@@ -100,7 +101,7 @@ impl Service {
     }
 
     pub(super) fn followed(&mut self, drops: bool) -> Result<Lines, Refusal> {
-        self.follow(drops, 0, true)
+        self.follow(drops, Filter::default(), 0, true)
     }
 }
 

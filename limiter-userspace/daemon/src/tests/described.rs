@@ -65,6 +65,8 @@ use crate::routes as api;
         words::SourcePort,
         words::TimeToLive,
         words::InterfaceName,
+        words::Moment,
+        words::Prefix,
         words::Port,
         words::Prefixes,
         words::SourceCount,

@@ -122,7 +122,7 @@ fn a_ping_falls_under_its_type_in_both_families() {
     };
     for (from, to, key) in [
         ("192.0.2.1", "icmp", "ICMP echo-request from 192.0.2.1"),
-        ("2001:db8::1", "icmpv6", "ICMP echo-request from 2001:db8::"),
+        ("2001:db8::1", "icmpv6", "ICMP echo-request from 2001:db8::/64"),
     ] {
         for kind in ["echo-request", "8", "128"] {
             let told = ask(from, to, Some(kind)).unwrap();

@@ -11,6 +11,7 @@ mod damaged;
 mod dashboards;
 mod described;
 mod emptied;
+mod event_log;
 mod events;
 mod explain;
 mod faults;

@@ -165,7 +165,7 @@ fn shadow_mode_does_not_say_whom_it_would_hit() {
     let rule = rule(&told);
     assert_eq!((rule.shadow, rule.shadowed, rule.lost), (true, 300, 0));
     assert_eq!(rule.answer, Fit::NotKnownYet);
-    assert!(rule.evidence.contains("300 packets would have been dropped"), "{}", rule.evidence);
+    assert!(rule.evidence.contains("it would drop 300 packets"), "{}", rule.evidence);
 }
 
 #[test]

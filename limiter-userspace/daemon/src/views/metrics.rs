@@ -12,6 +12,7 @@ use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Datapath, DatapathError};
 
 use super::census::Census;
+use super::events::EventLog;
 use super::limits;
 use super::tables::kind_name;
 use super::told::Result;
@@ -52,6 +53,11 @@ pub(crate) struct Facts {
     pub(crate) no_room_for: Vec<String>,
     /// How near sources come to the limits.
     pub(crate) nearness: Nearness,
+    /// Warnings that `limiter status` shows.
+    pub(crate) warnings: usize,
+    /// State of the log of events: bytes on disk, lines that were not written, and whether it is
+    /// written; none without one.
+    pub(crate) event_log: Option<EventLog>,
     /// State of the node, with a cluster.
     pub(crate) cluster: Option<Arc<Status>>,
     /// Changes of other nodes that were not taken over.
@@ -76,6 +82,7 @@ pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -
     packets(&mut page, datapath)?;
     interfaces(&mut page, datapath)?;
     tables(&mut page, datapath, &facts.no_room_for)?;
+    super::events::metrics(&mut page, datapath, facts.event_log)?;
     if let Some(status) = &facts.cluster {
         super::cluster::metrics(&mut page, status, facts.refused_changes);
     }
@@ -100,8 +107,8 @@ fn daemon(
     page.metric("limiter_rules", Gauge, "Rules in force.").add(&[], effective.rules.len());
     page.metric("limiter_edits", Gauge, "Rules in force that `limiter set` made.")
         .add(&[], facts.edits);
-    page.metric("limiter_warnings", Gauge, "Warnings about the rule set in force.")
-        .add(&[], effective.warnings.len());
+    page.metric("limiter_warnings", Gauge, "Warnings that `limiter status` shows.")
+        .add(&[], facts.warnings);
     page.metric("limiter_brake", Gauge, "1 while every packet passes: `limiter off`.")
         .add(&[], u8::from(datapath.brake()?));
     let mut interfaces = page.metric(
@@ -111,6 +118,13 @@ fn daemon(
     );
     for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
         interfaces.add(&[("interface", &at.interface), ("mode", mode(at.mode))], 1);
+    }
+    let help = "1 while the program is on an interface that it was asked for; 0 while packets of \
+                it are not limited, and where that cannot be seen.";
+    let mut attached = page.metric("limiter_interface_attached", Gauge, help);
+    for at in datapath.attachments() {
+        let is_attached = u8::from(at.state.is_attached());
+        attached.add(&[("interface", &at.interface)], is_attached);
     }
     page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")
         .add(&[("result", "ok")], facts.reloads.ok)
@@ -314,7 +328,12 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
 
 fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -> Result<()> {
     let of: [(_, _, Count); 2] = [
-        ("limiter_rule_packets_total", "Packets of each rule and budget.", |counts| counts.packets),
+        (
+            "limiter_rule_packets_total",
+            "Packets of each rule and budget: within, over (dropped), near (marked), and shadow: \
+             it would drop them, and they passed.",
+            |counts| counts.packets,
+        ),
         ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
     ];
     for (name, help, value) in of {
@@ -355,7 +374,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
             }
         }
     }
-    let help = "1 for a rule or budget that only counts.";
+    let help = "1 for a rule or budget in shadow mode: what it would drop passes, and is counted.";
     let mut shadow = page.metric("limiter_rule_shadow", Kind::Gauge, help);
     for subject in subjects.iter().filter(|subject| subject.name != OTHER) {
         shadow.add(&subject.labels(&[]), u8::from(subject.shadow));

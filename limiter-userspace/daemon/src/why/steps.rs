@@ -286,22 +286,31 @@ fn size(limit: &RuleLimit) -> Option<u64> {
 /// The values of the keys of a table.
 fn key_text(looked: &LookedTable) -> String {
     let (fields, key) = (looked.table.fields, &looked.key);
-    let address = |words: [u64; 2]| {
+    // A prefix is more than its first address.
+    let prefix = |words: [u64; 2], [v4, v6]: [[u64; 2]; 2]| {
         let address = Ipv6Addr::from(bytemuck::cast::<_, [u8; 16]>(words));
+        let bits = |mask: [u64; 2]| mask.iter().map(|word| word.count_ones()).sum::<u32>();
         match address.to_ipv4_mapped() {
-            Some(v4) if key.version == 4 => v4.to_string(),
-            _ => address.to_string(),
+            Some(address) if key.version == 4 => match bits(v4).saturating_sub(96) {
+                32 => address.to_string(),
+                length => format!("{address}/{length}"),
+            },
+            _ => match bits(v6) {
+                128 => address.to_string(),
+                length => format!("{address}/{length}"),
+            },
         }
     };
+    let (sources, destinations) = (looked.table.source_masks, looked.table.destination_masks);
     let facts = Fact::ALL.map(|fact| {
         let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
         (fact.field(), fact.told(values_of_class(&looked.table, fact, value)))
     });
     let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),
-        (field::DESTINATION, format!("to {}", address(key.destination))),
-        (field::INNER, format!("inside {}", address(key.source))),
-        (field::SOURCE, format!("from {}", address(key.source))),
+        (field::DESTINATION, format!("to {}", prefix(key.destination, destinations))),
+        (field::INNER, format!("inside {}", prefix(key.source, sources))),
+        (field::SOURCE, format!("from {}", prefix(key.source, sources))),
     ];
     let values = facts.into_iter().chain(others).filter(|(bit, _)| fields & bit != 0);
     let values: Vec<_> = values.map(|(_, value)| value).collect();

@@ -154,19 +154,25 @@ const fn spoken(fact: Fact) -> &'static str {
 }
 
 fn terms(limits: &Limits) -> String {
-    let shadow = if limits.shadow { " (shadow mode: only counted, nothing happens)" } else { "" };
+    let (is, brings, shadow) = if limits.shadow {
+        ("would be", "would bring", " (shadow mode: only counted, nothing happens)")
+    } else {
+        ("is", "brings", "")
+    };
     if limits.limits.is_empty() {
-        let what = match &limits.over {
-            Over::Reject => "all dropped, and the sender is told",
-            _ => "all dropped",
+        let all = if limits.shadow { "all would be dropped" } else { "all dropped" };
+        let told = match &limits.over {
+            Over::Reject => format!(", and the sender {is} told"),
+            _ => String::new(),
         };
-        return format!("{what}{shadow}");
+        return format!("{all}{told}{shadow}");
     }
     let (word, over) = match &limits.over {
-        Over::Drop => ("at most", "more is dropped".to_owned()),
-        Over::Reject => ("at most", "more is dropped, and the sender is told".to_owned()),
+        Over::Drop => ("at most", format!("more {is} dropped")),
+        Over::Reject => ("at most", format!("more {is} dropped, and the sender {is} told")),
         Over::Ban(_) => {
-            ("at most", format!("more is dropped, and brings a {}", over_text(&limits.over)))
+            let ban = over_text(&limits.over);
+            ("at most", format!("more {is} dropped, and {brings} a {ban}"))
         }
         Over::Mark(_) => ("up to", format!("more passes, {}", over_text(&limits.over))),
         Over::Class(name) => ("up to", format!("more is charged to the budget {name}")),
@@ -236,7 +242,7 @@ descriptors:
                 "the source 192.0.2.7: no limit by rules with these keys; limited by others: the \
                  rule for masked_remote_address/v4:24/v6:48 (and 4 more)",
                 "each source in 198.51.100.0/24: at most 310000 bytes in any second (2mbit/s, \
-                 60000 bytes at once); more is dropped (shadow mode: only counted, nothing \
+                 60000 bytes at once); more would be dropped (shadow mode: only counted, nothing \
                  happens)",
                 "each /24 of IPv4 and each /48 of IPv6: at most 5100 packets in any second \
                  (5000/s, 100 at once); more is dropped",

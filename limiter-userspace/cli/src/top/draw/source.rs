@@ -70,7 +70,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         }
         None => fact("ban", text("none".to_owned())),
     }
-    let shadow = if view.shadow { ", in shadow mode: only counted" } else { "" };
+    let shadow = if view.shadow { ", in shadow mode: it would drop, and only counts" } else { "" };
     fact("rule", text(clean(&rule_text(view)) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
         let effective = rate(limit.effective_per_second);

@@ -1,4 +1,8 @@
-// The latest drops: episodes of one source, rule and reason, from a sample.
+// Drops: the latest, or those that are searched in the log, as episodes of one source, rule and
+// reason, from a sample.
+
+// Time between two searches of the log for the same, in milliseconds.
+const SEARCH_EVERY = 10_000;
 
 // Names of protocols by their numbers.
 const PROTOCOLS = { 1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6" };
@@ -29,9 +33,9 @@ class Events {
     };
     this.table = new Table(byId("events-table"), "Events", [
       { head: "Source", make: name },
-      { head: "Reason", text: (row) => clean(row.reason) },
+      { head: "Reason", text: (row) => (row.would_drop ? "would drop" : clean(row.reason)) },
       { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
-      { head: "Began", text: (row) => clean(row.began) },
+      { head: "Began", text: (row) => moment(row.began) },
       { head: "Lasts", number: true, text: (row) => span(row.seconds) },
       { head: "Sampled", number: true, text: (row) => number(row.sampled) },
       { head: "Now", text: (row) => (row.ended ? "ended" : "goes on") },
@@ -43,17 +47,83 @@ class Events {
     ]);
   }
 
-  draw({ episodes, counts }) {
+  // Has what is typed searched, and the latest shown again after a reset.
+  listen(again) {
+    const form = byId("events-filter");
+    this.search = new Seldom(SEARCH_EVERY, () => ask("/v1/events", this.asked));
+    const search = (asked) => {
+      this.asked = asked;
+      this.search.again();
+      again();
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      search(askedIn(new FormData(form)));
+    });
+    form.addEventListener("reset", () => search(null));
+  }
+
+  // What is to be shown now. A search that is refused is told, and given up.
+  async answer() {
+    if (!this.asked) return ask("/v1/events");
+    try {
+      return await this.search.now();
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 400)) throw error;
+      this.asked = null;
+      say(`Not searched: ${error.message}`);
+      return ask("/v1/events");
+    }
+  }
+
+  draw({ episodes, counts, reach }) {
     const key = (row) => JSON.stringify([row.source, row.rule, row.reason, row.began]);
     this.table.show(episodes, key);
-    const words = [
-      [counts.over_budget, "were only counted: over the budget of events"],
-      [counts.lost, "were lost: nobody had read those before"],
-      [counts.forgotten, "episodes were forgotten: too many at once"],
-    ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
-    const none = episodes.length === 0 ? "No drops were told." : "";
-    const told = `${number(counts.sent)} drops were told since the maps were made, a sample.`;
-    tell(byId("events-note"), [none, told, ...words].filter(Boolean).join(" "));
+    const told = reach ? reachOf(reach, episodes.length) : latestOf(counts, episodes.length);
+    tell(byId("events-note"), told.filter(Boolean).join(" "));
   }
 }
 
+// The question that a form asks; none if nothing is typed.
+function askedIn(form) {
+  const time = (name) => (form.get(name) ? new Date(form.get(name)).toISOString() : "");
+  const asked = { source: form.get("source").trim(), rule: form.get("rule").trim(),
+    since: time("since"), until: time("until") };
+  return Object.values(asked).some(Boolean) ? asked : null;
+}
+
+// Words about the latest drops.
+function latestOf(counts, episodes) {
+  const words = [
+    [counts.over_budget, "were only counted: over the budget of events"],
+    [counts.lost, "were lost: nobody had read those before"],
+    [counts.forgotten, "episodes were forgotten: too many at once"],
+  ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
+  const none = episodes === 0 ? "No drops were told." : "";
+  const told = `${number(counts.sent)} drops were told since the maps were made, a sample.`;
+  return [none, told, ...words];
+}
+
+// Words about a search: what was not found is not denied where it is not known.
+function reachOf(reach, episodes) {
+  if (reach.unknown_rule && episodes === 0) {
+    return ["No rule in force or in the log is called that."];
+  }
+  const whole = reach.unnamed === 0 && reach.gaps.length === 0 && reach.damaged === 0
+    && reach.left_out === 0 && !reach.trouble;
+  const none = whole ? "No such drop: all drops of that time, as far as the log reaches, were told."
+    : "No such drop was told, but not all drops were:";
+  return [
+    episodes === 0 ? none : "Sampled drops: what was dropped is at least that.",
+    `The log reaches from ${moment(reach.from)} to ${moment(reach.to)}.`,
+    reach.unnamed > 0
+      ? `Up to ${number(reach.unnamed)} drops of about that time are in no episode, and may be of `
+        + "any source." : "",
+    ...reach.gaps.map(({ from, to }) =>
+      `Nothing was written from ${moment(from)} to ${moment(to)}.`),
+    reach.more_gaps > 0 ? `${number(reach.more_gaps)} more gaps are not listed.` : "",
+    reach.damaged > 0 ? `${number(reach.damaged)} lines of the log are damaged.` : "",
+    reach.left_out > 0 ? `${number(reach.left_out)} earlier episodes are left out.` : "",
+    reach.trouble ? `The log is not whole at present: ${clean(reach.trouble)}.` : "",
+  ];
+}

@@ -38,6 +38,7 @@ class Page {
         this.turn(TABS[to]);
       });
     });
+    this.events.listen(() => this.soon());
     byId("order").addEventListener("change", () => this.soon());
     byId("within").addEventListener("change", () => this.soon());
     document.addEventListener("visibilitychange", () => this.soon());
@@ -98,7 +99,7 @@ class Page {
     drawStates(top, status);
     this.head(top, status);
     if (tab === "sources") this.sources.draw(top);
-    if (tab === "events") this.events.draw(await ask("/v1/events"));
+    if (tab === "events") this.events.draw(await this.events.answer());
     if (tab === "rules" || tab === "interfaces") {
       const due = this.stats.answer;
       const stats = await this.stats.now();

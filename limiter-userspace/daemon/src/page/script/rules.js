@@ -18,7 +18,7 @@ class Rules {
       { head: "Dropped", number: true, text: (row) => number(row.dropped.packets) },
       { head: "Passed/s", number: true, text: (row) => perSecond(row.rates[0]) },
       { head: "Passed", number: true, text: (row) => number(row.passed.packets) },
-      { head: "Shadow, marked", number: true, text: (row) => number(overOf(row)) },
+      { head: "Would drop, marked", number: true, text: (row) => number(overOf(row)) },
       { head: "Nearness", make: () => make("div"), set: setNearness },
       { head: "Does it fit?", make: () => make("div"), set: setFit },
       {

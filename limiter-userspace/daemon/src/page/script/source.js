@@ -96,7 +96,7 @@ function factsOf(view) {
       : view.limit && clean(view.limit)],
     ["over the limit", view.action && clean(view.action)],
     ["budget", view.budget && clean(view.budget)],
-    ["shadow mode", view.shadow ? "the rule only counts" : null],
+    ["shadow mode", view.shadow ? "the rule only counts what it would drop" : null],
     ["list", view.listed && clean([view.listed, view.listed_reason].filter(Boolean).join(": "))],
     ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`],
     ["martian", view.martian ? "no host can have this address: dropped" : null],

@@ -40,6 +40,17 @@ function span(seconds) {
 // The time of day, by the clock of the browser.
 const clock = (date) => date.toLocaleTimeString("en-GB");
 
+// A moment by the clock of the browser, with UTC beside where that is another one.
+function moment(text) {
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) return clean(text);
+  const utc = date.toISOString().replace("T", " ").replace(/\.\d+Z$/, "Z");
+  if (date.getTimezoneOffset() === 0) return utc;
+  const day = new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString();
+  const same = day.slice(0, 10) === utc.slice(0, 10);
+  return `${day.slice(0, 10)} ${clock(date)} (${same ? utc.slice(11) : utc})`;
+}
+
 // A rule by the name that its author gave it, and whom it is for.
 function titled(rule, name) {
   if (!rule) return "-";

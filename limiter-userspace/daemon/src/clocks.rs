@@ -1,0 +1,49 @@
+//! The program's clock and the wall clock at one moment: times of packets for people.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use limiter_common::time::Ticks;
+use limiter_datapath::Observed;
+
+/// The two clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) now: Ticks,
+    pub(crate) wall: SystemTime,
+}
+
+impl Clocks {
+    pub(crate) fn of(datapath: &dyn Observed) -> Self {
+        let wall = UNIX_EPOCH.checked_add(datapath.wall().min(LAST)).unwrap_or(UNIX_EPOCH);
+        Self { now: datapath.now(), wall: tellable(wall) }
+    }
+
+    /// The moment of a tick that is over, to the millisecond.
+    pub(crate) fn at(&self, time: Ticks) -> SystemTime {
+        let ago = Duration::from_nanos(self.now.since(time).as_nanos());
+        tellable(self.wall.checked_sub(ago).unwrap_or(UNIX_EPOCH))
+    }
+}
+
+/// The last moment of the year 9999: RFC 3339 has no later ones, but a clock may.
+const LAST: Duration = Duration::from_millis(253_402_300_799_999);
+
+/// A moment that RFC 3339 can tell, without parts of a millisecond.
+pub(crate) fn tellable(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST);
+    let parts = Duration::from_nanos(u64::from(since.subsec_nanos()) % 1_000_000);
+    UNIX_EPOCH.checked_add(since.saturating_sub(parts)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_clock_can_be_told() {
+        let told = |time| humantime::format_rfc3339_millis(tellable(time)).to_string();
+        assert_eq!(told(UNIX_EPOCH - Duration::from_secs(5)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(told(UNIX_EPOCH + Duration::from_nanos(1_999_999)), "1970-01-01T00:00:00.001Z");
+        assert_eq!(told(UNIX_EPOCH + 2 * LAST), "9999-12-31T23:59:59.999Z");
+    }
+}

@@ -1,0 +1,90 @@
+//! Lines about episodes in the daemon's own log.
+
+use limiter_text::plain::clean;
+
+use crate::api::events::{Episode, Line, packet};
+
+/// Lines in the log at once.
+const LOG_BURST: u64 = 20;
+
+/// Nanoseconds for each further line.
+const LOG_EVERY: u64 = 3_000_000_000;
+
+/// A few lines at once, and then a few a minute.
+#[derive(Debug, Default)]
+pub(super) struct LogBudget {
+    /// Time when the budget will be full again, in nanoseconds.
+    full_at: u64,
+    pub(super) left_out: u64,
+    pub(super) left_out_in_all: u64,
+}
+
+impl LogBudget {
+    pub(super) fn admit(&mut self, now: u64) -> bool {
+        let next = self.full_at.max(now) + LOG_EVERY;
+        if next > now + LOG_BURST * LOG_EVERY {
+            self.left_out += 1;
+            self.left_out_in_all += 1;
+            return false;
+        }
+        self.full_at = next;
+        true
+    }
+}
+
+/// Writes a line about an episode.
+pub(super) fn say(line: &Line) {
+    let rule = |at: &Episode| match (&at.rule_name, &at.rule) {
+        (Some(name), Some(rule)) => format!(" by the rule {} for {rule}", clean(name)),
+        (None, Some(rule)) => format!(" by the rule for {rule}"),
+        (_, None) => String::new(),
+    };
+    let drops = |at: &Episode| if at.would_drop { "would drop" } else { "drops" };
+    let packet = |at: &Episode| packet(&at.last);
+    match line {
+        Line::Start(at) => tracing::warn!(
+            "{}: {} ({}){}: {}",
+            drops(at),
+            at.source,
+            at.reason,
+            rule(at),
+            packet(at)
+        ),
+        Line::Still(at) => tracing::warn!(
+            "still {}: {} ({}){}: for {} s, {} sampled, last {}",
+            drops(at),
+            at.source,
+            at.reason,
+            rule(at),
+            at.seconds,
+            at.sampled,
+            packet(at)
+        ),
+        Line::End(at) => tracing::info!(
+            "no more {}: {} ({}){}: it was {} s, {} sampled, last {}",
+            drops(at),
+            at.source,
+            at.reason,
+            rule(at),
+            at.seconds,
+            at.sampled,
+            packet(at)
+        ),
+        // A full table has told the log itself.
+        Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_a_burst_and_then_a_line_now_and_then() {
+        let mut log = LogBudget::default();
+        let admitted = |log: &mut LogBudget, now| (0..100).filter(|_| log.admit(now)).count();
+        assert_eq!(admitted(&mut log, 1_000), 20);
+        assert_eq!(log.left_out, 80);
+        assert_eq!(admitted(&mut log, 1_000 + 2 * LOG_EVERY), 2);
+    }
+}

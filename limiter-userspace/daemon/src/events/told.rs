@@ -1,0 +1,59 @@
+//! Words that all events are told by.
+
+use std::time::SystemTime;
+
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Event;
+use limiter_datapath::Datapath;
+use limiter_rules::model::TriePrefix;
+
+use super::episodes::{Key, Open};
+use crate::api::events::{Episode, Sample};
+use crate::clocks::tellable;
+use crate::render::would_drop;
+
+/// A moment in RFC 3339, to the second.
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(tellable(time)).to_string()
+}
+
+/// The source of an episode.
+pub(super) fn source(key: &Key) -> String {
+    let selector = TriePrefix::of_source(key.source).selector();
+    selector.map_or_else(|| "?".to_owned(), |selector| selector.to_string())
+}
+
+/// The name of a reason, by its number.
+pub(super) fn reason(number: u8) -> String {
+    Reason::from_index(u32::from(number)).name().to_owned()
+}
+
+/// Facts of the packet of an event.
+pub(super) fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
+    let at = datapath.attachments().iter().find(|at| at.ifindex == event.interface);
+    let ports = event.known & Event::PORTS != 0;
+    Sample {
+        interface: at.map(|at| at.interface.clone()),
+        bytes: event.length,
+        protocol: (event.known & Event::PROTOCOL != 0).then_some(event.protocol),
+        source_port: ports.then_some(event.source_port),
+        destination_port: ports.then_some(event.destination_port),
+    }
+}
+
+/// An episode as it is told.
+pub(super) fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
+    let reason = reason(key.reason);
+    Episode {
+        source: source(key),
+        rule: open.rule.as_ref().map(|title| title.rule.clone()),
+        rule_name: open.rule.as_ref().and_then(|title| title.name.clone()),
+        would_drop: would_drop(&reason),
+        reason,
+        began: rfc3339(open.began),
+        seconds: open.length().as_secs(),
+        sampled: open.sampled,
+        ended,
+        last: sample(&open.last, datapath),
+    }
+}
