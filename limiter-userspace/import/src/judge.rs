@@ -274,7 +274,7 @@ impl<'a> Judge<'a> {
         if *step.verdict == Verdict::Return && step.kind.is_base() {
             return Err("returns from a chain that no rule jumps to".to_owned());
         }
-        // Whatever drops the rest has these conditions, too.
+        // The rule that drops the rest has these conditions, too.
         if let Some(reason) = step.packets.reasons() {
             return Err(reason);
         }

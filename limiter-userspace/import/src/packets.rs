@@ -12,6 +12,9 @@ const MOST_PAIRS: usize = 1 << 16;
 pub(super) const ALL_BUT: &str =
     "by hand, write a rule for all of them, and beside it one for these with `rate: unlimited`";
 
+/// Advice for flags of TCP that are no attempt to open a connection.
+pub(super) const BY_FLAGS: &str = "write a rule with `tcp_flags` by hand";
+
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {

@@ -8,7 +8,7 @@ use limiter_common::header::{Icmp, TCP, Version};
 use limiter_rules::model::Fact;
 
 use super::rule::Reading;
-use crate::packets::{ALL_BUT, Family, Packets, state};
+use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets, state};
 use crate::rate;
 
 /// Reads an option of a condition; false if it is none that is known.
@@ -282,9 +282,7 @@ fn flags(reading: &mut Reading<'_>, word: &str) {
     if is_opening(&sorted(&mask), &sorted(&set)) {
         reading.packets.opens = true;
     } else {
-        reading
-            .packets
-            .lacks(format!("{word} {mask} {set}: write a rule with `tcp_flags` by hand"));
+        reading.packets.lacks(format!("{word} {mask} {set}: {BY_FLAGS}"));
     }
 }
 

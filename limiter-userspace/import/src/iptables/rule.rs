@@ -8,7 +8,7 @@ use super::recent::{Recent, Use};
 use super::target;
 use crate::difference::Difference;
 use crate::firewall::{Case, Hook, Limit, Verdict};
-use crate::packets::{ALL_BUT, Family, Packets};
+use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets};
 use crate::rate;
 
 /// A rule that was read.
@@ -142,7 +142,8 @@ impl Reading<'_> {
     pub(super) fn plain(&mut self, option: &str) -> bool {
         let not = self.negated();
         if not {
-            self.packets.lacks(format!("`! {option}`: {ALL_BUT}"));
+            let way = if matches!(option, "--syn" | "--tcp-flags") { BY_FLAGS } else { ALL_BUT };
+            self.packets.lacks(format!("`! {option}`: {way}"));
         }
         !not
     }

@@ -88,7 +88,7 @@ fn openwrt_limits_icmpv6_by_type_and_code() {
     assert!(rules(&made)[0].contains("together 1000/s burst 5; reject"), "{}", made.text);
     let made = nft(&[&by_type, &both("echo-request", "accept"), rest]);
     assert_eq!(rules(&made), [""; 0], "{}", made.text);
-    // What is dropped by several fields at once is no denial.
+    // A drop by several fields at once is no denial.
     let made = nft(&[&both("echo-request", "drop")]);
     assert_eq!(rules(&made), [""; 0], "{}", made.text);
     assert!(made.text.contains("code"), "{}", made.text);

@@ -122,7 +122,7 @@ const KEYS: &[(&str, Result<&str, &str>)] = &[
     ("-m conntrack --ctstate NEW,ESTABLISHED --hashlimit-mode srcip", Err("a mix of states")),
     ("-m conntrack --ctstate DNAT --hashlimit-mode srcip", Err("destination was translated")),
     ("-p tcp --tcp-flags ALL NONE --hashlimit-mode srcip", Err("tcp_flags")),
-    ("-p tcp ! --syn --hashlimit-mode srcip", Err("by hand, write a rule for all")),
+    ("-p tcp ! --syn --hashlimit-mode srcip", Err("a rule with `tcp_flags` by hand")),
     ("--hashlimit-mode srcport", Err("leave `srcport` out")),
     ("--hashlimit-mode srcip,dstport", Err("without naming a protocol")),
     ("--hashlimit-mode srcip,dstip --hashlimit-dstmask 24", Err("no masks of destinations")),

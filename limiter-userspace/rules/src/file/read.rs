@@ -52,8 +52,8 @@ fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>)
     (checked, failures)
 }
 
-/// What is wrong with the items of a file that cannot be read in one piece, as where several have
-/// a field that nobody knows: the first failure, and those of the other items.
+/// Failures of a file that cannot be read in one piece, as where several items have a field that
+/// nobody knows: the first one, and those of the other items.
 fn item_by_item(text: &str, first: Failure, max_frame: u64) -> Vec<Failure> {
     // An anchor may stand in another item.
     let divided = if text.contains('&') { None } else { Divided::of(text) };
