@@ -20,7 +20,6 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::Datapath;
-use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
 use super::alarm::Notice;
@@ -81,7 +80,9 @@ impl Default for EventOptions {
 #[derive(Debug)]
 pub(super) struct Events {
     episodes: Episodes,
-    ended: VecDeque<(Key, Open, Episode)>,
+    /// Episodes that have ended, and what they tell of their sources: nothing where they ended
+    /// before the daemon's start.
+    ended: VecDeque<(Option<Told>, Episode)>,
     followers: Followers,
     hook: Option<mpsc::Sender<Line>>,
     hooks_left_out: u64,
@@ -157,7 +158,7 @@ impl Events {
                 Due::End(key, open) => {
                     let episode = view(&key, &open, true, datapath);
                     self.ended.truncate(MOST_ENDED - 1);
-                    self.ended.push_front((key, open, episode.clone()));
+                    self.ended.push_front((Some(told(key, &open)), episode.clone()));
                     Line::End(episode)
                 }
             };
@@ -226,7 +227,7 @@ impl Events {
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::api::events::Events {
             episodes: open
-                .chain(self.ended.iter().map(|(_, _, episode)| episode.clone()))
+                .chain(self.ended.iter().map(|(_, episode)| episode.clone()))
                 .collect(),
             counts: self.counts(datapath)?,
             reach: None,
@@ -249,7 +250,7 @@ impl Events {
     /// The drops that were told in episodes that go on or ended lately.
     pub(super) fn told(&self) -> impl Iterator<Item = Told> {
         let open = self.episodes.open().into_iter().map(|(key, open)| told(key, open));
-        let told = open.chain(self.ended.iter().map(|(key, open, _)| told(*key, open)));
+        let told = open.chain(self.ended.iter().filter_map(|(told, _)| told.clone()));
         told.filter(|told| told.reason().verdict() == Verdict::Drop)
     }
 

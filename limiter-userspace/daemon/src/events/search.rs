@@ -39,7 +39,7 @@ impl Events {
             .map_err(|error| ServiceError::EventLog(error.to_string()))?;
         self.log = Some(log);
         let (episodes, _) = before.told(clocks.wall, clocks.wall, None);
-        self.ended.extend(episodes.into_iter().take(MOST_ENDED));
+        self.ended.extend(episodes.into_iter().take(MOST_ENDED).map(|episode| (None, episode)));
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Events {
             for (key, open) in open {
                 found.add_live(whole(&key, open, datapath, clocks), true);
             }
-            self.ended.iter().for_each(|episode| found.add_ended(episode));
+            self.ended.iter().for_each(|(_, episode)| found.add_ended(episode));
             return Ok(Search { under_way: None, found: Some(found), live: Vec::new() });
         };
         let under_way = log.read(filter.clone()).ok_or(ServiceError::EventLogBusy)?;
