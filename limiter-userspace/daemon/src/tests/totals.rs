@@ -144,7 +144,7 @@ fn drops_that_nobody_counts_by_source_make_a_total_at_least() {
     assert_eq!(shown(&view), expected);
     let denied = view.by_rule.iter().find(|by| by.reason == "denied").unwrap();
     assert_eq!((denied.dropped, denied.exact, denied.rule.as_deref()), (4, false, None));
-    // What the rule of the source dropped, its bucket has: events of that add nothing.
+    // The bucket has all that the rule of the source dropped: events of that add nothing.
     let rule = {
         let state = daemon.fake.state();
         let every = limiter_rules::Path::of_source(&limiter_rules::Selector::Every);
