@@ -1,5 +1,5 @@
-//! One total a source: `show`, `sources`, `top`, the page's requests and the metrics agree with each
-//! other, and with the packets that were sent.
+//! One total a source: `show`, `sources`, `top`, the page's requests and the metrics agree with
+//! each other, and with the packets that were sent.
 
 use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
@@ -153,7 +153,7 @@ fn the_total_of_a_source_is_the_same_in_every_answer_and_adds_up() -> Result<()>
     let top: Value = serde_json::from_str(&request(&limiter, "/v1/top")?)?;
     let by = &top["dropped_by"];
     ensure!(by["sources"] == exact && by["others"] == 0 && by["lists"] == DENIED.1[3], "{by}");
-    // Those that most was dropped of come first.
+    // The sources that most was dropped of come first.
     let names: Vec<&Value> = top["sources"].as_array().context("no sources")?.iter().collect();
     let first: Vec<String> = names.iter().map(|row| row["source"].to_string()).collect();
     let expected = [BY_TWO, DENIED, BY_PORT].map(|(source, _)| format!("\"{}\"", text(source)));

@@ -55,7 +55,7 @@ pub(super) struct Service {
     /// Memory that large rule sets leave behind.
     pub(super) leftovers: Leftovers,
     pub(super) began: Instant,
-    /// The same by the program's clock.
+    /// Beginning by the program's clock.
     pub(super) began_at: Ticks,
     /// Directory of the pinned maps and links, for `limiter status`.
     pin_dir: Option<PathBuf>,

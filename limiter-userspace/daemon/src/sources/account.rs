@@ -95,8 +95,8 @@ impl Account {
         }
     }
 
-    /// What a pass over all sources, and one over keys, have read of a source before: the counters of
-    /// its bucket, under its own key if its rule is in a keyed table, and its keys.
+    /// A reading by a pass over all sources and one over keys: the counters of the source's bucket,
+    /// under its own key if its rule is in a keyed table, and its other keys.
     pub(super) fn earlier(
         datapath: &dyn Observed,
         (own_key, counters): (Option<TableKey>, Option<Counters>),

@@ -20,9 +20,9 @@ pub(super) const SLICE: usize = 4096;
 /// The packets that a key counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of one source alone.
+    /// Packets of one source alone.
     One(Source),
-    /// Those of all sources in a prefix together.
+    /// Packets of all sources in a prefix together.
     Prefix(IpNet),
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// What was told so far. Without a daemon nobody knows that.
+    /// All that was told so far. Without a daemon nobody knows that.
     pub(crate) fn open(
         datapath: &'a dyn Observed,
         effective: &EffectiveSet,
@@ -75,7 +75,7 @@ impl<'a> Ledger<'a> {
         self.told.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
-    /// Those drops by source and rule.
+    /// Drops that were told, by source and rule.
     pub(super) fn told_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
         self.told.iter().flat_map(|(source, lines)| {
             let account = Account { lines: lines.clone(), ..Account::default() };
@@ -134,7 +134,7 @@ fn line_of(Told { rule, reason, began, title, dropped, .. }: Told) -> Line {
     }
 }
 
-/// Which rules have a bucket of each source that they drop packets of.
+/// The rules that have a bucket of each source that they drop packets of.
 struct Counting {
     titles: BTreeMap<u32, Title>,
     rules: BTreeMap<u32, CountsEach>,

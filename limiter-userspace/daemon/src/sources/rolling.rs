@@ -1,6 +1,6 @@
 //! Sources that stand out while somebody watches: `GET /v1/top`. A look reads a slice of all
-//! sources, one of all keys, and those that stood out before. Each slice of sources is read twice, a
-//! look apart, to measure the rate of every source in it.
+//! sources, one of all keys, and those that stood out before. Each slice of sources is read twice,
+//! a look apart, to measure the rate of every source in it.
 
 use std::collections::HashMap;
 
@@ -169,7 +169,7 @@ impl View {
         self.refresh(known, &ledger, now)?;
         let found = self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
-        // Those that were found in this look.
+        // Sources that were found in this look.
         self.refresh(known, &ledger, now)?;
         self.prune(found);
         Ok(())

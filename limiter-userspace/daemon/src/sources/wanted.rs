@@ -35,7 +35,7 @@ impl Wanted {
         self.within.is_none_or(|within| within.contains(net) || net.contains(&within))
     }
 
-    /// Those by which most was dropped, the most first.
+    /// The rows by which most was dropped, the most first.
     pub(super) fn first(&self, mut rows: Vec<OtherDrops>) -> Vec<OtherDrops> {
         rows.sort_by_cached_key(|row| {
             (std::cmp::Reverse(row.drops.dropped), !row.drops.exact, row.source.clone())

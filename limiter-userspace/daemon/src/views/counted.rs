@@ -66,7 +66,7 @@ impl CountsEach {
     }
 }
 
-/// Whether rules count each source, by number.
+/// The rules that count each source, and those that do not, by number.
 pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
     let each = CountsEach { v4: Some(true), v6: Some(true) };
     let mut rules: BTreeMap<u32, CountsEach> =

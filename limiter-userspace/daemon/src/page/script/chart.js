@@ -58,7 +58,8 @@ class Chart {
     tell(this.now, now);
     const words = known.length > 0 ? `highest seen: ${part(perSecond(most), atLeast)}/s` : "";
     tell(this.most, words);
-    this.svg.setAttribute("aria-label", [`${this.label}: ${now}`, words].filter(Boolean).join(", "));
+    const said = [`${this.label}: ${now}`, words].filter(Boolean).join(", ");
+    this.svg.setAttribute("aria-label", said);
   }
 }
 
