@@ -163,8 +163,10 @@ fn evidence(load: &Load, store: &RedisServer, before: &[String]) -> String {
         });
         let way = node.netns().ip(["route", "get", &TARGET.to_string()]);
         let back = load.nodes.receiver().ip(["route", "get", &format!("10.65.{number}.1")]);
-        text +=
-            &format!("\n--- {}: {state:?}\n{way:?}\n{back:?}\n{}", node.name, node.limiter.said());
+        let said = node.limiter.said();
+        // Writing to a string cannot fail.
+        let _: std::fmt::Result =
+            write!(text, "\n--- {}: {state:?}\n{way:?}\n{back:?}\n{said}", node.name);
     }
     text + &format!("\n--- store: {:?}", store.ask(["CLIENT", "LIST"]))
 }

@@ -35,8 +35,6 @@ mod keys;
 
 /// Longest time in microseconds between two ticks, where no limit needs them more often.
 const TICK_MOST: u64 = 100_000;
-/// Part of the time between two ticks that there is at least from the end of one to the next.
-const GAP: u32 = 4;
 /// Shortest and longest time in microseconds between two questions for changes.
 const ASK_LEAST: u64 = 200_000;
 const ASK_MOST: u64 = BEAT;
@@ -146,11 +144,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 _ = &mut self.ends.stop => break,
                 () = sleep_until(next) => {
                     self.tick();
-                    // Ticks that were missed are not made up for. Where one takes longer than the
-                    // time between two, answers still have their turn: without the gap none would
-                    // ever be heard.
-                    let period = self.period();
-                    next = (next + period).max(TokioInstant::now() + period / GAP);
+                    // Ticks that were missed are not made up for. The next sleep ends a millisecond
+                    // later at the earliest, as tokio's do, so answers have their turn.
+                    next = (next + self.period()).max(TokioInstant::now());
                 }
                 Some(outcome) = self.calls.join_next() => self.ended(outcome),
                 Ok(()) = self.ends.rules.changed() => self.set_rules(),

@@ -437,11 +437,11 @@ impl Book {
     ) -> bool {
         let Some((family, new)) = addresses(selector) else { return false };
         let list = verdict(list);
-        let theirs = |entry: &&Entry| {
+        let theirs = |entry: &Entry| {
             entry.by.as_deref() == Some(CLUSTER) && entry.listed.verdict() == Some(list)
         };
         // The entry is counted already.
-        if self.entries.get(selector).filter(theirs).is_some() {
+        if self.entries.get(selector).is_some_and(theirs) {
             return true;
         }
         let sums = self.of_others.get(usize::from(list == Listed::Deny));

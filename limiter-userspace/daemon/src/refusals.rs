@@ -47,10 +47,13 @@ impl Refusals {
         }
         self.told = (self.count, Some(Instant::now()));
         if let Some((_, RefusedChange { change, why, .. })) = self.latest.back() {
-            let count = self.count - before;
-            tracing::warn!(
-                "not taken over from other nodes: {count} changes, last {change}: {why}"
-            );
+            match self.count - before {
+                1 => tracing::warn!("not taken over from another node: {change}: {why}"),
+                count => tracing::warn!(
+                    "not taken over from another node: {change}: {why}; and {} more changes",
+                    count - 1
+                ),
+            }
         }
     }
 

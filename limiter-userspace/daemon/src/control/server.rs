@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::crowd::Crowd;
 use super::line::{self, Line};
@@ -63,6 +63,9 @@ impl Default for Bounds {
 /// that a request that is there is answered before newer ones can take its place.
 const AT_ONCE: usize = 32;
 
+/// Time between two lines of the log about connections that could not be accepted.
+const WARN_APART: Duration = Duration::from_secs(10);
+
 /// Connections that nobody waits at any more, and that are closed at once.
 const LEFT_AT_ONCE: usize = 512;
 
@@ -100,6 +103,7 @@ impl Server {
         let mut crowd = Crowd::new(room::for_connections(self.bounds.connections));
         let mut running = JoinSet::new();
         let mut failing = false;
+        let mut warned: Option<Instant> = None;
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -135,15 +139,16 @@ impl Server {
                         served += 1;
                     }
                     Err(error) => {
-                        // Told once; a client can make it last.
-                        if !failing && line::is_waited_at(&self.listener) {
+                        let waited = line::is_waited_at(&self.listener);
+                        // A client can make it happen as often as it likes.
+                        if waited && warned.is_none_or(|at| at.elapsed() >= WARN_APART) {
                             tracing::warn!(%error, "a control connection failed");
+                            warned = Some(Instant::now());
                         }
                         failing = true;
                         // Out of file descriptors, say: one connection less makes room for one, at
                         // once, and there are not many. The spare one is the last. Then the next
                         // try would spin.
-                        let waited = line::is_waited_at(&self.listener);
                         let room = waited && (crowd.give_way().is_some() || self.spare.give_up());
                         if !room {
                             tokio::time::sleep(self.bounds.pause).await;

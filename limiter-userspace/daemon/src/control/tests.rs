@@ -259,7 +259,7 @@ fn idle_connections_give_way_without_a_pause() {
     let path = directory.path().join("limiter.sock");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let bounds = Bounds { pause: Duration::from_secs(3600), ..Bounds::default() };
+        let bounds = Bounds { pause: Duration::from_hours(1), ..Bounds::default() };
         let server = Server::bind(&path, bounds).unwrap().identify_by(out_of_descriptors);
         // All of them wait before the first one is accepted.
         let idle: Vec<_> = (0..12).map(|_| UnixStream::connect(&path).unwrap()).collect();

@@ -69,6 +69,7 @@ impl Service {
     }
 
     fn keep_heard(&mut self) -> Result<(), ServiceError> {
+        self.cluster.log_refusals();
         Ok(self.cluster.keep_heard(&self.state)?)
     }
 
@@ -105,7 +106,7 @@ const STEPS: [(&str, Step); 9] = [
     ("take expired entries off the lists", Service::expire_lists),
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),
-    ("note the newest change of other nodes", Service::keep_heard),
+    ("note which change of other nodes is the newest", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_nearness),
 ];
