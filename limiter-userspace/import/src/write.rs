@@ -94,7 +94,9 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
             let rules = match &error.subject {
                 Subject::Rule(path) => judge.tables.rules_of(Some(path), None),
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
-                Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
+                Subject::Replies | Subject::Bans | Subject::Martians | Subject::Listed(_) => {
+                    Vec::new()
+                }
             };
             if let Some(rule) = rules.into_iter().max() {
                 last.entry(rule).or_insert_with(|| error.to_string());

@@ -83,10 +83,13 @@ impl Service {
     pub(crate) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_one(address)?;
         let datapath = self.datapath()?;
-        let reason = self.lists.reason_of(&Selector::address(address), datapath.now());
-        let listed_reason = reason.map(str::to_owned);
+        let (selector, now) = (Selector::address(address), datapath.now());
+        let words = self.lists.words_of(&selector, now);
+        let [listed_reason, listed_by] = words.map(|word| word.map(str::to_owned));
         Ok(SourceView {
             listed_reason,
+            listed_by,
+            listed_beside: self.lists.beside(&selector, now),
             ..views::whole(datapath, &self.rule_sets.effective, address)?
         })
     }

@@ -52,6 +52,11 @@ impl Service {
         self.lists.expire(datapath, |selector| layers.managed(selector))
     }
 
+    fn keep_lists(&mut self) -> Result<(), ServiceError> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.keep_lists(&mut ground)
+    }
+
     fn save_lists(&mut self) -> Result<(), ServiceError> {
         if self.lists.many_went() {
             self.leftovers.note();
@@ -90,11 +95,12 @@ impl Service {
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
     ("take expired entries off the lists", Service::expire_lists),
+    ("put what rule files list in force", Service::keep_lists),
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),

@@ -14,6 +14,7 @@ mod emptied;
 mod events;
 mod explain;
 mod faults;
+mod file_lists;
 mod files;
 mod from_maps;
 mod hand;

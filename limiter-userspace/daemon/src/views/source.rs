@@ -16,7 +16,7 @@ use super::keys::key;
 use super::others::with_others;
 use super::told::Result;
 use crate::api::explain::ExplainLimit;
-use crate::api::lists::ListName;
+use crate::api::lists::RULE_FILE;
 use crate::api::source::{RuleDrops, SourceView};
 use crate::api::sources::OtherDrops;
 use crate::effective::{Effective, EffectiveSet};
@@ -37,8 +37,11 @@ pub(crate) fn whole(
     effective: &EffectiveSet,
     address: IpAddr,
 ) -> Result<SourceView> {
-    let listed = listed(datapath, &key(address))?;
-    let view = SourceView { listed, ..view(datapath, effective, address)? };
+    let entry = listed(datapath, &key(address))?;
+    let listed = entry.and_then(|entry| entry.at(datapath.now())).map(lists::name);
+    let of_file = entry.is_some_and(|entry| entry.is_of_rule_file());
+    let listed_by = of_file.then(|| RULE_FILE.to_owned());
+    let view = SourceView { listed, listed_by, ..view(datapath, effective, address)? };
     with_others(view, datapath, effective, address)
 }
 
@@ -63,6 +66,8 @@ pub(crate) fn view(
         shadow: in_force.is_some_and(|in_force| in_force.rule.terms.is_shadow()),
         listed: None,
         listed_reason: None,
+        listed_by: None,
+        listed_beside: Vec::new(),
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,
@@ -194,13 +199,12 @@ fn nanos_up(ticks: Ticks) -> u64 {
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
-/// The list that a source is on, before any rule: as the program asks for it.
-fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListName>> {
+/// The entry that decides on a source, before any rule: as the program asks for it.
+fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListEntry>> {
     let now = datapath.now();
     let in_force = |entry: &ListEntry| entry.at(now).is_some();
-    let entry = match datapath.listed(source)?.filter(in_force) {
-        Some(own) => Some(own),
-        None => datapath.listed_around(source)?.filter(in_force),
-    };
-    Ok(entry.and_then(|entry| entry.at(now)).map(lists::name))
+    match datapath.listed(source)?.filter(in_force) {
+        Some(own) => Ok(Some(own)),
+        None => Ok(datapath.listed_around(source)?.filter(in_force)),
+    }
 }

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::place::Place;
 use super::placed::At;
+use crate::model::Selector;
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 
@@ -176,6 +177,48 @@ pub enum Problem {
         field: &'static str,
         /// Text that stands there.
         text: String,
+    },
+    /// An entry of a list that is for no source.
+    #[error("{list}: {error}")]
+    Listed {
+        /// Name of the list.
+        list: &'static str,
+        /// Error of the text.
+        error: SourceTextError,
+    },
+    /// An entry of a list that is for nearly everybody.
+    #[error(
+        "{list}: {selector} is a large part of all addresses: write the prefixes that are meant"
+    )]
+    Everybody {
+        /// Name of the list.
+        list: &'static str,
+        /// Prefix of the entry.
+        selector: Selector,
+    },
+    /// A time that is none.
+    #[error(
+        "until: {text:?} is no time: write a day like 2026-12-31, or 2026-12-31T18:00:00Z, in UTC"
+    )]
+    Until {
+        /// Text that stands there.
+        text: String,
+    },
+    /// A text with too many characters.
+    #[error("{field} is longer than {most} characters: shorten it")]
+    LongText {
+        /// The field.
+        field: &'static str,
+        /// Characters that it may have.
+        most: usize,
+    },
+    /// More entries on the lists than there is room for.
+    #[error("the lists have room for {room} {what}: remove some, or list a prefix instead")]
+    ListsFull {
+        /// Sort of the entries.
+        what: &'static str,
+        /// Entries that there is room for.
+        room: usize,
     },
     /// `value` names no source.
     #[error("value: {0}")]

@@ -8,8 +8,10 @@ use limiter_common::wire::Count;
 use super::action::{Limits, Over, Terms};
 use super::key::Fact;
 use super::limit::{Meter, RuleLimit};
+use super::listing::{Listing, until_text};
 use super::part::{Part, SOURCE_MASKS, SourceMasks, address_text};
 use super::path::Path;
+use super::selector::Selector;
 use super::text::{limit_text, over_text};
 use super::{Budget, Rule, RuleSet};
 use crate::compile::display_rate;
@@ -36,6 +38,15 @@ pub fn rule_sentence(rule: &Rule, set: &RuleSet) -> String {
 /// The sentence of a budget.
 pub fn budget_sentence(budget: &Budget) -> String {
     format!("budget {}, all that is charged to it together: {}", budget.name, terms(&budget.limits))
+}
+
+/// The sentence of an entry of the lists.
+pub fn list_sentence(selector: &Selector, entry: &Listing) -> String {
+    let what = if entry.allow { "passes, whatever the rules say" } else { "is dropped" };
+    let until = entry.until.map(|until| format!(", until {}", until_text(until)));
+    let why = entry.reason.as_deref().map(|reason| format!(" ({reason})"));
+    let [until, why] = [until, why].map(Option::unwrap_or_default);
+    format!("{selector}: every packet {what}{until}{why}")
 }
 
 /// A rule lifts the limits of its own table, and those of others hold.

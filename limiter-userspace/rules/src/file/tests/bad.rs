@@ -29,7 +29,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "domain: a\nfoo: 1\n".into(),
-            "2:1: unknown field \"foo\": use domain, replies, bans, martians, budgets, descriptors"
+            "2:1: unknown field \"foo\": use domain, replies, bans, martians, allow, deny, budgets, descriptors"
                 .into(),
         ),
         (

@@ -76,6 +76,7 @@ fn what_belongs_to_a_file_may_be_repeated_but_not_differ() {
             "1:11",
             "budget a",
         ),
+        ("deny: [192.0.2.7]", "deny: [{address: 192.0.2.7, reason: x}]", "1:8", "list entry 192.0.2.7"),
     ] {
         let (one, other) =
             (&format!("{one}\ndescriptors: []\n"), &format!("{other}\ndescriptors: []\n"));
