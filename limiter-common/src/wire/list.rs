@@ -50,7 +50,8 @@ impl ListEntry {
     /// As [`ListEntry::new`], of a rule file.
     pub const fn of_rule_file(verdict: Listed, expires: Option<Ticks>) -> Self {
         let expires = match expires {
-            Some(expires) => expires.get() | OF_RULE_FILE,
+            // A tick earlier where the lowest bit is not set: no entry outlasts a trial.
+            Some(expires) => expires.get().saturating_sub(1) | OF_RULE_FILE,
             None => NEVER,
         };
         Self { expires, verdict: verdict as u64 }

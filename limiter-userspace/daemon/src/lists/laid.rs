@@ -197,10 +197,8 @@ impl Book {
         self.settle_inside(datapath, selector, managed)
     }
 
-    /// True if the wall clock was set since the entries of rule files came in force, and some of
-    /// them end by it.
+    /// True if the wall clock was set since the entries of rule files came in force.
     pub(crate) fn is_clock_set(&self, datapath: &dyn Datapath) -> bool {
-        let ends = || self.file.values().any(|entry| entry.listed.expires().is_some());
-        super::store::was_set(self.laid_at, (datapath.now(), datapath.wall())) && ends()
+        super::store::was_set(self.laid_at, (datapath.now(), datapath.wall()))
     }
 }

@@ -168,7 +168,9 @@ impl RuleSets {
     /// Puts the entries of the rule files in force again, where that failed, and when the clock was
     /// set that some of them end by.
     pub(crate) fn keep_lists(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
-        let is_due = self.relay || ground.lists.is_clock_set(ground.datapath.get()?);
+        let ends = || self.layers.file.rules.lists.values().any(|entry| entry.until.is_some());
+        let set = ground.lists.is_clock_set(ground.datapath.get()?);
+        let is_due = self.relay || set && ends();
         if self.trial.is_some() || !is_due {
             return Ok(());
         }

@@ -39,12 +39,12 @@ impl Daemon {
         self.apply_lists(lists, ApplyRules { confirm_seconds, ..apply() }).unwrap()
     }
 
-    fn person(&mut self, list: ListName, source: &str, seconds: Option<u64>) {
+    fn typed(&mut self, list: ListName, source: &str, seconds: Option<u64>) {
         let sources = vec![source.to_owned()];
         self.service.list(&SetList { list, sources, seconds, ..SetList::default() }).unwrap();
     }
 
-    fn feed(&mut self, sources: &[&str]) -> Vec<(String, String)> {
+    fn by_feed(&mut self, sources: &[&str]) -> Vec<(String, String)> {
         let sources = sources.iter().map(|source| (*source).to_owned()).collect();
         let (list, by) = (ListName::Deny, Some("feed".to_owned()));
         let request = SetList { list, sources, by, replace: true, ..SetList::default() };
@@ -86,7 +86,7 @@ impl Daemon {
         state.wall = Some(wall + time);
     }
 
-    fn warned(&self) -> String {
+    fn all_warnings(&self) -> String {
         self.service.status().unwrap().warnings.join("\n")
     }
 }
@@ -133,8 +133,8 @@ fn the_lists_of_a_file_come_change_and_go_with_it() {
 #[test]
 fn no_entry_of_others_is_touched() {
     let mut daemon = Daemon::with_lists("");
-    daemon.person(ListName::Deny, "192.0.2.7", None);
-    assert_eq!(daemon.feed(&["198.51.100.9", "203.0.113.9", "192.0.2.99"]), []);
+    daemon.typed(ListName::Deny, "192.0.2.7", None);
+    assert_eq!(daemon.by_feed(&["198.51.100.9", "203.0.113.9", "192.0.2.99"]), []);
     daemon.file(LISTS).unwrap();
     // A person stands over the file at the same prefix, and the file over a program there and
     // inside of it.
@@ -165,7 +165,7 @@ fn no_entry_of_others_is_touched() {
     assert_eq!(daemon.verdicts(), both);
     // A program may not undo the file, and what agrees with it is kept beneath.
     assert_eq!(
-        daemon.feed(&["192.0.2.7", "198.51.100.10", "203.0.113.9"]),
+        daemon.by_feed(&["192.0.2.7", "198.51.100.10", "203.0.113.9"]),
         [
             ("192.0.2.7".to_owned(), "it is allowed by the rule file (monitoring)".to_owned()),
             (
@@ -180,7 +180,7 @@ fn no_entry_of_others_is_touched() {
     let error = daemon.unlist_one("192.0.2.7").unwrap_err().to_string();
     assert!(error.contains("comes from the rule file") && error.contains("r.yaml:2:5"), "{error}");
     // Without the lists of the file all is as others wrote it.
-    daemon.person(ListName::Allow, "192.0.2.1", None);
+    daemon.typed(ListName::Allow, "192.0.2.1", None);
     daemon.file("").unwrap();
     assert_eq!(daemon.shown(), ["192.0.2.1 allow a person", "203.0.113.9 deny feed"]);
     assert_eq!(daemon.verdicts(), ["192.0.2.1 Allow", "203.0.113.9 Deny"]);
@@ -189,7 +189,7 @@ fn no_entry_of_others_is_touched() {
 #[test]
 fn what_a_person_says_for_a_time_uncovers_the_file_after_it() {
     let mut daemon = Daemon::with_lists("allow: [192.0.2.7]\n");
-    daemon.person(ListName::Deny, "192.0.2.7", Some(10));
+    daemon.typed(ListName::Deny, "192.0.2.7", Some(10));
     assert_eq!(daemon.verdicts(), ["192.0.2.7 Deny"]);
     let view = daemon.service.source("192.0.2.7").unwrap();
     assert_eq!((view.listed, view.listed_by), (Some(ListName::Deny), None));
@@ -285,7 +285,7 @@ fn nobody_is_locked_out_by_a_file() {
     let lists = "deny: [10.1.2.3, 192.0.2.66]\n";
     daemon.apply_lists(lists, ApplyRules { force: true, ..apply() }).unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.66 Deny"]);
-    assert!(daemon.warned().contains("not in force: new.yaml:1:8"), "{}", daemon.warned());
+    assert!(daemon.all_warnings().contains("not in force: new.yaml:1:8"), "{}", daemon.all_warnings());
     // A session that the file itself keeps safe is.
     let lists = "allow: [203.0.113.7]\ndeny: [203.0.113.0/24]\n";
     daemon.apply_lists(lists, ApplyRules { session, ..apply() }).unwrap();
@@ -313,7 +313,7 @@ fn nobody_else_is_the_rule_file() {
 
 #[test]
 fn an_export_has_the_lists_and_a_comparison_their_differences() {
-    let mut daemon = Daemon::with_lists(LISTS);
+    let daemon = Daemon::with_lists(LISTS);
     let text = daemon.service.export(ExportRules { edits: false }).unwrap().text;
     let set = rule_files::parse(&[Document { name: "e".into(), text }], 1522).unwrap();
     assert_eq!(set.rules.lists, daemon.service.rule_sets.layers.file.rules.lists);
