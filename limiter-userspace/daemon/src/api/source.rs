@@ -77,6 +77,9 @@ pub struct SourceView {
     /// Whole seconds until its ban ends, rounded up; none if it is not banned.
     #[serde(default)]
     pub banned_seconds: Option<u64>,
+    /// The author of that ban: a rule, or in parentheses who else it was.
+    #[serde(default)]
+    pub banned_by: Option<String>,
     /// True if no host can have it, and the rules say that such sources are dropped.
     #[serde(default)]
     pub martian: bool,
@@ -245,7 +248,10 @@ impl Render for SourceView {
             row("martian", "no host can have this source: every packet is dropped".to_owned());
         }
         if let Some(seconds) = self.banned_seconds {
-            row("ban", format!("every packet is dropped for {} s more", number(seconds)));
+            let by = self.banned_by.as_deref().map(|by| format!(", by {}", clean(by)));
+            let seconds = number(seconds);
+            let by = by.unwrap_or_default();
+            row("ban", format!("every packet is dropped for {seconds} s more{by}"));
         }
         row("rule", rule_text(self));
         if let Some(limit) = &self.limit {

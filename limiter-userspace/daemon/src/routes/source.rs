@@ -90,6 +90,7 @@ impl Service {
             listed_reason,
             listed_by,
             listed_beside: self.lists.beside(&selector, now),
+            banned_by: self.banned_by(address)?,
             ..views::whole(datapath, &self.rule_sets.effective, address)?
         })
     }

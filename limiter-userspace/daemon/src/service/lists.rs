@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::api::lists::{ListsChanged, SetList};
+use crate::api::lists::{ListName, ListsChanged, SetList};
+use crate::api::rules::Session;
 use crate::error::ServiceError;
 use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};
@@ -22,20 +24,44 @@ impl Service {
         by: Option<&Arc<str>>,
     ) -> Result<Wanted, ServiceError> {
         let layers = &self.rule_sets.layers;
-        let datapath = self.datapath.get()?;
-        // Without an answer the other guards hold.
-        let own = datapath.own_addresses().unwrap_or_else(|error| {
-            tracing::warn!(%error, "own addresses are not guarded from the deny list");
-            Vec::new()
-        });
-        let least = if by.is_some_and(|by| **by == *CLUSTER) { LEAST_OF_OTHERS } else { LEAST };
-        // A person with a session, or of a daemon that knows its managers, is guarded by these.
-        let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
+        let now = self.datapath.get()?.now();
+        let of_others = by.is_some_and(|by| **by == *CLUSTER);
+        let least = if of_others { LEAST_OF_OTHERS } else { LEAST };
+        let own = self.guarded_addresses()?;
+        let guarded = by.is_none() && self.is_guarded(request.session.as_ref());
         let hazard = |selector: &Selector| {
             let found = guard::hazard(selector, request.list, &own, least);
             found.filter(|_| !guarded)
         };
-        self.lists.wanted(request, by, datapath.now(), |at| layers.managed(at), hazard)
+        self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
+    }
+
+    /// Addresses of this machine, which nobody is to deny by mistake.
+    fn guarded_addresses(&self) -> Result<Vec<(String, IpNet)>, ServiceError> {
+        // Without an answer the other guards hold.
+        Ok(self.datapath.get()?.own_addresses().unwrap_or_else(|error| {
+            tracing::warn!(%error, "own addresses are not guarded from the deny list");
+            Vec::new()
+        }))
+    }
+
+    /// True for a person with a session, or of a daemon that knows its managers: the guards of these
+    /// are enough.
+    fn is_guarded(&self, session: Option<&Session>) -> bool {
+        session.is_some() || self.rule_sets.layers.has_managers()
+    }
+
+    /// The reason why a source should not be banned, if there is one: as it should not be denied.
+    /// `by_person` is the session of a person who asks.
+    pub(crate) fn hazard_of_ban(
+        &self,
+        selector: &Selector,
+        by_person: Option<Option<&Session>>,
+    ) -> Result<Option<String>, ServiceError> {
+        if by_person.is_some_and(|session| self.is_guarded(session)) {
+            return Ok(None);
+        }
+        Ok(guard::hazard(selector, ListName::Deny, &self.guarded_addresses()?, LEAST))
     }
 
     /// Makes a change of the lists of this node.

@@ -285,7 +285,11 @@ fn nobody_is_locked_out_by_a_file() {
     let lists = "deny: [10.1.2.3, 192.0.2.66]\n";
     daemon.apply_lists(lists, ApplyRules { force: true, ..apply() }).unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.66 Deny"]);
-    assert!(daemon.all_warnings().contains("not in force: new.yaml:1:8"), "{}", daemon.all_warnings());
+    assert!(
+        daemon.all_warnings().contains("not in force: new.yaml:1:8"),
+        "{}",
+        daemon.all_warnings()
+    );
     // A session that the file itself keeps safe is.
     let lists = "allow: [203.0.113.7]\ndeny: [203.0.113.0/24]\n";
     daemon.apply_lists(lists, ApplyRules { session, ..apply() }).unwrap();

@@ -80,6 +80,7 @@ pub(crate) fn view(
         action: None,
         budget: None,
         banned_seconds: None,
+        banned_by: None,
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,

@@ -19,6 +19,9 @@ use super::named::Named;
 use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 use crate::api::source::beside_text;
 
+/// The step of bans.
+pub(crate) const BANS: &str = "bans";
+
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
@@ -125,7 +128,7 @@ fn before_rules(
     let mut steps = vec![
         step("brake", limiter_model::Step::Brake, if looked.brake { "brake" } else { "off" }),
         step("lists", limiter_model::Step::Lists, &listed),
-        step("bans", limiter_model::Step::Bans, &banned),
+        step(BANS, limiter_model::Step::Bans, &banned),
     ];
     if looked.header.drops_martians() {
         // Said of a packet that does not come there, too.

@@ -34,7 +34,9 @@ impl Judge<'_> {
             return Err("drops a whole address family: leave that to the firewall".to_owned());
         }
         if sources.iter().any(|net| is_nearly_everybody(&listed(*net), LEAST)) {
-            return Err("drops a large part of all addresses: leave that to the firewall".to_owned());
+            return Err(
+                "drops a large part of all addresses: leave that to the firewall".to_owned()
+            );
         }
         let mut differences = of_hook(step.hook);
         for barrier in step.barriers {

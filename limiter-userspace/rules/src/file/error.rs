@@ -255,7 +255,7 @@ pub enum Problem {
     #[error("{0} beside unlimited: remove one of the two")]
     UnlimitedWith(&'static str),
     /// A second one of a thing that there is once.
-    #[error("a second {subject}, the first is in line {first}: keep one")]
+    #[error("a second {subject}, the first is in line {first}: {}", keep_one(subject))]
     Duplicate {
         /// Name of the thing.
         subject: String,
@@ -263,7 +263,7 @@ pub enum Problem {
         first: u64,
     },
     /// One rule in two files.
-    #[error("a second {subject}, the first is in {first}: keep one")]
+    #[error("a second {subject}, the first is in {first}: {}", keep_one(subject))]
     Elsewhere {
         /// Name of the rule.
         subject: String,
@@ -413,6 +413,15 @@ fn plain(error: &serde_saphyr::Error) -> String {
     let message = UserMessageFormatter.format_message(error);
     let line: Vec<&str> = message.split_whitespace().collect();
     format!("not a rule file: {}", line.join(" "))
+}
+
+/// Advice for a thing that stands there twice: of two rules none is to lose its limit.
+fn keep_one(subject: &str) -> &'static str {
+    if subject.starts_with("rule for ") {
+        "put the limits of both under `rate_limits` of one, or keep one"
+    } else {
+        "keep one"
+    }
 }
 
 /// Description of a character that is not plain.
