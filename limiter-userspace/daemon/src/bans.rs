@@ -7,12 +7,13 @@ use std::time::Duration;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
 use limiter_datapath::BANNED_BEFORE;
-use limiter_datapath::Datapath;
+use limiter_datapath::{Datapath, Observed};
 use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
 use crate::api::bans::BannedSource;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{self, Title};
 
@@ -36,6 +37,19 @@ pub(crate) fn put_ban(
     let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now(), by);
     datapath.put_ban(&source, ban)?;
     Ok(ban)
+}
+
+/// The author of the ban of a source; none if it is not banned.
+pub(crate) fn author(
+    datapath: &dyn Observed,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<Option<String>, ServiceError> {
+    let now = datapath.now();
+    let ban = datapath.ban(&views::key(address))?;
+    let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
+    let names = views::rule_names(datapath, effective);
+    Ok(Some(BannedSource::of(Selector::address(address), ban, &names, now).author()))
 }
 
 /// Forgets a source, or all sources in a prefix, on this node; says how many there were.

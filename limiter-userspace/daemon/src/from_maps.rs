@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::api::limits::Limits;
 use super::api::source::SourceView;
 use super::api::stats::Stats;
+use super::bans;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::sources::ByRule;
@@ -53,7 +54,8 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     let mut read = ByRule::of_address(address);
     while !read.step(maps)? {}
     let by_rule = Some(views::of_rules(read.drops(maps, &effective, None)));
-    Ok(SourceView { by_rule, ..views::whole(maps, &effective, address)? })
+    let banned_by = bans::author(maps, &effective, address)?;
+    Ok(SourceView { by_rule, banned_by, ..views::whole(maps, &effective, address)? })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

@@ -253,12 +253,16 @@ fn lists(
     if all().next().is_none() {
         return BTreeMap::new();
     }
-    let listed = in_file(all().map(|(denied, _)| denied));
-    let how = match listed {
-        Some(_) => "below, under `deny`; those for a time by what stands here: type it",
-        None => "more than the lists have room for: type what stands here, and what fits is denied",
-    };
-    let _: std::fmt::Result = writeln!(text, "#\n# Sources that are dropped: {how}.");
+    let denied: Vec<&Denied> = all().map(|(denied, _)| denied).collect();
+    let listed = in_file(&denied);
+    let timed = denied.iter().any(|denied| denied.times.iter().any(Option::is_some));
+    text.push_str(match listed {
+        Some(_) if timed => {
+            "#\n# Sources that are dropped are under `deny`; for those that are for a time, type:\n"
+        }
+        Some(_) => "#\n# Sources that are dropped are under `deny`:\n",
+        None => "#\n# Sources that are dropped, more than the lists have room for. Type:\n",
+    });
     for (denied, entry) in all() {
         told.insert(denied.rule);
         translated(text, "", entry);
@@ -271,9 +275,9 @@ fn lists(
 
 /// Entries of the deny list for the sources that are denied for ever; none where there is no room
 /// for all of them.
-fn in_file<'a>(all: impl Iterator<Item = &'a Denied>) -> Option<BTreeMap<Selector, Listing>> {
+fn in_file(all: &[&Denied]) -> Option<BTreeMap<Selector, Listing>> {
     let mut listed = BTreeMap::new();
-    for selector in all.flat_map(for_ever) {
+    for selector in all.iter().flat_map(|denied| for_ever(denied)) {
         listed.insert(selector, Listing { allow: false, reason: None, until: None });
     }
     let sources = listed.keys().filter(|at| at.is_source()).count();

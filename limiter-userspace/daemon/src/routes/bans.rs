@@ -119,13 +119,7 @@ impl Service {
 
     /// The author of the ban of a source; none if it is not banned.
     pub(crate) fn banned_by(&self, address: IpAddr) -> Result<Option<String>, ServiceError> {
-        let datapath = self.datapath()?;
-        let now = datapath.now();
-        let ban = datapath.ban(&views::key(address))?;
-        let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
-        let names = views::rule_names(datapath, &self.rule_sets.effective);
-        let ban = BannedSource::of(Selector::address(address), ban, &names, now);
-        Ok(Some(ban.author()))
+        bans::author(self.datapath()?, &self.rule_sets.effective, address)
     }
 
     /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on

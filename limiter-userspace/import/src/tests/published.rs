@@ -20,7 +20,7 @@ const KINDS: &[Kind] = &[
 -A INPUT -p udp -m udp --dport 53 -j DROP",
         &[
             (3, Outcome::Left, "accepts"),
-            (4, Outcome::NotTranslated, "line 3 takes some of its packets away before"),
+            (4, Outcome::NotTranslated, "no packet comes as far: line 3 takes all"),
             (5, Outcome::NotTranslated, "drops whatever the rate"),
         ],
     ),

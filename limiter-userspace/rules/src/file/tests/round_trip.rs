@@ -129,9 +129,9 @@ fn any_block() -> impl Strategy<Value = Terms> {
     })
 }
 
-fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
+fn net(address: IpAddr, length: u8) -> IpNet {
     let most = if address.is_ipv4() { 32 } else { 128 };
-    ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
+    IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
 }
 
 /// A key whose value is a number, with every value that it may have.
@@ -161,7 +161,7 @@ fn any_part() -> impl Strategy<Value = Part> {
     let v6 = any::<[u8; 15]>().prop_map(|bytes| {
         let mut address = [0x20; 16];
         address[1..].copy_from_slice(&bytes);
-        std::net::IpAddr::from(address)
+        IpAddr::from(address)
     });
     let source = (of(v6.clone()), of(1u8..=32), 1u8..=128, any::<bool>(), any::<u8>());
     prop_oneof![
@@ -210,8 +210,7 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let selector =
-        prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
+    let selector = prop_oneof![Just(Selector::Every), any::<IpAddr>().prop_map(Selector::address)];
     (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
         let name = name.map(String::into_boxed_str);
