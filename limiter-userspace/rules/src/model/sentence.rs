@@ -49,6 +49,17 @@ pub fn list_sentence(selector: &Selector, entry: &Listing) -> String {
     format!("{selector}: every packet {what}{until}{why}")
 }
 
+/// True if all sources of a rule pass by the allow list, for good.
+fn is_exempt(rule: &Rule, set: &RuleSet) -> bool {
+    let Some((_, Some(net))) = rule.path.source() else { return false };
+    let sources = Selector::Prefix(net);
+    let around = std::iter::once(sources).chain(sources.wider());
+    let decides = around.into_iter().find_map(|at| set.lists.get(&at));
+    let inside = set.lists.iter().filter(|(at, _)| sources.contains(at));
+    let all = decides.into_iter().chain(inside.map(|(_, entry)| entry));
+    decides.is_some() && all.into_iter().all(|entry| entry.allow && entry.until.is_none())
+}
+
 /// A rule lifts the limits of its own table, and those of others hold.
 fn no_limit(rule: &Rule, set: &RuleSet) -> String {
     let traffic = rule.path.traffic();
@@ -61,6 +72,9 @@ fn no_limit(rule: &Rule, set: &RuleSet) -> String {
     let Some(first) = others.next() else {
         return "no limit".to_owned();
     };
+    if is_exempt(rule, set) {
+        return "no limit: on the allow list".to_owned();
+    }
     let more = match others.count() {
         0 => String::new(),
         more => format!(" (and {more} more)"),
