@@ -67,7 +67,8 @@ fn the_lists_of_a_rule_file_hold_as_others_do() -> Result<()> {
     // Without a daemon it holds, and it is known to be of the file.
     limiter.kill()?;
     ensure!(arrive_of_ten(&bed)? == 0, "without the daemon the list does not hold");
-    let shown = limiter.ok(["show", "203.0.113.77"])?;
+    let pins = limiter.pins().display().to_string();
+    let shown = limiter.ok(["show", "203.0.113.77", "--pin-dir", &pins])?;
     ensure!(shown.contains("by the rule file"), "{shown}");
     limiter.start()?;
     // On trial what is new ends with it, in the program: the daemon is dead by then.
