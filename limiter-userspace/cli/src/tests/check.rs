@@ -176,8 +176,8 @@ fn what_only_the_whole_set_shows_is_told() {
     assert_eq!(
         answer.errors,
         [format!(
-            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: keep \
-             one"
+            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: put the \
+             limits of both under `rate_limits` of one, or keep one"
         )]
     );
     let nobody = "descriptors: [{key: vlan, budget: nobody}]\n";

@@ -46,9 +46,7 @@ macro_rules! scalars {
             Ok($wrap)
         }
 
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-            // With its point, so that the checks refuse it as those of other numbers do.
-            let $value = format!("{number:?}");
+        fn visit_f64<E: de::Error>(self, $value: f64) -> Result<Self::Value, E> {
             Ok($wrap)
         }
 

@@ -103,7 +103,7 @@ fn entries_refuse_what_they_cannot_be() {
         ),
         (
             entry("until:"),
-            "2:33: until has no value: write a day like 2026-12-31, or remove the line",
+            "2:31: until has no value: write a day like 2026-12-31, or remove the line",
         ),
         (entry("reason: ''"), "2:34: reason has no value: give one, or remove the line"),
         (
