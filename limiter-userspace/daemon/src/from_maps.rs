@@ -55,7 +55,7 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     while !read.step(maps)? {}
     let by_rule = Some(views::of_rules(read.drops(maps, &effective, None)));
     let banned_by = bans::author(maps, &effective, address)?;
-    Ok(SourceView { by_rule, banned_by, ..views::whole(maps, &effective, address)? })
+    Ok(SourceView { banned_by, by_rule, ..views::whole(maps, &effective, address)? })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

@@ -516,14 +516,11 @@ impl Book {
         selector: &Selector,
         managed: &dyn Fn(&Selector) -> Option<Selector>,
     ) -> Result<(), ServiceError> {
-        match self.deciding(selector, datapath.now()) {
-            Some(entry) => datapath.list(selector, entry.listed)?,
-            None => {
-                datapath.unlist(selector)?;
-                protect(datapath, *selector, managed)?;
-            }
+        if let Some(entry) = self.deciding(selector, datapath.now()) {
+            return Ok(datapath.list(selector, entry.listed)?);
         }
-        Ok(())
+        datapath.unlist(selector)?;
+        protect(datapath, *selector, managed)
     }
 
     fn remove(

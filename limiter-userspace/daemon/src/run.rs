@@ -298,9 +298,7 @@ async fn serve(
         tracing::error!(%error, "drops are not told");
         None
     });
-    if !options.detach_on_exit && is_mounted_here_alone(&options.datapath.pin_dir) == Some(true) {
-        tracing::warn!("{}", ends_with_the_mount(&options.datapath.pin_dir));
-    }
+    warn_of_own_mount(options);
     // The line that scripts wait for, also when the log is off.
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
@@ -421,6 +419,14 @@ fn ends_with_the_mount(pin_dir: &Path) -> String {
          the limits end; mount the machine's /sys/fs/bpf there if they are to outlive the daemon",
         pin_dir.display()
     )
+}
+
+/// Says so where limits that are to outlive the daemon cannot.
+fn warn_of_own_mount(options: &RunOptions) {
+    let pin_dir = &options.datapath.pin_dir;
+    if !options.detach_on_exit && is_mounted_here_alone(pin_dir) == Some(true) {
+        tracing::warn!("{}", ends_with_the_mount(pin_dir));
+    }
 }
 
 /// Undoes an opening, and tells what stays of it.

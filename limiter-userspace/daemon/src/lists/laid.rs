@@ -152,10 +152,10 @@ impl Book {
     pub(crate) fn lay(
         &mut self,
         datapath: &mut dyn Datapath,
-        laid: Laid,
+        laid: &Laid,
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) -> Result<Laid, ServiceError> {
-        self.check_room_for(&laid)?;
+        self.check_room_for(laid)?;
         let before = self.file.clone();
         let changed: Vec<Selector> = {
             let all: BTreeSet<&Selector> = before.keys().chain(laid.entries.keys()).collect();

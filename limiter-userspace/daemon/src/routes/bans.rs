@@ -105,7 +105,8 @@ impl Service {
             )
         }))?;
         if !request.force
-            && let Some(why) = self.hazard_of_ban(&selector, Some(request.session.as_ref()))?
+            && !self.is_guarded(request.session.as_ref())
+            && let Some(why) = self.hazard_of_ban(&selector)?
         {
             let why = format!("{selector}: {why}: leave it out, or use --force");
             return Err(ServiceError::Objection(why).into());

@@ -48,11 +48,11 @@ impl RuleSets {
             None => laid,
         };
         let managed = |selector: &Selector| layers.managed(selector);
-        let lists_before = ground.lists.lay(datapath, laid, managed)?;
+        let lists_before = ground.lists.lay(datapath, &laid, managed)?;
         let generation = match datapath.put_in_force(plan, end) {
             Ok(generation) => generation,
             Err(error) => {
-                if let Err(error) = ground.lists.lay(datapath, lists_before, managed) {
+                if let Err(error) = ground.lists.lay(datapath, &lists_before, managed) {
                     tracing::error!(%error, "the lists are not as before the change that failed");
                 }
                 return Err(error.into());

@@ -162,7 +162,7 @@ impl RuleSets {
     fn lay(&self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let laid = laid(ground.datapath.get()?, &self.layers);
         let managed = |selector: &Selector| self.layers.managed(selector);
-        ground.lists.lay(ground.datapath.get_mut()?, laid, managed).map(drop)
+        ground.lists.lay(ground.datapath.get_mut()?, &laid, managed).map(drop)
     }
 
     /// Puts the entries of the rule files in force again, where that failed, and when the clock was

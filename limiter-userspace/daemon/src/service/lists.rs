@@ -47,20 +47,15 @@ impl Service {
 
     /// True for a person with a session, or of a daemon that knows its managers: the guards of these
     /// are enough.
-    fn is_guarded(&self, session: Option<&Session>) -> bool {
+    pub(crate) fn is_guarded(&self, session: Option<&Session>) -> bool {
         session.is_some() || self.rule_sets.layers.has_managers()
     }
 
     /// The reason why a source should not be banned, if there is one: as it should not be denied.
-    /// `by_person` is the session of a person who asks.
     pub(crate) fn hazard_of_ban(
         &self,
         selector: &Selector,
-        by_person: Option<Option<&Session>>,
     ) -> Result<Option<String>, ServiceError> {
-        if by_person.is_some_and(|session| self.is_guarded(session)) {
-            return Ok(None);
-        }
         Ok(guard::hazard(selector, ListName::Deny, &self.guarded_addresses()?, LEAST))
     }
 

@@ -12,7 +12,7 @@ use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::api::rules::{ApplyRules, CompareRules, Document, ExportRules, RuleLine, Session};
 
 /// 2026-01-01.
-const WALL: Duration = Duration::from_secs(1_767_225_600);
+const WALL: Duration = Duration::from_hours(490_896);
 
 const RULE: &str = "descriptors:\n  - key: remote_address\n    rate_limit: {rate: 100/s}\n";
 
@@ -29,14 +29,14 @@ impl Daemon {
         self.service.reload()
     }
 
-    fn apply_lists(&mut self, lists: &str, asked: ApplyRules) -> Result<Changed, Refusal> {
+    fn apply_lists(&mut self, lists: &str, asked: &ApplyRules) -> Result<Changed, Refusal> {
         let document = Document { name: "new.yaml".into(), text: format!("{lists}{RULE}") };
-        self.service.apply_rules(&ApplyRules { documents: vec![document], ..asked })
+        self.service.apply_rules(&ApplyRules { documents: vec![document], ..asked.clone() })
     }
 
     fn on_trial(&mut self, lists: &str) -> Changed {
         let confirm_seconds = std::num::NonZeroU32::new(60);
-        self.apply_lists(lists, ApplyRules { confirm_seconds, ..apply() }).unwrap()
+        self.apply_lists(lists, &ApplyRules { confirm_seconds, ..apply() }).unwrap()
     }
 
     fn typed(&mut self, list: ListName, source: &str, seconds: Option<u64>) {
@@ -239,7 +239,7 @@ fn a_trial_gives_back_what_it_took() {
         assert!(changed.warnings.iter().any(|it| it.contains(waits)), "{:?}", changed.warnings);
     }
     // Nobody confirms: the program goes back without the daemon.
-    daemon.later(Duration::from_secs(60));
+    daemon.later(Duration::from_mins(1));
     assert_eq!(daemon.verdicts(), before);
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.verdicts(), before);
@@ -250,7 +250,7 @@ fn a_trial_gives_back_what_it_took() {
     daemon.service.confirm().unwrap();
     let after = ["192.0.2.2 Allow", "192.0.2.3 Allow"];
     assert_eq!(daemon.verdicts(), after);
-    daemon.later(Duration::from_secs(120));
+    daemon.later(Duration::from_mins(2));
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.verdicts(), after);
     // What was on trial when the daemon died is not in force after its start.
@@ -277,13 +277,13 @@ fn nobody_is_locked_out_by_a_file() {
         ("deny: [0.0.0.0/0]\n", "is a large part of all addresses"),
     ] {
         let asked = ApplyRules { session, ..apply() };
-        let error = daemon.apply_lists(lists, asked).unwrap_err().to_string();
+        let error = daemon.apply_lists(lists, &asked).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         assert_eq!(daemon.verdicts(), before);
     }
     // By force the rest is in force, and that is told.
     let lists = "deny: [10.1.2.3, 192.0.2.66]\n";
-    daemon.apply_lists(lists, ApplyRules { force: true, ..apply() }).unwrap();
+    daemon.apply_lists(lists, &ApplyRules { force: true, ..apply() }).unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.66 Deny"]);
     assert!(
         daemon.all_warnings().contains("not in force: new.yaml:1:8"),
@@ -292,10 +292,10 @@ fn nobody_is_locked_out_by_a_file() {
     );
     // A session that the file itself keeps safe is.
     let lists = "allow: [203.0.113.7]\ndeny: [203.0.113.0/24]\n";
-    daemon.apply_lists(lists, ApplyRules { session, ..apply() }).unwrap();
+    daemon.apply_lists(lists, &ApplyRules { session, ..apply() }).unwrap();
     // And an exemption that goes is noticed.
     let lists = "deny: [203.0.113.0/24]\n";
-    daemon.apply_lists(lists, ApplyRules { session, ..apply() }).unwrap_err();
+    daemon.apply_lists(lists, &ApplyRules { session, ..apply() }).unwrap_err();
 }
 
 #[test]

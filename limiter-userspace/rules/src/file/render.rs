@@ -132,7 +132,7 @@ fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listi
                 return WordOr::Word(Some(address)).into();
             }
             let reason = reason.as_deref().map(text);
-            let until = until.map(|until| text(&until_text(until)));
+            let until = until.map(|until| text(until_text(until)));
             WordOr::Map(shape::Listing { address: Some(text(&address)), reason, until }).into()
         })
         .collect();

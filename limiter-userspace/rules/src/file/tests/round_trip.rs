@@ -246,7 +246,7 @@ fn any_listing() -> impl Strategy<Value = Listing> {
     let until = of(0u64..253_402_300_799);
     (any::<bool>(), of(any_name()), until).prop_map(|(allow, reason, until)| {
         let reason =
-            reason.map(|reason| reason.trim().into()).filter(|it: &Box<str>| !it.is_empty());
+            reason.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).map(Into::into);
         Listing { allow, reason, until }
     })
 }
