@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -248,6 +249,39 @@ fn detach_on_exit_does_so() -> Result<()> {
     ensure!(arrive_of_ten(&bed)? == 5);
     limiter.terminate()?;
     check_detached(&limiter)?;
+    limiter.close()?;
+    bed.close()
+}
+
+/// Pins on a BPF file system that only the daemon's mount namespace has, as in a container without a
+/// volume for it: they end with the daemon, and that is what it says.
+#[test]
+fn limits_that_end_with_the_daemon_are_not_said_to_stay() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("ownmount")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    let pins = limiter.pins().to_owned();
+    limiter.start()?;
+    let said = limiter.terminate()?;
+    ensure!(said.contains("the limits stay in force without the daemon"), "{said}");
+    ensure!(!said.contains("in this mount namespace alone"), "{said}");
+    ensure!(arrive_of_ten(&bed)? == 5, "the limits did not stay");
+    limiter.on_pins("detach")?;
+    check_detached(&limiter)?;
+    // Now the same without anybody who shares the mount.
+    let own = bed.dir.path().join("own");
+    fs::create_dir(&own)?;
+    let mount = "mount -t bpf bpf \"$0\" && exec \"$@\"";
+    let own = own.to_str().context("a path of other characters")?.to_owned();
+    limiter.pin_in(&Path::new(&own).join("pins"));
+    limiter.through(["unshare", "--mount", "--propagation", "private", "sh", "-c", mount, &own]);
+    limiter.start()?;
+    let said = limiter.terminate()?;
+    ensure!(said.matches("in this mount namespace alone").count() == 2, "{said}");
+    ensure!(!said.contains("stay in force"), "{said}");
+    limiter.wait_until_detached()?;
+    ensure!(arrive_of_ten(&bed)? == 10, "the limits stayed");
+    limiter.pin_in(&pins);
     limiter.close()?;
     bed.close()
 }

@@ -53,6 +53,49 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
     bed.close()
 }
 
+/// The lists of a rule file: with and without a daemon, on trial, and beside the word of a person.
+#[test]
+fn the_lists_of_a_rule_file_hold_as_others_do() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("filelists")?;
+    let listed = |lists: &str| format!("{lists}\n{RULES}");
+    let mut limiter = bed.limiter(&listed("deny: [{address: 203.0.113.0/24, reason: noise}]"))?;
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
+    let shown = limiter.ok(["show", "203.0.113.77"])?;
+    ensure!(shown.contains("by the rule file: noise"), "{shown}");
+    // Without a daemon it holds, and it is known to be of the file.
+    limiter.kill()?;
+    ensure!(arrive_of_ten(&bed)? == 0, "without the daemon the list does not hold");
+    let pins = limiter.pins().display().to_string();
+    let shown = limiter.ok(["show", "203.0.113.77", "--pin-dir", &pins])?;
+    ensure!(shown.contains("by the rule file"), "{shown}");
+    limiter.start()?;
+    // On trial what is new ends with it, in the program: the daemon is dead by then.
+    let tried = bed.dir.write("tried.yaml", &listed("allow: [203.0.113.77]"))?;
+    let tried = tried.display().to_string();
+    let said = limiter.ok(["apply", &tried, "--confirm", "3s", "--force"])?;
+    ensure!(said.contains("203.0.113.0/24 stays on the deny list"), "{said}");
+    ensure!(arrive_of_ten(&bed)? == 10, "an allowed source is dropped");
+    limiter.kill()?;
+    thread::sleep(Duration::from_secs(4));
+    ensure!(arrive_of_ten(&bed)? == 0, "the trial outlives its time");
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 0, "the trial outlives the daemon");
+    // A person stands over the file at its prefix, and gives it back.
+    limiter.ok(["allow", "203.0.113.0/24"])?;
+    ensure!(arrive_of_ten(&bed)? == 10, "the word of a person does not count");
+    let lists = limiter.ok(["lists"])?;
+    ensure!(lists.contains("it is allowed by hand"), "{lists}");
+    limiter.ok(["unlist", "203.0.113.0/24"])?;
+    ensure!(arrive_of_ten(&bed)? == 0, "the word of the file is not back");
+    fs::write(limiter.rules(), RULES)?;
+    limiter.ok(["reload"])?;
+    ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 fn what_a_file_listed_a_file_takes_off() -> Result<()> {
     require_root();

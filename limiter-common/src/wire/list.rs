@@ -21,21 +21,45 @@ pub enum Listed {
 #[repr(C)]
 pub struct ListEntry {
     /// The instant from which the entry does not count any more, in ticks since boot; 0 for never.
+    /// The lowest bit is set in entries of rule files, for which never is [`NEVER`]: the program
+    /// need not tell them apart, and a daemon that adopts the maps does.
     pub expires: u64,
     /// A [`Listed`].
     pub verdict: u64,
 }
+
+/// Bit of [`ListEntry::expires`].
+const OF_RULE_FILE: u64 = 1;
+
+/// No end of an entry of a rule file, in [`ListEntry::expires`].
+const NEVER: u64 = u64::MAX;
 
 impl ListEntry {
     /// An entry that ends at `expires`, or never.
     pub const fn new(verdict: Listed, expires: Option<Ticks>) -> Self {
         let expires = match expires {
             // An end at boot itself has passed.
-            Some(expires) if expires.get() == 0 => 1,
-            Some(expires) => expires.get(),
+            Some(expires) if expires.get() == 0 => 2,
+            // A tick later where the lowest bit is set.
+            Some(expires) => expires.get().saturating_add(1) & !OF_RULE_FILE,
             None => 0,
         };
         Self { expires, verdict: verdict as u64 }
+    }
+
+    /// As [`ListEntry::new`], of a rule file.
+    pub const fn of_rule_file(verdict: Listed, expires: Option<Ticks>) -> Self {
+        let expires = match expires {
+            // A tick earlier where the lowest bit is not set: no entry outlasts a trial.
+            Some(expires) => expires.get().saturating_sub(1) | OF_RULE_FILE,
+            None => NEVER,
+        };
+        Self { expires, verdict: verdict as u64 }
+    }
+
+    /// True for an entry of a rule file.
+    pub const fn is_of_rule_file(&self) -> bool {
+        self.expires & OF_RULE_FILE != 0
     }
 
     /// The verdict at `now`; none once the entry has expired.
@@ -63,6 +87,9 @@ impl ListEntry {
 
     /// The end of the entry; `None` if it has none.
     pub const fn expires(&self) -> Option<Ticks> {
-        if self.expires == 0 { None } else { Some(Ticks::new(self.expires)) }
+        match self.expires {
+            0 | NEVER => None,
+            expires => Some(Ticks::new(expires)),
+        }
     }
 }

@@ -20,7 +20,7 @@ use self::lists::{Listing, Whom};
 use self::pinned::{Detach, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
 use self::set::{Set, Unset};
-use self::time::trial_time;
+use self::time::{some_time, trial_time};
 use super::capture::Ask as AskCapture;
 use super::check::Check;
 use super::demo::Ask as AskDemo;
@@ -207,7 +207,7 @@ pub(super) enum Command {
         /// An address. An IPv6 source is its /64
         address: String,
         /// For how long, as in 10m, 2h or 1d
-        #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+        #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
         time: Duration,
         /// Ban it even if this SSH session comes from it
         #[arg(long)]

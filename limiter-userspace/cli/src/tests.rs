@@ -237,6 +237,8 @@ fn a_source_is_shown_line_by_line() {
         shadow: false,
         listed: None,
         listed_reason: None,
+        listed_by: None,
+        listed_beside: Vec::new(),
         passed: 123,
         dropped: 4,
         passed_at_least: false,
@@ -251,6 +253,7 @@ fn a_source_is_shown_line_by_line() {
         action: Some("drop".into()),
         budget: None,
         banned_seconds: None,
+        banned_by: None,
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
@@ -271,7 +274,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"listed_by":null,"listed_beside":[],"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"banned_by":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
     // Without a rule of its own, it is not said that nothing limits it, where something may.

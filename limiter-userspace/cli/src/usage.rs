@@ -233,4 +233,32 @@ mod tests {
         let negative = "--for -1s: a negative value means nothing here";
         assert_eq!(told("limiter deny 192.0.2.1 --for -1s", "-1").as_deref(), Some(negative));
     }
+
+    /// Values of other tools, where a negative time is for ever and 0 is never.
+    #[test]
+    fn times_that_mean_nothing_are_refused_without_a_daemon() {
+        let refused = |line: &str| {
+            let error = Args::try_parse_from(line.split(' ')).unwrap_err();
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            instead(&error, &words).unwrap_or_else(|| error.to_string())
+        };
+        for command in ["deny 192.0.2.7", "allow 192.0.2.7", "ban 192.0.2.7", "set 192.0.2.7 5/s"] {
+            for time in ["0", "0s", "0ms"] {
+                let said = refused(&format!("limiter {command} --for {time}"));
+                assert!(said.contains("0 seconds are over at once"), "{command} {time}: {said}");
+            }
+            for time in ["-1", "-1s", "-600s"] {
+                let said = refused(&format!("limiter {command} --for {time}"));
+                assert!(said.contains("a negative value means nothing"), "{command}: {said}");
+            }
+            for time in ["600", "forever", "1x"] {
+                let said = refused(&format!("limiter {command} --for {time}"));
+                assert!(said.contains("--for <TIME>"), "{command} {time}: {said}");
+            }
+        }
+        for line in ["apply x.yaml --confirm -5m", "tune --pcap x --top -1", "capture --count -1"] {
+            let said = refused(&format!("limiter {line}"));
+            assert!(!said.contains("rate of at least"), "{line}: {said}");
+        }
+    }
 }

@@ -7,30 +7,49 @@ use std::time::Duration;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
 use limiter_datapath::BANNED_BEFORE;
-use limiter_datapath::Datapath;
+use limiter_datapath::{Datapath, Observed};
 use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
 use crate::api::bans::BannedSource;
+use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{self, Title};
 
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
 pub(crate) const BY_HAND: u64 = u64::MAX;
 
-/// Bans a source on this node for `left` from now on; a ban that ends later stays.
+/// [`Ban::rule`] of a ban that another node told of. Between the two is [`BANNED_BEFORE`].
+pub(crate) const BY_NODE: u64 = u64::MAX - 2;
+
+/// Bans a source on this node for `left` from now on, by [`BY_HAND`] or [`BY_NODE`]; a ban that ends
+/// later stays.
 pub(crate) fn put_ban(
     datapath: &mut dyn Datapath,
     address: IpAddr,
     left: Duration,
+    by: u64,
 ) -> Result<Ban, ServiceError> {
     let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     let source = views::key(address);
     let before = datapath.ban(&source)?.unwrap_or_default();
-    let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now());
+    let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now(), by);
     datapath.put_ban(&source, ban)?;
     Ok(ban)
+}
+
+/// The author of the ban of a source; none if it is not banned.
+pub(crate) fn author(
+    datapath: &dyn Observed,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<Option<String>, ServiceError> {
+    let now = datapath.now();
+    let ban = datapath.ban(&views::key(address))?;
+    let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
+    let names = views::rule_names(datapath, effective);
+    Ok(Some(BannedSource::of(Selector::address(address), ban, &names, now).author()))
 }
 
 /// Forgets a source, or all sources in a prefix, on this node; says how many there were.
@@ -48,9 +67,9 @@ pub(crate) fn forget(
     Ok(forgotten)
 }
 
-/// A record with a ban by hand of `length` from `now` on, which counts among the bans of the source
-/// as one by a rule does. A ban that ends later stays; one that ends earlier is lengthened.
-fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
+/// A record with a ban of `length` from `now` on by no rule, which counts among the bans of the
+/// source as one by a rule does. A ban that ends later stays; one that ends earlier is lengthened.
+fn lengthened(before: Ban, length: Ticks, now: Ticks, by: u64) -> Ban {
     let until = now.plus(length);
     if before.until >= until.get() {
         return before;
@@ -63,7 +82,7 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
         Strike::Ban { history, .. } => history.raw(),
         Strike::Banned | Strike::Counted(_) => before.history,
     };
-    Ban { until: until.get(), history, rule: BY_HAND }
+    Ban { until: until.get(), history, rule: by }
 }
 
 impl BannedSource {
@@ -77,6 +96,7 @@ impl BannedSource {
             rule: rule.map(|title| title.rule.clone()),
             rule_name: rule.and_then(|title| title.name.clone()),
             by_hand: ban.rule == BY_HAND,
+            by_node: ban.rule == BY_NODE,
             before_upgrade: ban.rule == BANNED_BEFORE,
         }
     }

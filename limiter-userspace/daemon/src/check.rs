@@ -10,7 +10,7 @@ use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
 use limiter_rules::model::{
     LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
-    rule_sentence,
+    list_sentence, rule_sentence,
 };
 use limiter_rules::{
     Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
@@ -20,6 +20,8 @@ use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::layers::Layers;
+use super::limit_ends;
+use super::lists;
 use super::rule_files;
 use crate::api::rules::Document;
 use crate::render::{self, Render, line, push, rate, table};
@@ -43,12 +45,14 @@ pub struct Checked {
     pub errors: Vec<Mistake>,
     /// Number of rules.
     pub(crate) rules: usize,
-    /// A sentence for each rule and budget, up to [`MOST_SENTENCES`].
+    /// A sentence for each rule, budget and entry of the lists, up to [`MOST_SENTENCES`].
     pub(crate) sentences: Vec<String>,
     /// The tables that they make, that of `remote_address` first.
     pub(crate) tables: Vec<Table>,
     /// Number of keyed tables that they take in the program, of eight.
     pub(crate) tables_taken: usize,
+    /// Entries of the allow and of the deny list.
+    pub(crate) lists: [usize; 2],
     /// The names of the budgets.
     pub(crate) budgets: Vec<String>,
     /// Limits whose rate is not held to 0.1 %.
@@ -203,14 +207,19 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.rules = effective.rules.len();
     let sentences = set.rules.iter().map(|rule| rule_sentence(rule, set));
     let sentences = sentences.chain(set.budgets.iter().map(budget_sentence));
+    let lists = set.lists.iter().map(|(at, entry)| list_sentence(at, entry));
+    let sentences = sentences.chain(lists);
     checked.sentences = sentences.take(MOST_SENTENCES).collect();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
+    let allowed = set.lists.values().filter(|entry| entry.allow).count();
+    checked.lists = [allowed, set.lists.len() - allowed];
     let paths: Vec<&Path> = set.rules.iter().map(|rule| &rule.path).collect();
     checked.by_interface = warnings::by_interface(&paths);
     checked.warnings = warnings::of_whole(&effective);
     checked.warnings.extend(effective.judged.in_full());
+    checked.warnings.extend(lists::over(&layers, limit_ends::now()));
     checked.interfaces = interfaces.into_inner().into_keys().collect();
 }
 
@@ -316,6 +325,11 @@ impl Render for Checked {
             counted(self.tables.len(), "table"),
             counted(self.budgets.len(), "budget"),
         );
+        if let [allowed, denied] = self.lists
+            && allowed + denied > 0
+        {
+            line(text, format_args!("on the lists: {allowed} allowed, {denied} denied"));
+        }
         if !self.tables.is_empty() {
             let mut tables = table(&["TABLE", ">RULES"]);
             for table in &self.tables {
@@ -330,7 +344,8 @@ impl Render for Checked {
         for sentence in &self.sentences {
             line(text, format_args!("{}", clean(sentence)));
         }
-        let more = (self.rules + self.budgets.len()).saturating_sub(self.sentences.len());
+        let all = self.rules + self.budgets.len() + self.lists.iter().sum::<usize>();
+        let more = all.saturating_sub(self.sentences.len());
         if more > 0 {
             line(text, format_args!("and {more} more"));
         }

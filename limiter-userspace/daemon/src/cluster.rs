@@ -13,7 +13,7 @@ use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
 use crate::attached::Attached;
-use crate::bans::BY_HAND;
+use crate::bans::{BY_HAND, BY_NODE};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::heard;
@@ -294,7 +294,7 @@ impl Membership {
         let now = datapath.now();
         let in_force = datapath.bans()?.into_iter().filter(|(_, ban)| {
             // A ban by hand was told when it was made, and so was another node's.
-            ban.rule != BY_HAND && Ticks::new(ban.until) > now
+            ![BY_HAND, BY_NODE].contains(&ban.rule) && Ticks::new(ban.until) > now
         });
         let in_force: HashMap<[u8; 16], u64> =
             in_force.map(|(source, ban)| (source, ban.until)).collect();

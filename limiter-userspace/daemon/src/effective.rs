@@ -153,6 +153,8 @@ impl EffectiveSet {
             replies: self.replies,
             bans: self.bans,
             martians: self.martians,
+            // They are no rules: the lists have them.
+            lists: BTreeMap::new(),
         }
     }
 

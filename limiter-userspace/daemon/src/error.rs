@@ -51,6 +51,16 @@ pub(super) enum ServiceError {
          it, or go back to the rule files with `limiter reload`"
     )]
     FromApplied { path: Path, place: String },
+    #[error(
+        "the list entry {selector} comes from the rule file {place}: remove it there and run \
+         `limiter reload`"
+    )]
+    ListedByFile { selector: Selector, place: String },
+    #[error(
+        "the list entry {selector} was put in force by `limiter apply` ({place}): apply rules \
+         without it, or go back to the rule files with `limiter reload`"
+    )]
+    ListedByApply { selector: Selector, place: String },
     /// A request for a rule set of no files.
     #[error("documents: there is none: send at least one rule file")]
     NoDocuments,
@@ -133,6 +143,8 @@ impl From<ServiceError> for Refusal {
             E::Management { .. }
             | E::FromFile { .. }
             | E::FromApplied { .. }
+            | E::ListedByFile { .. }
+            | E::ListedByApply { .. }
             | E::Objection(_)
             | E::LiftsAll { .. }
             | E::ListsFull { .. }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::api::limits::Limits;
 use super::api::source::SourceView;
 use super::api::stats::Stats;
+use super::bans;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::sources::{Accounts, Ledger};
@@ -56,11 +57,12 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     let accounts = read.take(&Ledger::open(maps, &effective, None))?;
     let account = accounts.get(&source).cloned().unwrap_or_default();
     let counted = (account.total(), account.by_rule(&views::rule_names(maps, &effective)));
+    let banned_by = bans::author(maps, &effective, address)?;
     let view = views::whole(maps, &effective, address, counted)?;
     // Events are not held in the maps: what keeps no count of sources may have dropped of it.
     let by = views::dropped_by(maps)?;
     let others = by.others != Some(0) || by.lists > 0;
-    Ok(SourceView { dropped_at_least: view.dropped_at_least || others, ..view })
+    Ok(SourceView { banned_by, dropped_at_least: view.dropped_at_least || others, ..view })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

@@ -12,13 +12,15 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_rules::compile::{RuleId, TableForm};
+pub(super) use limiter_rules::model::LEAST;
+use limiter_rules::model::is_nearly_everybody;
 use limiter_rules::model::key::Overlap;
 use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::layers::Layers;
-use super::lists::{Book, Changes, Standing};
+use super::lists::{Book, Changes, Laid, Standing};
 use crate::api::lists::ListName;
 use crate::api::rules::Session;
 
@@ -53,6 +55,8 @@ pub(super) struct Scene<'a> {
     pub(super) lists: &'a Book,
     /// Changes of `lists` that are assumed: one here takes the place of the entry there.
     pub(super) changes: &'a Changes,
+    /// Entries of rule files that are assumed in the place of those of `lists`.
+    pub(super) laid: Option<&'a Laid>,
     pub(super) now: Ticks,
 }
 
@@ -99,13 +103,18 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
              remove the rule, or leave it out of force with --force"
         ));
     }
+    if let Some(objection) = scene.laid.and_then(Laid::objection) {
+        return Some(objection);
+    }
     let session = session?;
     let mut barriers = scene.barriers(session).into_iter();
-    let rule = barriers.find_map(|barrier| match barrier {
-        Barrier::Limited(rule, _) => Some(rule),
+    let of_file =
+        |entry: &Selector| scene.laid.is_some_and(|laid| laid.entries.contains_key(entry));
+    barriers.find_map(|barrier| match barrier {
+        Barrier::Limited(rule, _) => Some(limited(&rule, &Selector::address(session.peer))),
+        Barrier::Denied(entry) if of_file(&entry) => Some(denied_by_file(&entry, session)),
         Barrier::Denied(_) => None,
-    })?;
-    Some(limited(&rule, &Selector::address(session.peer)))
+    })
 }
 
 /// The objection to setting or removing a limit, if there is one.
@@ -114,12 +123,24 @@ pub(super) fn objection_to_edit(
     after: Scene<'_>,
     session: Option<&Session>,
 ) -> Option<String> {
-    let session = session?;
-    match after.new_barrier(before, session)? {
-        Barrier::Limited(rule, _) => Some(limited(&rule, &Selector::address(session.peer))),
-        // No rule brings that about.
-        Barrier::Denied(_) => None,
+    if let Some(objection) = after.laid.and_then(Laid::objection) {
+        return Some(objection);
     }
+    let session = session?;
+    Some(match after.new_barrier(before, session)? {
+        Barrier::Limited(rule, _) => limited(&rule, &Selector::address(session.peer)),
+        Barrier::Denied(entry) => denied_by_file(&entry, session),
+    })
+}
+
+/// The objection to an entry of a rule file that would deny the session, by itself or because
+/// another one is gone.
+fn denied_by_file(entry: &Selector, session: &Session) -> String {
+    let peer = Selector::address(session.peer);
+    format!(
+        "the entry {entry} of the deny list would drop your own SSH session from {peer}: put \
+         {peer} under `allow`, start the daemon with --management {peer}, or use --force"
+    )
 }
 
 /// The objection to a change of the lists, if there is one.
@@ -154,10 +175,6 @@ pub(super) fn objection_to_lists(
     })
 }
 
-/// The least lengths of prefixes, of IPv4 and of IPv6, that are a part of all addresses, and not all
-/// of them or half.
-pub(super) const LEAST: [u8; 2] = [3, 4];
-
 /// The same for entries of other nodes, in which nobody here can look.
 pub(super) const LEAST_OF_OTHERS: [u8; 2] = [8, 16];
 
@@ -167,14 +184,9 @@ pub(super) fn hazard(
     selector: &Selector,
     list: ListName,
     own: &[(String, IpNet)],
-    [least_v4, least_v6]: [u8; 2],
+    least: [u8; 2],
 ) -> Option<String> {
-    let wide = match selector {
-        Selector::Every => true,
-        Selector::Prefix(IpNet::V4(net)) => net.prefix_len() < least_v4,
-        Selector::Prefix(IpNet::V6(net)) => net.prefix_len() < least_v6,
-    };
-    if wide {
+    if is_nearly_everybody(selector, least) {
         return Some("it is a large part of all addresses".to_owned());
     }
     let around = |net: &IpNet| selector.contains(&Selector::address(net.addr()));
@@ -212,7 +224,7 @@ impl Scene<'_> {
         if self.layers.managed(&peer).is_some() {
             return Vec::new();
         }
-        match self.lists.standing(&peer, self.now, self.changes) {
+        match self.lists.standing(&peer, self.now, (self.changes, self.laid)) {
             Standing::Safe => Vec::new(),
             Standing::Denied(entry) => vec![Barrier::Denied(entry)],
             Standing::Open => limiting(self.effective, &peer, session),

@@ -5,32 +5,37 @@
 
 mod authors;
 mod entries;
+mod laid;
 mod reason;
 mod saved;
+mod standing;
 mod store;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Bound;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_datapath::Datapath;
+use limiter_rules::model::ROOM;
 use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
 
 use super::error::ServiceError;
 use super::state_dir::{Damage, StateDir, StateError};
-use crate::api::lists::{ListName, ListedSource, ListsChanged, UnsetList};
+use crate::api::lists::{ListName, ListedSource, ListsChanged, RULE_FILE, UnsetList};
 use entries::{Entries, Entry};
 use saved::Reasons;
+use standing::All;
 use store::Store;
 
 pub(super) use authors::{CLUSTER, Wanted, author};
 pub(super) use entries::name;
-
-/// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
-const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];
+pub(super) use laid::{Laid, over};
+pub(super) use standing::{Changes, UNCHANGED};
 
 /// Widest entries of other nodes that there may be on a list at once.
 const OTHERS: u128 = 16;
@@ -41,8 +46,13 @@ const MANY: usize = 1_000;
 /// The lists, as the daemon knows them.
 #[derive(Debug, Default)]
 pub(super) struct Book {
+    /// Entries of people, programs and other nodes.
     entries: Entries,
-    /// Single sources, and prefixes: what [`CAPACITY`] bounds.
+    /// Entries of the rule files.
+    file: Entries,
+    /// The two clocks when those of the rule files came in force.
+    laid_at: (Ticks, Duration),
+    /// Single sources, and prefixes, with an entry: what [`ROOM`] bounds.
     sizes: [usize; 2],
     /// Entries on the two lists.
     totals: ListsChanged,
@@ -55,9 +65,6 @@ pub(super) struct Book {
     /// Addresses that entries of other nodes have in them: allowed and denied, IPv4 and IPv6.
     of_others: [[u128; 2]; 2],
 }
-
-/// Entries that are to be otherwise; `None` for one that is to go.
-pub(super) type Changes = BTreeMap<Selector, Option<ListEntry>>;
 
 /// Effect of the lists on a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,16 +94,28 @@ impl Book {
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             let (now, wall) = (datapath.now(), datapath.wall());
             for (selector, entry) in saved::read(state, now, wall, &mut damage)? {
-                book.put(datapath, selector, entry)?;
+                book.put(datapath, selector, entry, &|_| None)?;
             }
         }
         // The maps have no reasons.
         let mut reasons =
             if found.is_empty() { Reasons::new() } else { saved::reasons(state, &mut damage) };
+        // Nor what an entry of a rule file stands over.
+        let mut beneath = if found.iter().any(|(_, entry)| entry.is_of_rule_file()) {
+            saved::read(state, datapath.now(), datapath.wall(), &mut damage)?
+        } else {
+            Entries::new()
+        };
         let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {
                 managed_before.push(selector);
+            } else if entry.is_of_rule_file() {
+                let by = Some(RULE_FILE.into());
+                book.keep_file(selector, Some(Entry { listed: entry, reason: None, by }));
+                if let Some(entry) = beneath.remove(&selector) {
+                    book.keep(selector, entry);
+                }
             } else {
                 let (reason, by) = reasons
                     .remove(&selector)
@@ -113,9 +132,9 @@ impl Book {
                 warnings.push(format!(
                     "{selector} is no longer denied: it is inside the management prefix {prefix}"
                 ));
-                book.remove(datapath, &selector)?;
+                book.remove(datapath, &selector, &|_| None)?;
             }
-            if !book.entries.contains_key(prefix) {
+            if !book.is_listed(prefix) {
                 let entry = ListEntry::new(Listed::Management, None);
                 datapath.list(prefix, entry)?;
             }
@@ -146,11 +165,9 @@ impl Book {
                 Some(entry) => {
                     let same = |before: &Entry| before.listed.verdict() == entry.listed.verdict();
                     kept += usize::from(before.as_ref().is_some_and(same));
-                    self.put(datapath, selector, entry)
+                    self.put(datapath, selector, entry, &managed)
                 }
-                None => self
-                    .remove(datapath, &selector)
-                    .and_then(|()| protect(datapath, selector, &managed)),
+                None => self.remove(datapath, &selector, &managed),
             };
             changed.push((selector, before));
             if let Err(error) = done {
@@ -173,10 +190,8 @@ impl Book {
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) {
         let undone = match before {
-            Some(entry) => self.put(datapath, selector, entry),
-            None => {
-                self.remove(datapath, &selector).and_then(|()| protect(datapath, selector, managed))
-            }
+            Some(entry) => self.put(datapath, selector, entry, &managed),
+            None => self.remove(datapath, &selector, &managed),
         };
         if let Err(error) = undone {
             tracing::error!(%error, "{selector} is not on the lists as before the change that failed");
@@ -194,8 +209,7 @@ impl Book {
         for selector in selectors {
             let Some(before) = self.entries.get(selector).cloned() else { continue };
             changed.push((*selector, Some(before)));
-            let removed = self.remove(datapath, selector);
-            if let Err(error) = removed.and_then(|()| protect(datapath, *selector, &managed)) {
+            if let Err(error) = self.remove(datapath, selector, &managed) {
                 for (selector, before) in changed {
                     self.take_back(datapath, selector, before, &managed);
                 }
@@ -217,37 +231,99 @@ impl Book {
         }
         let expired = self.entries.iter().filter(|(_, entry)| entry.listed.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
-            datapath.unlist(&selector)?;
+            // Of those that have expired none decides.
+            self.settle(datapath, &selector, &managed)?;
+            self.settle_inside(datapath, &selector, &managed)?;
             self.forget(&selector);
             self.store.note_expired();
-            protect(datapath, selector, &managed)?;
         }
-        self.first_expiry = self.entries.values().filter_map(|entry| entry.listed.expires()).min();
+        let expired = self.file.iter().filter(|(_, entry)| entry.listed.at(now).is_none());
+        for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
+            self.settle(datapath, &selector, &managed)?;
+            self.settle_inside(datapath, &selector, &managed)?;
+            self.keep_file(selector, None);
+        }
+        let all = self.entries.values().chain(self.file.values());
+        self.first_expiry = all.filter_map(|entry| entry.listed.expires()).min();
         Ok(())
     }
 
-    /// The entries after one, in the order of sources: as they are told, and none for those that
-    /// have expired.
+    /// The sources after one, in their order, with the entries for them as they are told: none of
+    /// those that have expired.
     pub(super) fn after(
         &self,
         last: Option<&Selector>,
         now: Ticks,
-    ) -> impl Iterator<Item = (Selector, Option<ListedSource>)> {
+    ) -> impl Iterator<Item = (Selector, Vec<ListedSource>)> {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last));
-        self.entries.range((from, Bound::Unbounded)).map(move |(selector, entry)| {
-            let told = entry.listed.at(now).map(|listed| ListedSource {
-                source: selector.to_string(),
-                list: name(listed),
-                expires_in_seconds: entry
-                    .listed
-                    .expires()
-                    .map(|expires| expires.since(now).as_nanos().div_ceil(1_000_000_000)),
-                reason: entry.reason.as_deref().map(str::to_owned),
-                by: entry.by.as_deref().map(str::to_owned),
-                not_saved: self.store.lacks(selector),
-            });
-            (*selector, told)
+        let mut entries = self.entries.range((from, Bound::Unbounded)).peekable();
+        let mut file = self.file.range((from, Bound::Unbounded)).peekable();
+        std::iter::from_fn(move || {
+            let next = [entries.peek().map(|(at, _)| **at), file.peek().map(|(at, _)| **at)];
+            let selector = next.into_iter().flatten().min()?;
+            let own = entries.next_if(|(at, _)| **at == selector);
+            let of_file = file.next_if(|(at, _)| **at == selector);
+            let both = [own, of_file].into_iter().flatten();
+            let told = both.filter_map(|(at, entry)| self.listed(at, entry, now));
+            Some((selector, told.collect()))
         })
+    }
+
+    /// An entry as it is told; none of one that has expired.
+    fn listed(&self, at: &Selector, entry: &Entry, now: Ticks) -> Option<ListedSource> {
+        let listed = entry.listed.at(now)?;
+        let left = |expires: Ticks| expires.since(now).as_nanos().div_ceil(1_000_000_000);
+        Some(ListedSource {
+            source: at.to_string(),
+            list: name(listed),
+            expires_in_seconds: entry.listed.expires().map(left),
+            reason: entry.reason.as_deref().map(str::to_owned),
+            by: entry.by.as_deref().map(str::to_owned),
+            not_saved: !entry.is_of_rule_file() && self.store.lacks(at),
+            not_in_force: self.overruled(at, entry, now),
+        })
+    }
+
+    /// The reason why an entry is not in force; none if it is.
+    fn overruled(&self, at: &Selector, entry: &Entry, now: Ticks) -> Option<String> {
+        let decides = self.deciding(at, now)?;
+        if std::ptr::eq(decides, entry) {
+            return None;
+        }
+        let around = |at: &Selector| self.file.get(at).is_some_and(|it| std::ptr::eq(it, decides));
+        Some(match at.wider().find(around) {
+            Some(prefix) => format!("it is inside {prefix}, which is {}", decides.told()),
+            None => format!("it is {}", decides.told()),
+        })
+    }
+
+    /// The entry of the lists that decides on a source, in words; and those beside it for the same
+    /// sources, which are not in force.
+    pub(super) fn beside(&self, source: &Selector, now: Ticks) -> Vec<ListedSource> {
+        let mut at = std::iter::once(*source).chain(source.wider());
+        let Some(at) = at.find(|at| self.deciding(at, now).is_some()) else { return Vec::new() };
+        let both = [self.entries.get(&at), self.file.get(&at)].into_iter().flatten();
+        let told = both.filter_map(|entry| self.listed(&at, entry, now));
+        told.filter(|told| told.not_in_force.is_some()).collect()
+    }
+
+    fn all(&self) -> All<'_> {
+        All { entries: &self.entries, changes: &UNCHANGED, file: &self.file }
+    }
+
+    /// The entry that the maps have for exactly these sources.
+    fn deciding(&self, at: &Selector, now: Ticks) -> Option<&Entry> {
+        self.all().deciding(at, now)
+    }
+
+    /// True if there is an entry for exactly these sources.
+    fn is_listed(&self, at: &Selector) -> bool {
+        self.entries.contains_key(at) || self.file.contains_key(at)
+    }
+
+    /// True if only the rule file has an entry for exactly these sources.
+    pub(super) fn is_of_rule_file(&self, at: &Selector) -> bool {
+        !self.entries.contains_key(at) && self.file.contains_key(at)
     }
 
     /// Entries on the two lists.
@@ -258,7 +334,7 @@ impl Book {
     /// How a source stands on the lists now, in words: by its own entry, else by the one around it.
     pub(super) fn told(&self, source: &Selector, now: Ticks) -> String {
         for selector in std::iter::once(*source).chain(source.wider()) {
-            let entry = self.entries.get(&selector);
+            let entry = self.deciding(&selector, now);
             let Some((entry, listed)) =
                 entry.and_then(|entry| Some((entry, entry.listed.at(now)?)))
             else {
@@ -270,10 +346,17 @@ impl Book {
             };
             let time = match entry.listed.expires() {
                 Some(end) => format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
-                None if self.store.lacks(&selector) => "until a reboot, not saved,".to_owned(),
+                None if !entry.is_of_rule_file() && self.store.lacks(&selector) => {
+                    "until a reboot, not saved,".to_owned()
+                }
                 None => "for ever".to_owned(),
             };
-            let by = if selector == *source { String::new() } else { format!(" by {selector}") };
+            let by = match (entry.is_of_rule_file(), selector == *source) {
+                (false, true) => String::new(),
+                (false, false) => format!(" by {selector}"),
+                (true, true) => " by the rule file".to_owned(),
+                (true, false) => format!(" by {selector} of the rule file"),
+            };
             let why = entry.reason.as_deref().map(|reason| format!(" ({})", clean(reason)));
             return format!("{what} {time}{by}{}", why.unwrap_or_default());
         }
@@ -288,9 +371,8 @@ impl Book {
     /// True if the entry that decides on a source is not on disk, and could not be.
     pub(super) fn lacks(&self, source: &Selector, now: Ticks) -> bool {
         let mut at = std::iter::once(*source).chain(source.wider());
-        let decides =
-            at.find(|at| self.entries.get(at).is_some_and(|it| it.listed.at(now).is_some()));
-        decides.is_some_and(|at| self.store.lacks(&at))
+        let decides = at.find_map(|at| Some((at, self.deciding(&at, now)?)));
+        decides.is_some_and(|(at, entry)| !entry.is_of_rule_file() && self.store.lacks(&at))
     }
 
     /// The list that decides on a source now; none if the rules do.
@@ -298,9 +380,11 @@ impl Book {
         self.entry(source, now).and_then(|entry| entry.at(now)).map(name)
     }
 
-    /// The reason that was given for the entry that decides on a source now.
-    pub(super) fn reason_of(&self, source: &Selector, now: Ticks) -> Option<&str> {
-        self.found(source, now).and_then(|entry| entry.reason.as_deref())
+    /// The reason that was given for the entry that decides on a source now, and its author.
+    pub(super) fn words_of(&self, source: &Selector, now: Ticks) -> [Option<&str>; 2] {
+        let entry = self.found(source, now);
+        let reason = entry.and_then(|entry| entry.reason.as_deref());
+        [reason, entry.and_then(|entry| entry.by.as_deref())]
     }
 
     /// The entry that the program finds for a source: its own, else that of the longest prefix, if
@@ -310,23 +394,25 @@ impl Book {
     }
 
     fn found(&self, source: &Selector, now: Ticks) -> Option<&Entry> {
-        let in_force = |entry: &&Entry| entry.listed.at(now).is_some();
-        let own = self.entries.get(source).filter(in_force);
         let longest = || {
-            let mut wider = source.wider();
-            wider.find_map(|prefix| self.entries.get(&prefix)).filter(in_force)
+            let prefix = source.wider().find(|prefix| self.is_listed(prefix))?;
+            self.deciding(&prefix, now)
         };
-        own.or_else(longest)
+        self.deciding(source, now).or_else(longest)
     }
 
     /// Effect of the lists on a source, now and once the entries that end have ended, if `changes`
-    /// were made.
-    pub(super) fn standing(&self, source: &Selector, now: Ticks, changes: &Changes) -> Standing {
+    /// were made, and with these entries of rule files, if they are others than now.
+    pub(super) fn standing(
+        &self,
+        source: &Selector,
+        now: Ticks,
+        (changes, laid): (&Changes, Option<&Laid>),
+    ) -> Standing {
+        let file = laid.map_or(&self.file, |laid| &laid.entries);
+        let all = All { entries: &self.entries, changes, file };
         for selector in std::iter::once(*source).chain(source.wider()) {
-            let entry = match changes.get(&selector) {
-                Some(entry) => *entry,
-                None => self.entries.get(&selector).map(|entry| entry.listed),
-            };
+            let entry = all.deciding(&selector, now).map(|entry| entry.listed);
             let Some((entry, listed)) = entry.and_then(|entry| Some((entry, entry.at(now)?)))
             else {
                 continue;
@@ -375,33 +461,119 @@ impl Book {
         datapath: &mut dyn Datapath,
         selector: Selector,
         entry: Entry,
+        managed: &dyn Fn(&Selector) -> Option<Selector>,
     ) -> Result<(), ServiceError> {
-        datapath.list(&selector, entry.listed)?;
+        let before = self.entries.get(&selector).cloned();
+        let people = entry.is_of_people() || before.as_ref().is_some_and(Entry::is_of_people);
         self.keep(selector, entry);
+        let done = self.settle_all(datapath, &selector, people, managed);
+        if done.is_err() {
+            self.forget(&selector);
+            if let Some(before) = before {
+                self.keep(selector, before);
+            }
+            return done;
+        }
         self.store.note(selector);
         Ok(())
+    }
+
+    /// Writes what decides on sources into the maps; if it is a word of people, also of those inside
+    /// that.
+    fn settle_all(
+        &self,
+        datapath: &mut dyn Datapath,
+        selector: &Selector,
+        people: bool,
+        managed: &dyn Fn(&Selector) -> Option<Selector>,
+    ) -> Result<(), ServiceError> {
+        self.settle(datapath, selector, managed)?;
+        // Only rule files have prefixes that stand over what is inside.
+        if !people || self.file.is_empty() {
+            return Ok(());
+        }
+        self.settle_inside(datapath, selector, managed)
+    }
+
+    /// Writes what decides on the sources of programs inside a prefix into the maps.
+    fn settle_inside(
+        &self,
+        datapath: &mut dyn Datapath,
+        selector: &Selector,
+        managed: &dyn Fn(&Selector) -> Option<Selector>,
+    ) -> Result<(), ServiceError> {
+        if selector.is_source() {
+            return Ok(());
+        }
+        let from = Bound::Excluded(*selector);
+        for (at, entry) in self.entries.range((from, Bound::Included(last(selector)))) {
+            if !entry.is_of_people() {
+                self.settle(datapath, at, managed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what decides on exactly these sources into the maps.
+    fn settle(
+        &self,
+        datapath: &mut dyn Datapath,
+        selector: &Selector,
+        managed: &dyn Fn(&Selector) -> Option<Selector>,
+    ) -> Result<(), ServiceError> {
+        if let Some(entry) = self.deciding(selector, datapath.now()) {
+            return Ok(datapath.list(selector, entry.listed)?);
+        }
+        datapath.unlist(selector)?;
+        protect(datapath, *selector, managed)
     }
 
     fn remove(
         &mut self,
         datapath: &mut dyn Datapath,
         selector: &Selector,
+        managed: &dyn Fn(&Selector) -> Option<Selector>,
     ) -> Result<(), ServiceError> {
-        datapath.unlist(selector)?;
+        let before = self.entries.get(selector).cloned();
+        let people = before.as_ref().is_some_and(Entry::is_of_people);
         self.forget(selector);
+        let done = self.settle_all(datapath, selector, people, managed);
+        if done.is_err() {
+            if let Some(before) = before {
+                self.keep(*selector, before);
+            }
+            return done;
+        }
         self.store.note(*selector);
         Ok(())
     }
 
-    fn keep(&mut self, selector: Selector, entry: Entry) {
-        self.forget(&selector);
-        *self.size(&selector) += 1;
-        *self.total(&entry.listed) += 1;
-        if let Some((sum, addresses)) = self.of_others(&selector, &entry) {
-            *sum = sum.saturating_add(addresses);
+    /// Puts an entry of a rule file in the place of the one before, or takes that away.
+    fn keep_file(&mut self, selector: Selector, entry: Option<Entry>) {
+        if let Some(old) = self.file.remove(&selector) {
+            *self.total(&old.listed) -= 1;
+            *self.size(&selector) -= usize::from(!self.is_listed(&selector));
         }
+        let Some(entry) = entry else { return };
+        *self.size(&selector) += usize::from(!self.is_listed(&selector));
+        *self.total(&entry.listed) += 1;
+        self.note_expiry(&entry);
+        self.file.insert(selector, entry);
+    }
+
+    fn note_expiry(&mut self, entry: &Entry) {
         if let Some(expires) = entry.listed.expires() {
             self.first_expiry = Some(self.first_expiry.map_or(expires, |first| first.min(expires)));
+        }
+    }
+
+    fn keep(&mut self, selector: Selector, entry: Entry) {
+        self.forget(&selector);
+        *self.size(&selector) += usize::from(!self.is_listed(&selector));
+        *self.total(&entry.listed) += 1;
+        self.note_expiry(&entry);
+        if let Some((sum, addresses)) = self.of_others(&selector, &entry) {
+            *sum = sum.saturating_add(addresses);
         }
         self.entries.insert(selector, entry);
     }
@@ -409,7 +581,7 @@ impl Book {
     fn forget(&mut self, selector: &Selector) {
         if let Some(entry) = self.entries.remove(selector) {
             self.gone = MANY.min(self.gone + 1);
-            *self.size(selector) -= 1;
+            *self.size(selector) -= usize::from(!self.is_listed(selector));
             *self.total(&entry.listed) -= 1;
             if let Some((sum, addresses)) = self.of_others(selector, &entry) {
                 *sum = sum.saturating_sub(addresses);
@@ -466,23 +638,39 @@ impl Book {
     fn check_room(&self, wanted: &Wanted) -> Result<(), ServiceError> {
         let mut sizes = self.sizes;
         let at = |selector: &Selector| usize::from(!selector.is_source());
-        for selector in wanted.gone.iter().filter(|gone| self.entries.contains_key(gone)) {
+        let frees =
+            |gone: &&Selector| self.entries.contains_key(*gone) && !self.file.contains_key(*gone);
+        for selector in wanted.gone.iter().filter(frees) {
             if let Some(size) = sizes.get_mut(at(selector)) {
                 *size = size.saturating_sub(1);
             }
         }
-        for selector in wanted.put.keys().filter(|new| !self.entries.contains_key(new)) {
+        for selector in wanted.put.keys().filter(|new| !self.is_listed(new)) {
             if let Some(size) = sizes.get_mut(at(selector)) {
                 *size += 1;
             }
         }
-        let what = ["single sources", "prefixes"];
-        for ((size, capacity), what) in sizes.into_iter().zip(CAPACITY).zip(what) {
-            if size > capacity {
-                return Err(ServiceError::ListsFull { what, capacity });
-            }
+        fits(sizes)
+    }
+}
+
+/// Refuses more single sources and prefixes than there is room for.
+fn fits(sizes: [usize; 2]) -> Result<(), ServiceError> {
+    for (size, (what, capacity)) in sizes.into_iter().zip(ROOM) {
+        if size > capacity {
+            return Err(ServiceError::ListsFull { what, capacity });
         }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// The last selector inside another one, in the order of all.
+fn last(selector: &Selector) -> Selector {
+    match selector {
+        Selector::Every => {
+            Selector::Prefix(IpNet::from(IpAddr::V6(Ipv6Addr::from_bits(u128::MAX))))
+        }
+        Selector::Prefix(net) => Selector::Prefix(IpNet::from(net.broadcast())),
     }
 }
 
@@ -503,7 +691,7 @@ pub(super) fn named(request: &UnsetList) -> Result<BTreeSet<Selector>, ServiceEr
 fn protect(
     datapath: &mut dyn Datapath,
     selector: Selector,
-    managed: impl Fn(&Selector) -> Option<Selector>,
+    managed: &dyn Fn(&Selector) -> Option<Selector>,
 ) -> Result<(), ServiceError> {
     if managed(&selector) == Some(selector) {
         let entry = ListEntry::new(Listed::Management, None);

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use limiter_cluster::{Config, Notices};
+use limiter_datapath::machine::is_mounted_here_alone;
 use limiter_datapath::{Backend, Datapath};
 use limiter_datapath::{ModeChoice, Options, SourceTable};
 use limiter_rules::{Environment, Installed, Selector, source_text};
@@ -306,6 +307,7 @@ async fn serve(
         tracing::error!(%error, "drops are not told");
         None
     });
+    warn_of_own_mount(options);
     // The line that scripts wait for, also when the log is off.
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
@@ -364,7 +366,7 @@ async fn serve(
     lock(&service).end_event_log();
     lock(&service).cluster.leave();
     let datapath = lock(&service).take_datapath();
-    end(datapath, options.detach_on_exit)
+    end(datapath, options.detach_on_exit, &options.datapath.pin_dir)
 }
 
 /// Opens the data path, with the source store that is wanted unless there are maps with another.
@@ -423,6 +425,23 @@ pub(super) async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
     std::future::pending::<()>().await;
 }
 
+/// The warning of a daemon whose pins are on a BPF file system that only it has.
+fn ends_with_the_mount(pin_dir: &Path) -> String {
+    format!(
+        "the BPF file system of {} is mounted in this mount namespace alone: with its last process \
+         the limits end; mount the machine's /sys/fs/bpf there if they are to outlive the daemon",
+        pin_dir.display()
+    )
+}
+
+/// Says so where limits that are to outlive the daemon cannot.
+fn warn_of_own_mount(options: &RunOptions) {
+    let pin_dir = &options.datapath.pin_dir;
+    if !options.detach_on_exit && is_mounted_here_alone(pin_dir) == Some(true) {
+        tracing::warn!("{}", ends_with_the_mount(pin_dir));
+    }
+}
+
 /// Undoes an opening, and tells what stays of it.
 fn give_back(datapath: Box<dyn Datapath>) {
     if let Err(error) = datapath.give_back() {
@@ -441,7 +460,11 @@ fn refused(options: &RunOptions, error: ServiceError) -> StartError {
     }
 }
 
-fn end(datapath: Option<Box<dyn Datapath>>, detach: bool) -> Result<(), StartError> {
+fn end(
+    datapath: Option<Box<dyn Datapath>>,
+    detach: bool,
+    pin_dir: &Path,
+) -> Result<(), StartError> {
     match datapath {
         Some(datapath) if detach => {
             datapath.detach().map_err(StartError::Detach)?;
@@ -449,7 +472,15 @@ fn end(datapath: Option<Box<dyn Datapath>>, detach: bool) -> Result<(), StartErr
         }
         Some(datapath) => {
             drop(datapath);
-            tracing::info!("the limits stay in force without the daemon");
+            let place = pin_dir.display();
+            if is_mounted_here_alone(pin_dir) == Some(true) {
+                tracing::warn!("{}", ends_with_the_mount(pin_dir));
+            } else {
+                tracing::info!(
+                    "the limits stay in force without the daemon, as long as the BPF file system \
+                     of {place} is mounted"
+                );
+            }
         }
         None => {}
     }

@@ -148,7 +148,8 @@ impl Service {
     /// The rules in force and the lists, as they are; the lists also as they would be.
     pub(super) fn scene<'a>(&'a self, changes: &'a Changes) -> Result<Scene<'a>, ServiceError> {
         let RuleSets { layers, effective, .. } = &self.rule_sets;
-        Ok(Scene { layers, effective, lists: &self.lists, changes, now: self.datapath()?.now() })
+        let now = self.datapath()?.now();
+        Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, now })
     }
 
     /// Notes where maps and links are pinned, to tell it.

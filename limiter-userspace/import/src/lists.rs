@@ -1,4 +1,5 @@
-//! Sources that are dropped whatever they send: entries for `limiter deny`.
+//! Sources that are dropped whatever they send: entries of the deny list, in the file or, for a
+//! time, by `limiter deny`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,12 +25,22 @@ pub(super) fn listed(net: IpNet) -> Selector {
     Selector::prefix(net).unwrap_or_else(|_| Selector::address(net.addr()))
 }
 
-/// Commands that put sources on the deny list, a line each.
-pub(super) fn commands(denied: &Denied) -> Vec<String> {
+/// Sources that are denied for ever.
+pub(super) fn for_ever(denied: &Denied) -> impl Iterator<Item = Selector> {
+    let times = denied.times.iter().copied().chain(std::iter::repeat(None));
+    let sources = denied.sources.iter().zip(times).filter(|(_, time)| time.is_none());
+    sources.map(|(net, _)| listed(*net))
+}
+
+/// Commands that put sources on the deny list, a line each; if the rest is in the file, those that
+/// are denied for a time.
+pub(super) fn commands(denied: &Denied, timed: bool) -> Vec<String> {
     let time = |at: usize| denied.times.get(at).copied().flatten();
     let mut by_time: BTreeMap<Option<u64>, BTreeSet<Selector>> = BTreeMap::new();
     for (at, net) in denied.sources.iter().enumerate() {
-        by_time.entry(time(at)).or_default().insert(listed(*net));
+        if !timed || time(at).is_some() {
+            by_time.entry(time(at)).or_default().insert(listed(*net));
+        }
     }
     let mut lines = Vec::new();
     for (time, sources) in by_time {

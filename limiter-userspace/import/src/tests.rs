@@ -5,6 +5,7 @@ mod firewalls;
 mod hostile;
 mod meters;
 mod pairs;
+mod published;
 mod silent;
 mod silent_nft;
 mod spellings;

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use limiter_rules::compile::CompileErrors;
 use limiter_rules::file::blocks;
-use limiter_rules::model::{Part, Path};
+use limiter_rules::model::{Listing, Part, Path, ROOM};
 use limiter_rules::rate_text::MIN_FULL_FRAME;
-use limiter_rules::{Environment, RuleFile, RuleSet, Subject, compile_set};
+use limiter_rules::{Environment, RuleFile, RuleSet, Selector, Subject, compile_set};
 use limiter_text::plain::clean;
 
 use super::detect::Format;
@@ -17,7 +17,7 @@ use super::error::{ImportError, MAX_BYTES};
 use super::firewall::{Firewall, Verdict};
 use super::imported::{Entry, Imported, Outcome};
 use super::judge::{Fate, Judge};
-use super::lists::commands;
+use super::lists::{Denied, commands, for_ever};
 use super::walk::Walk;
 
 /// Characters of a rule that are shown.
@@ -34,7 +34,7 @@ pub(super) fn write(
 ) -> Result<Imported, ImportError> {
     let mut judge = Judge::new(firewall);
     Walk::all(firewall, &mut judge);
-    let (set, origins) = held(&mut judge, shadow)?;
+    let (mut set, origins) = held(&mut judge, shadow)?;
     let hooked = firewall.chains.values().any(|chain| chain.hook.is_some());
     let whole = match format {
         _ if hooked || !firewall.remarks.is_empty() => None,
@@ -60,7 +60,7 @@ pub(super) fn write(
         comment(&mut text, "", &clean(remark));
     }
     let mut told = BTreeSet::new();
-    lists(&mut text, &judge, &entries, &mut told);
+    set.lists = lists(&mut text, &judge, &entries, &mut told);
     rules(&mut text, &set, &origins, &entries, &mut told)?;
     dropping(&mut text, &entries, &told);
     rest(&mut text, &entries, Outcome::NotTranslated, "Not translated");
@@ -94,7 +94,9 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
             let rules = match &error.subject {
                 Subject::Rule(path) => judge.tables.rules_of(Some(path), None),
                 Subject::Budget(name) => judge.tables.rules_of(None, Some(name)),
-                Subject::Replies | Subject::Bans | Subject::Martians => Vec::new(),
+                Subject::Replies | Subject::Bans | Subject::Martians | Subject::Listed(_) => {
+                    Vec::new()
+                }
             };
             if let Some(rule) = rules.into_iter().max() {
                 last.entry(rule).or_insert_with(|| error.to_string());
@@ -242,22 +244,45 @@ fn lists(
     judge: &Judge<'_>,
     entries: &[(usize, Entry)],
     told: &mut BTreeSet<usize>,
-) {
-    if judge.denied.is_empty() {
-        return;
+) -> BTreeMap<Selector, Listing> {
+    let translated_entry = |denied: &Denied| {
+        let entry = entry_of(entries, denied.rule);
+        entry.filter(|entry| entry.outcome == Outcome::Translated)
+    };
+    let all = || judge.denied.iter().filter_map(|it| Some((it, translated_entry(it)?)));
+    if all().next().is_none() {
+        return BTreeMap::new();
     }
-    text.push_str("#\n# Lists are no part of a rule file. Type:\n");
-    for denied in &judge.denied {
-        if let Some(entry) = entry_of(entries, denied.rule)
-            && entry.outcome == Outcome::Translated
-        {
-            told.insert(denied.rule);
-            translated(text, "", entry);
-            for command in commands(denied) {
-                let _: std::fmt::Result = writeln!(text, "#   {command}");
-            }
+    let denied: Vec<&Denied> = all().map(|(denied, _)| denied).collect();
+    let listed = in_file(&denied);
+    let timed = denied.iter().any(|denied| denied.times.iter().any(Option::is_some));
+    text.push_str(match listed {
+        Some(_) if timed => {
+            "#\n# Sources that are dropped are under `deny`; for those that are for a time, type:\n"
+        }
+        Some(_) => "#\n# Sources that are dropped are under `deny`:\n",
+        None => "#\n# Sources that are dropped, more than the lists have room for. Type:\n",
+    });
+    for (denied, entry) in all() {
+        told.insert(denied.rule);
+        translated(text, "", entry);
+        for command in commands(denied, listed.is_some()) {
+            let _: std::fmt::Result = writeln!(text, "#   {command}");
         }
     }
+    listed.unwrap_or_default()
+}
+
+/// Entries of the deny list for the sources that are denied for ever; none where there is no room
+/// for all of them.
+fn in_file(all: &[&Denied]) -> Option<BTreeMap<Selector, Listing>> {
+    let mut listed = BTreeMap::new();
+    for selector in all.iter().flat_map(|denied| for_ever(denied)) {
+        listed.insert(selector, Listing { allow: false, reason: None, until: None });
+    }
+    let sources = listed.keys().filter(|at| at.is_source()).count();
+    let counts = [sources, listed.len() - sources];
+    counts.into_iter().zip(ROOM).all(|(count, (_, room))| count <= room).then_some(listed)
 }
 
 fn rules(
@@ -325,6 +350,7 @@ fn reread(text: &str, set: &RuleSet) -> Result<(), ImportError> {
         rules.sort_by(|one, other| one.path.cmp(&other.path));
         rules
     };
-    let same = sorted(&file.rules) == sorted(set) && file.rules.budgets == set.budgets;
+    let rules = sorted(&file.rules) == sorted(set) && file.rules.budgets == set.budgets;
+    let same = rules && file.rules.lists == set.lists;
     if same { Ok(()) } else { Err(ImportError::Own("it says something else".to_owned())) }
 }

@@ -189,6 +189,11 @@ impl Model {
     /// The list entry of the longest prefix around a source, itself not included.
     fn listed_around(&self, source: &Source) -> Option<&ListEntry> {
         let own = TriePrefix::of_source(source.trie_key());
+        // The lists of a rule file may be long.
+        if self.lists.len() > own.length as usize {
+            let wider = (0..own.length).rev().map(|length| own.shortened(length));
+            return wider.into_iter().find_map(|prefix| self.lists.get(&prefix));
+        }
         longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source.trie_key())
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::time::some_time;
 use crate::living;
 
 /// Addresses and prefixes.
@@ -40,7 +41,7 @@ pub(crate) struct Listing {
     #[arg(long, requires = "file")]
     pub(crate) strict: bool,
     /// For how long, as in 10m, 2h or 1d [default: for ever]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
     pub(crate) time: Option<Duration>,
     /// The reason for it, which `lists`, `show` and `explain` tell
     #[arg(long, value_name = "TEXT")]

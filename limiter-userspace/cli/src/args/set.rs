@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::time::some_time;
 use crate::living;
 
 /// Packets of a limit.
@@ -39,7 +40,7 @@ pub(crate) struct Set {
     #[arg(long, value_enum)]
     pub(crate) count: Option<Unit>,
     /// End the limit by itself after this time, as in 10m, 2h or 1d [default: never]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
     pub(crate) time: Option<Duration>,
     /// A name for the rule, which `limiter list` shows
     #[arg(long, value_name = "NAME")]

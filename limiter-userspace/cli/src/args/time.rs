@@ -12,6 +12,15 @@ pub(crate) fn trial_time(text: &str) -> Result<NonZeroU32, String> {
         .ok_or_else(|| "give whole seconds, from 1s to 1d".to_owned())
 }
 
+/// A length of time that is not over at once: refused here, whether there is a daemon or not.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("0 seconds are over at once: give at least 1s".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A length of time of at least a second.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     at_least(text, 1)

@@ -176,8 +176,8 @@ fn what_only_the_whole_set_shows_is_told() {
     assert_eq!(
         answer.errors,
         [format!(
-            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: keep \
-             one"
+            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: put the \
+             limits of both under `rate_limits` of one, or keep one"
         )]
     );
     let nobody = "descriptors: [{key: vlan, budget: nobody}]\n";
@@ -247,6 +247,32 @@ fn sentences_say_who_shares_how_much_and_who_is_limited() {
         let (answer, _) = check(&[("a.yaml", &format!("descriptors: [{rule}]\n"))], "");
         assert!(answer.text.contains(wanted), "{}", answer.text);
     }
+}
+
+/// An exemption above every table is one: `check` says it, with reason and end, and warns of ends
+/// that have passed.
+#[test]
+fn the_lists_of_a_file_are_told() {
+    let text = "allow:
+  - {address: 192.0.2.53, reason: name server}
+  - {address: 192.0.2.54, until: 2020-01-01}
+deny: [203.0.113.0/24]
+descriptors:
+  - {key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}
+  - {key: destination_port, descriptors: [{key: remote_address, rate_limit: {rate: 10/s}}]}
+";
+    let (answer, _) = check(&[("a.yaml", text)], "");
+    for wanted in [
+        "on the lists: 2 allowed, 1 denied\n",
+        "the source 192.0.2.53: no limit: on the allow list\n",
+        "192.0.2.53: every packet passes, whatever the rules say (name server)\n",
+        "203.0.113.0/24: every packet is dropped\n",
+    ] {
+        assert!(answer.text.contains(wanted), "{wanted}\n{}", answer.text);
+    }
+    let over = "a.yaml:3:5: the entry 192.0.2.54 of the allow list ended at 2020-01-02T00:00:00Z";
+    let said = [answer.text.clone(), answer.errors.join("\n")].concat();
+    assert!(said.contains(over), "{said}");
 }
 
 /// A ban that its own limit can never bring is a mistake, with what to write; each that can come is

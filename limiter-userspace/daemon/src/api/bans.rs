@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,13 +30,16 @@ pub struct BannedSource {
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
     /// The rule that banned it; none when that is not in force any more, not known since an
-    /// upgrade, and of a ban by hand.
+    /// upgrade, and of a ban by hand or by another node.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
     #[serde(default)]
     pub rule_name: Option<String>,
     /// True if it was banned by hand.
     pub by_hand: bool,
+    /// True if another node banned it.
+    #[serde(default)]
+    pub by_node: bool,
     /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
     /// one is not known any more.
     #[serde(default)]
@@ -77,10 +81,26 @@ pub struct Unbanned {
     pub forgotten: usize,
 }
 
+impl BannedSource {
+    /// The author of the ban: the rule, or in parentheses who else it was.
+    pub(crate) fn author(&self) -> String {
+        let rule = self.rule_name.as_ref().or(self.rule.as_ref());
+        let other = || match (self.by_hand, self.by_node, self.before_upgrade) {
+            (true, _, _) => "(by hand)",
+            (_, true, _) => "(another node)",
+            (_, _, true) => "(before an upgrade)",
+            (false, false, false) => "(removed rules)",
+        };
+        rule.cloned().unwrap_or_else(|| other().to_owned())
+    }
+}
+
 impl Render for BannedSource {
     fn render(&self, text: &mut String) {
-        let Self { source, ends_in_seconds, .. } = self;
-        let _: std::fmt::Result = writeln!(text, "{source} is banned for {ends_in_seconds} s");
+        let Self { source, ends_in_seconds, by_hand, .. } = self;
+        // A ban that ends later stays, with its author.
+        let by = if *by_hand { String::new() } else { format!(" by {}", clean(&self.author())) };
+        let _: std::fmt::Result = writeln!(text, "{source} is banned for {ends_in_seconds} s{by}");
     }
 }
 
@@ -102,14 +122,7 @@ impl Render for Bans {
                     entry.source.clone(),
                     format!("{} s", entry.ends_in_seconds),
                     entry.bans.to_string(),
-                    entry.rule_name.clone().or_else(|| entry.rule.clone()).unwrap_or_else(|| {
-                        let none = match (entry.by_hand, entry.before_upgrade) {
-                            (true, _) => "(by hand)",
-                            (_, true) => "(before an upgrade)",
-                            (false, false) => "(removed rules)",
-                        };
-                        none.to_owned()
-                    }),
+                    entry.author(),
                 ]);
             }
             push(text, &table);

@@ -11,6 +11,9 @@ use super::rules::Session;
 use super::words;
 use crate::render::{Render, line, push, table};
 
+/// The author of entries that rule files have.
+pub(crate) const RULE_FILE: &str = "rule file";
+
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -181,12 +184,15 @@ pub struct ListedSource {
     /// The reason that was given for it; none if none was.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The program or list that wrote it; none for a person.
+    /// The program or list that wrote it, or `rule file`; none for a person.
     #[serde(default)]
     pub by: Option<String>,
     /// True if a reboot forgets it, because it could not be saved.
     #[serde(default)]
     pub not_saved: bool,
+    /// The entry that decides in its place, in words; none if it is in force.
+    #[serde(default)]
+    pub not_in_force: Option<String>,
 }
 
 /// Sources that stay as they are, of which a table has so many.
@@ -223,9 +229,11 @@ impl Render for Lists {
         }
         let told = self.entries.iter().any(|entry| entry.reason.is_some());
         let programs = self.entries.iter().any(|entry| entry.by.is_some());
+        let overruled = self.entries.iter().any(|entry| entry.not_in_force.is_some());
         let mut columns = vec!["SOURCE", "LIST", ">EXPIRES IN"];
         columns.extend(programs.then_some("BY"));
         columns.extend(told.then_some("REASON"));
+        columns.extend(overruled.then_some("NOT IN FORCE"));
         let mut table = table(&columns);
         for entry in &self.entries {
             let expires = match entry.expires_in_seconds {
@@ -239,6 +247,9 @@ impl Render for Lists {
             }
             if told {
                 row.push(clean(entry.reason.as_deref().unwrap_or_default()));
+            }
+            if overruled {
+                row.push(clean(entry.not_in_force.as_deref().unwrap_or_default()));
             }
             table.add_row(row);
         }

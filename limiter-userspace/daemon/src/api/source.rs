@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::explain::{ExplainLimit, Here};
 use super::limits::LimitView;
-use super::lists::ListName;
+use super::lists::{ListName, ListedSource, RULE_FILE};
 use crate::render::{Render, duration, number, push, rate, table, titled};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
@@ -38,6 +38,12 @@ pub struct SourceView {
     /// The reason that was given for that; none if none was.
     #[serde(default)]
     pub listed_reason: Option<String>,
+    /// The program or list that wrote that entry, or `rule file`; none for a person.
+    #[serde(default)]
+    pub listed_by: Option<String>,
+    /// Entries for the same sources that it stands over.
+    #[serde(default)]
+    pub listed_beside: Vec<ListedSource>,
     /// Packets of it that passed, by all counters that it has now.
     pub passed: u64,
     /// Packets of it that were dropped, by whatever rule, list or ban: the sum of `by_rule`, but
@@ -80,6 +86,9 @@ pub struct SourceView {
     /// Whole seconds until its ban ends, rounded up; none if it is not banned.
     #[serde(default)]
     pub banned_seconds: Option<u64>,
+    /// The author of that ban: a rule, or in parentheses who else it was.
+    #[serde(default)]
+    pub banned_by: Option<String>,
     /// True if no host can have it, and the rules say that such sources are dropped.
     #[serde(default)]
     pub martian: bool,
@@ -196,6 +205,19 @@ pub fn question(view: &SourceView) -> String {
     format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
 }
 
+/// The author of an entry of a list, in words.
+fn by_text(by: &str) -> String {
+    if by == RULE_FILE { "by the rule file".to_owned() } else { format!("by {by}") }
+}
+
+/// An entry of a list that is not in force, in words: `allow by the rule file (office), it is ...`.
+pub(crate) fn beside_text(entry: &ListedSource) -> String {
+    let by = entry.by.as_deref().map_or_else(|| "by hand".to_owned(), by_text);
+    let reason = entry.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let instead = entry.not_in_force.as_deref().unwrap_or_default();
+    clean(&format!("{} of {} {by}{reason}: {instead}", entry.list.name(), entry.source))
+}
+
 /// Units that are left of a limit.
 fn left_of(limit: &ExplainLimit) -> String {
     let ExplainLimit { remaining, size, count, .. } = limit;
@@ -252,14 +274,22 @@ impl Render for SourceView {
                 ListName::Allow => "allow: every packet passes",
                 ListName::Deny => "deny: every packet is dropped",
             };
-            let why = self.listed_reason.as_deref().map(|why| format!(" ({})", clean(why)));
-            row("list", format!("{what}{}", why.unwrap_or_default()));
+            let said = [self.listed_by.as_ref().map(|by| by_text(by)), self.listed_reason.clone()];
+            let said: Vec<String> = said.into_iter().flatten().map(|word| clean(&word)).collect();
+            let said = if said.is_empty() { said } else { vec![format!(" ({})", said.join(": "))] };
+            row("list", format!("{what}{}", said.concat()));
+            for entry in &self.listed_beside {
+                row("", format!("not in force: {}", beside_text(entry)));
+            }
         }
         if self.martian {
             row("martian", "no host can have this source: every packet is dropped".to_owned());
         }
         if let Some(seconds) = self.banned_seconds {
-            row("ban", format!("every packet is dropped for {} s more", number(seconds)));
+            let by = self.banned_by.as_deref().map(|by| format!(", by {}", clean(by)));
+            let seconds = number(seconds);
+            let by = by.unwrap_or_default();
+            row("ban", format!("every packet is dropped for {seconds} s more{by}"));
         }
         row("rule", rule_text(self));
         if let Some(limit) = &self.limit {

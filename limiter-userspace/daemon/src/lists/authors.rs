@@ -10,7 +10,7 @@ use limiter_rules::{Selector, source_text};
 
 use super::entries::{Entry, after};
 use super::{Book, Changes, reason, verdict};
-use crate::api::lists::{SetList, Skipped};
+use crate::api::lists::{RULE_FILE, SetList, Skipped};
 use crate::error::ServiceError;
 
 /// The author of what other nodes of a cluster changed.
@@ -43,7 +43,7 @@ impl Wanted {
     /// The change, for whoever asks what it would mean.
     pub(crate) fn changes(&self) -> Changes {
         let gone = self.gone.iter().map(|selector| (*selector, None));
-        gone.chain(self.put.iter().map(|(at, entry)| (*at, Some(entry.listed)))).collect()
+        gone.chain(self.put.iter().map(|(at, entry)| (*at, Some(entry.clone())))).collect()
     }
 
     /// The sources that are put on a list, each with the end of its entry.
@@ -63,6 +63,9 @@ pub(crate) fn author(by: Option<&str>) -> Result<Option<Arc<str>>, ServiceError>
     match by {
         None => Ok(None),
         Some(CLUSTER) => Err(problem(format!("{CLUSTER:?} stands for other nodes: name another"))),
+        Some(RULE_FILE) => {
+            Err(problem(format!("{RULE_FILE:?} stands for the rule files: name another")))
+        }
         Some(name) => reason::checked(name).map(Some).map_err(|error| match error {
             ServiceError::Word { problem: why, .. } => problem(why),
             other => other,
@@ -177,6 +180,10 @@ impl Book {
     fn leave(&self, selector: &Selector, new: ListEntry, by: &str, now: Ticks) -> Leave {
         let in_force =
             |at: &Selector| self.entries.get(at).filter(|it| it.listed.at(now).is_some());
+        let against = |it: &&Entry| it.listed.at(now).is_some_and(|it| Some(it) != new.verdict());
+        if let Some(old) = self.file.get(selector).filter(against) {
+            return Leave::Refused(format!("it is {}", old.told()));
+        }
         let (wanted, ends) = (new.verdict(), new.expires());
         let lasts =
             |old: &Entry| old.listed.expires().is_none_or(|old| ends.is_some_and(|new| old >= new));
@@ -187,17 +194,17 @@ impl Book {
                 return Leave::Stays;
             }
             if theirs && (old.by.is_none() || !same && old.listed.verdict() != Some(Listed::Deny)) {
-                return Leave::Refused(format!("it is {}", told(old)));
+                return Leave::Refused(format!("it is {}", old.told()));
             }
         }
-        let around = selector.wider().find_map(|at| Some((at, in_force(&at)?)));
+        let around = selector.wider().find_map(|at| Some((at, self.deciding(&at, now)?)));
         match around {
             Some((at, old))
                 if old.listed.verdict() != wanted
                     && old.by.as_deref() != Some(by)
-                    && (old.by.is_none() || old.listed.verdict() != Some(Listed::Deny)) =>
+                    && (old.is_of_people() || old.listed.verdict() != Some(Listed::Deny)) =>
             {
-                Leave::Refused(format!("it is inside {at}, which is {}", told(old)))
+                Leave::Refused(format!("it is inside {at}, which is {}", old.told()))
             }
             _ => Leave::Take,
         }
@@ -212,10 +219,22 @@ impl Book {
     ) -> (BTreeSet<Selector>, Vec<Skipped>) {
         let mut skipped = Wanted::default();
         let mut own = selectors.clone();
+        own.retain(|selector| {
+            let Some(entry) = self.file.get(selector).filter(|_| self.is_of_rule_file(selector))
+            else {
+                return true;
+            };
+            // A program whose entry has ended has what it wants.
+            if by.is_none() {
+                let why = format!("it is {}: take it out of that", entry.told());
+                skipped.skip(*selector, why);
+            }
+            by.is_some()
+        });
         if let Some(by) = by {
             own.retain(|selector| match self.entries.get(selector) {
                 Some(entry) if entry.by.as_deref() != Some(by) => {
-                    skipped.skip(*selector, format!("it is {}", told(entry)));
+                    skipped.skip(*selector, format!("it is {}", entry.told()));
                     false
                 }
                 _ => true,
@@ -228,18 +247,5 @@ impl Book {
 impl Wanted {
     fn skip(&mut self, selector: Selector, why: String) {
         self.skipped.push(Skipped { source: selector.to_string(), why });
-    }
-}
-
-/// An entry and its author, in words.
-fn told(entry: &Entry) -> String {
-    let what = match entry.listed.verdict() {
-        Some(Listed::Deny) => "denied",
-        _ => "allowed",
-    };
-    let by = entry.by.as_deref().map_or_else(|| "hand".to_owned(), str::to_owned);
-    match entry.reason.as_deref() {
-        Some(reason) => format!("{what} by {by} ({reason})"),
-        None => format!("{what} by {by}"),
     }
 }

@@ -7,21 +7,51 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::Selector;
+use limiter_text::plain::clean;
 
-use crate::api::lists::ListName;
+use crate::api::lists::{ListName, RULE_FILE};
 
 /// Entries by their sources.
-pub(super) type Entries = BTreeMap<Selector, Entry>;
+pub(crate) type Entries = BTreeMap<Selector, Entry>;
 
 /// An entry of a list.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
     /// The entry as the maps have it.
     pub(super) listed: ListEntry,
     /// The reason that was given for it.
     pub(super) reason: Option<Arc<str>>,
-    /// The program or list that wrote it; none for a person.
+    /// The program or list that wrote it, or [`RULE_FILE`]; none for a person.
     pub(super) by: Option<Arc<str>>,
+}
+
+impl Entry {
+    /// True if it is the word of a person: typed, or in a rule file.
+    pub(super) fn is_of_people(&self) -> bool {
+        self.by.is_none() || self.is_of_rule_file()
+    }
+
+    /// True for an entry of a rule file.
+    pub(super) const fn is_of_rule_file(&self) -> bool {
+        self.listed.is_of_rule_file()
+    }
+
+    /// The entry and its author in words: `denied by fail2ban (sshd)`.
+    pub(super) fn told(&self) -> String {
+        let what = match self.listed.verdict() {
+            Some(Listed::Deny) => "denied",
+            _ => "allowed",
+        };
+        let by = match self.by.as_deref() {
+            None => "hand",
+            Some(RULE_FILE) => "the rule file",
+            Some(by) => by,
+        };
+        match self.reason.as_deref() {
+            Some(reason) => format!("{what} by {by} ({})", clean(reason)),
+            None => format!("{what} by {by}"),
+        }
+    }
 }
 
 /// The list of an entry, as people name it.

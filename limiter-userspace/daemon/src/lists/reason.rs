@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use limiter_rules::model::LONGEST_REASON as MOST;
 use limiter_text::plain::is_plain;
 
 use crate::error::ServiceError;
-
-/// Characters of a reason, at most.
-pub(crate) const MOST: usize = 128;
 
 /// A reason that can be kept and shown.
 pub(super) fn checked(text: &str) -> Result<Arc<str>, ServiceError> {

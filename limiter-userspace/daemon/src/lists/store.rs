@@ -47,6 +47,15 @@ pub(super) struct Store {
     clocks: (Ticks, Duration),
 }
 
+/// True if the wall clock was set between two looks at the clocks.
+pub(super) fn was_set(
+    (then, wall_then): (Ticks, Duration),
+    (now, wall): (Ticks, Duration),
+) -> bool {
+    let gone = Duration::from_nanos(now.since(then).as_nanos());
+    wall.abs_diff(wall_then.saturating_add(gone)) > STEP
+}
+
 /// The journal, open.
 #[derive(Debug)]
 struct Journal {
@@ -146,9 +155,7 @@ impl Store {
 
     /// True if the wall clock was set since all was written.
     fn was_set(&self, now: Ticks, wall: Duration) -> bool {
-        let (then, wall_then) = self.clocks;
-        let gone = Duration::from_nanos(now.since(then).as_nanos());
-        wall.abs_diff(wall_then.saturating_add(gone)) > STEP
+        was_set(self.clocks, (now, wall))
     }
 
     /// Writes all entries, and ends the journal. An older one left beside them would be known by

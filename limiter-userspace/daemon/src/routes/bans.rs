@@ -1,6 +1,7 @@
 //! Requests about bans: who is banned, banning by hand, and forgetting it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
@@ -13,7 +14,7 @@ use limiter_rules::{Selector, source_text};
 
 use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
 use crate::api::lists::ListName;
-use crate::bans;
+use crate::bans::{self, BY_HAND};
 use crate::cluster::told_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
@@ -103,11 +104,23 @@ impl Service {
                 session.peer
             )
         }))?;
+        if !request.force
+            && !self.is_guarded(request.session.as_ref())
+            && let Some(why) = self.hazard_of_ban(&selector)?
+        {
+            let why = format!("{selector}: {why}: leave it out, or use --force");
+            return Err(ServiceError::Objection(why).into());
+        }
         let left = Duration::from_secs(request.seconds);
-        let ban = bans::put_ban(self.datapath.get_mut()?, address, left)?;
+        let ban = bans::put_ban(self.datapath.get_mut()?, address, left, BY_HAND)?;
         self.cluster.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
         Ok(BannedSource::of(selector, ban, &names, self.datapath()?.now()))
+    }
+
+    /// The author of the ban of a source; none if it is not banned.
+    pub(crate) fn banned_by(&self, address: IpAddr) -> Result<Option<String>, ServiceError> {
+        bans::author(self.datapath()?, &self.rule_sets.effective, address)
     }
 
     /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on

@@ -2,12 +2,13 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_rules::source_text;
 
 use crate::api::explain::{AskExplain, ExplainedNow};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::why::{InForce, Question};
+use crate::why::{BANS, InForce, Question};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/explain", get(explain))
@@ -32,7 +33,12 @@ impl Service {
     /// The program's decision about a packet, and why.
     pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         let question = Question::parse(asked)?;
-        let explained = self.in_force()?.explain(&question)?;
+        let mut explained = self.in_force()?.explain(&question)?;
+        let by = self.banned_by(source_text::parse_one(&explained.source)?)?;
+        let bans = explained.steps.iter_mut().find(|step| step.step == BANS);
+        if let Some((step, by)) = bans.zip(by) {
+            step.says = format!("{} by {by}", step.says);
+        }
         let trial_seconds_left =
             self.rule_sets.trial(&self.datapath).map(|trial| trial.seconds_left);
         Ok(ExplainedNow { trial_seconds_left, ..explained })

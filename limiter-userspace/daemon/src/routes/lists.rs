@@ -6,7 +6,7 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_cluster::{Change, List};
 use limiter_common::time::Ticks;
-use limiter_rules::Selector;
+use limiter_rules::{Selector, Subject, source_text};
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
 use crate::api::rules::Session;
@@ -90,6 +90,14 @@ impl Service {
     pub(crate) fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
         let by = lists::author(request.by.as_deref())?;
         let (selectors, skipped) = self.lists.own(&lists::named(request)?, by.as_deref());
+        if by.is_none()
+            && let (Some(selector), true) = (
+                request.source.as_deref().map(source_text::parse).transpose()?,
+                selectors.is_empty(),
+            )
+        {
+            return Err(self.listed_in_file(selector).into());
+        }
         let session = Session::named(request.peer, request.port);
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
@@ -111,6 +119,18 @@ impl Service {
         self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
         Ok(ListsChanged { skipped, done, ..changed })
+    }
+
+    /// The refusal of taking off what only a rule file lists.
+    fn listed_in_file(&self, selector: Selector) -> ServiceError {
+        let layers = &self.rule_sets.layers;
+        let place = layers.file.places.get(&Subject::Listed(selector));
+        let place = place.map_or_else(|| "in force".to_owned(), ToString::to_string);
+        if layers.applied {
+            ServiceError::ListedByApply { selector, place }
+        } else {
+            ServiceError::ListedByFile { selector, place }
+        }
     }
 
     /// Refuses changes of the lists that would lock out whoever makes them.
@@ -182,7 +202,7 @@ impl Sliced<Service> for ListsText {
         let mut looked = 0;
         let last = self.last;
         for (selector, told) in book.after(last.as_ref(), now) {
-            if let Some(entry) = told {
+            for entry in told {
                 self.parts.item(&entry)?;
             }
             self.last = Some(selector);

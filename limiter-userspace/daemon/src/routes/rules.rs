@@ -132,7 +132,7 @@ impl Sliced<Service> for RulesText {
 impl Service {
     /// Differences that other rule files would make.
     pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
-        self.rule_sets.compare(&self.datapath, &self.leftovers, rules)
+        self.rule_sets.compare(&self.datapath, &self.leftovers, &self.lists, rules)
     }
 
     /// Puts other rules in the place of the rule files.

@@ -56,11 +56,18 @@ impl SourceText {
         let effective = &service.rule_sets.effective;
         let accounts = accounts.take(&Ledger::open(datapath, effective, Some(&service.events)))?;
         let account = accounts.get(&views::key(address)).cloned().unwrap_or_default();
-        let reason = service.lists.reason_of(&Selector::address(address), datapath.now());
-        let listed_reason = reason.map(str::to_owned);
+        let (selector, now) = (Selector::address(address), datapath.now());
+        let words = service.lists.words_of(&selector, now);
+        let [listed_reason, listed_by] = words.map(|word| word.map(str::to_owned));
         let counted = (account.total(), account.by_rule(&views::rule_names(datapath, effective)));
         let view = views::whole(datapath, effective, address, counted)?;
-        Ok(SourceView { listed_reason, ..view })
+        Ok(SourceView {
+            listed_reason,
+            listed_by,
+            listed_beside: service.lists.beside(&selector, now),
+            banned_by: service.banned_by(address)?,
+            ..view
+        })
     }
 }
 

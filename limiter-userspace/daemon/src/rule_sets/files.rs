@@ -15,7 +15,7 @@ use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
-use crate::lists::Changes;
+use crate::lists::Book;
 use crate::memory::Leftovers;
 use crate::rule_files::{self, Digest};
 use crate::state_dir::{APPLIED, Applied};
@@ -64,9 +64,9 @@ impl RuleSets {
         let digest = Digest::of(&read);
         let done = self.planned_files(ground, read, asked.force).and_then(|planned| {
             let hand = Hand { session: asked.session(), force: asked.force };
-            let unchanged = Changes::new();
-            let before = ground.scene(&self.layers, &self.effective, &unchanged)?;
-            let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
+            let before = ground.scene(&self.layers, &self.effective, None)?;
+            let (layers, effective) = (&planned.layers, &planned.effective);
+            let after = Scene { layers, effective, laid: Some(&planned.laid), ..before };
             hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
             if self.layers.applied {
                 let forgotten = ground.state.removal(APPLIED);
@@ -98,8 +98,12 @@ impl RuleSets {
         ground.leftovers.note();
         let max_frame = ground.datapath.get()?.max_frame();
         let file = rule_files::parse(&read?, max_frame)?;
-        let planned =
-            Planned::new(ground.datapath, ground.leftovers, self.layers.with_file(file, false))?;
+        let planned = Planned::new(
+            ground.datapath,
+            ground.leftovers,
+            ground.lists,
+            self.layers.with_file(file, false),
+        )?;
         let lifts_all =
             self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
         if lifts_all && !force {
@@ -128,8 +132,7 @@ impl RuleSets {
             return;
         }
         let checked = self.planned_files(ground, read, false).and_then(|planned| {
-            let unchanged = Changes::new();
-            let scene = ground.scene(&planned.layers, &planned.effective, &unchanged)?;
+            let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
             Hand::default().heed(guard::objection_to_rules(scene, None))?;
             Ok(planned)
         });
@@ -154,10 +157,11 @@ impl RuleSets {
         &self,
         datapath: &Attached,
         leftovers: &Leftovers,
+        lists: &Book,
         rules: &CompareRules,
     ) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } =
-            self.read_and_planned(datapath, leftovers, &rules.documents)?;
+            self.read_and_planned(datapath, leftovers, lists, &rules.documents)?;
         let generation = datapath.get()?.generation();
         let edits = self.layers.edits().lines().into_iter().map(line).collect();
         let mut new = layers.file.rules.lines();
@@ -182,10 +186,14 @@ impl RuleSets {
         rules: &ApplyRules,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let planned = self.read_and_planned(ground.datapath, ground.leftovers, &rules.documents)?;
+        let planned = self.read_and_planned(
+            ground.datapath,
+            ground.leftovers,
+            ground.lists,
+            &rules.documents,
+        )?;
         let hand = Hand { session: rules.session, force: rules.force };
-        let unchanged = Changes::new();
-        let scene = ground.scene(&planned.layers, &planned.effective, &unchanged)?;
+        let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
         hand.heed(guard::objection_to_rules(scene, rules.session.as_ref()))?;
         // The documents replace the files as they are now: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
@@ -210,6 +218,7 @@ impl RuleSets {
         &self,
         datapath: &Attached,
         leftovers: &Leftovers,
+        lists: &Book,
         documents: &[Document],
     ) -> Result<Planned, ServiceError> {
         // Files with a mistake leave memory behind, too, and so do those that are only compared.
@@ -218,7 +227,7 @@ impl RuleSets {
             return Err(ServiceError::NoDocuments);
         }
         let file = rule_files::parse(documents, datapath.get()?.max_frame())?;
-        Planned::new(datapath, leftovers, self.layers.with_file(file, true))
+        Planned::new(datapath, leftovers, lists, self.layers.with_file(file, true))
     }
 }
 

@@ -6,15 +6,15 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::guard::Scene;
 use crate::layers::Layers;
-use crate::lists::{Book, Changes};
+use crate::lists::{Book, Laid, UNCHANGED};
 use crate::memory::Leftovers;
 use crate::state_dir::StateDir;
 
 /// The parts of the daemon that a rule set is put in force with.
 pub(crate) struct Ground<'a> {
     pub(crate) datapath: &'a mut Attached,
-    /// The lists, which may keep a session safe from a rule.
-    pub(crate) lists: &'a Book,
+    /// The lists, which may keep a session safe from a rule, and to which rule files have entries.
+    pub(crate) lists: &'a mut Book,
     /// The node that is given shared limits.
     pub(crate) cluster: &'a Membership,
     pub(crate) state: &'a StateDir,
@@ -23,13 +23,14 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Rules as they would be, with the lists as they would be.
+    /// Rules as they are or would be, with the entries of rule files as they would be.
     pub(super) fn scene<'a>(
         &'a self,
         layers: &'a Layers,
         effective: &'a EffectiveSet,
-        changes: &'a Changes,
+        laid: Option<&'a Laid>,
     ) -> Result<Scene<'a>, ServiceError> {
-        Ok(Scene { layers, effective, lists: self.lists, changes, now: self.datapath.get()?.now() })
+        let now = self.datapath.get()?.now();
+        Ok(Scene { layers, effective, lists: self.lists, changes: &UNCHANGED, laid, now })
     }
 }

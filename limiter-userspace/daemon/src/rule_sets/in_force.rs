@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use limiter_common::time::Ticks;
+use limiter_rules::Selector;
 
 use super::ground::Ground;
 use super::planned::Planned;
@@ -20,7 +21,7 @@ impl RuleSets {
         ground: &mut Ground<'_>,
         layers: Layers,
     ) -> Result<(), ServiceError> {
-        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
+        let planned = Planned::new(ground.datapath, ground.leftovers, ground.lists, layers)?;
         self.put_in_force(ground, planned, None).map(drop)
     }
 
@@ -32,13 +33,32 @@ impl RuleSets {
         planned: Planned,
         end: Option<Ticks>,
     ) -> Result<(Layers, Arc<EffectiveSet>), ServiceError> {
-        let Planned { layers, mut effective, mut plan } = planned;
+        let Planned { layers, mut effective, mut plan, laid } = planned;
         let datapath = ground.datapath.get_mut()?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.warnings.extend(warnings::of_interfaces(&effective, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
+        // The lists first, and back where the rules fail: both or neither.
+        let laid = match end {
+            Some(end) => {
+                let (laid, waiting) = ground.lists.on_trial(&laid, end);
+                effective.warnings.extend(waiting);
+                laid
+            }
+            None => laid,
+        };
+        let managed = |selector: &Selector| layers.managed(selector);
+        let lists_before = ground.lists.lay(datapath, &laid, managed)?;
         let used = plan.installed.used_of(datapath.installed()).line();
-        let generation = datapath.put_in_force(plan, end)?;
+        let generation = match datapath.put_in_force(plan, end) {
+            Ok(generation) => generation,
+            Err(error) => {
+                if let Err(error) = ground.lists.lay(datapath, &lists_before, managed) {
+                    tracing::error!(%error, "the lists are not as before the change that failed");
+                }
+                return Err(error.into());
+            }
+        };
         self.used = used;
         let known = &self.effective.warnings;
         let is_new = |warning: &&String| !known.contains(warning);

@@ -20,7 +20,6 @@ use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
 use crate::layers::Layers;
 use crate::limit_ends;
-use crate::lists::Changes;
 use crate::state_dir::EDITS;
 
 /// Domain of the file of edits.
@@ -150,9 +149,8 @@ impl RuleSets {
         let max_frame = ground.datapath.get()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        let planned = Planned::new(ground.datapath, ground.leftovers, layers)?;
-        let unchanged = Changes::new();
-        let before = ground.scene(&self.layers, &self.effective, &unchanged)?;
+        let planned = Planned::new(ground.datapath, ground.leftovers, ground.lists, layers)?;
+        let before = ground.scene(&self.layers, &self.effective, None)?;
         let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
         hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
         let prepared = ground.state.prepare(EDITS, &text)?;

@@ -3,10 +3,13 @@
 use limiter_datapath::Datapath;
 use limiter_rules::{Environment, Plan};
 
+use crate::api::lists::ListName;
 use crate::attached::Attached;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::guard;
 use crate::layers::Layers;
+use crate::lists::{Book, Laid};
 use crate::memory::Leftovers;
 
 /// A rule set that can be put in force, as the data path is now.
@@ -14,6 +17,8 @@ pub(super) struct Planned {
     pub(super) layers: Layers,
     pub(super) effective: EffectiveSet,
     pub(super) plan: Plan,
+    /// Entries of the rule files for the lists.
+    pub(super) laid: Laid,
 }
 
 impl Planned {
@@ -21,13 +26,34 @@ impl Planned {
     pub(super) fn new(
         datapath: &Attached,
         leftovers: &Leftovers,
+        lists: &Book,
         layers: Layers,
     ) -> Result<Self, ServiceError> {
         leftovers.note();
-        let effective = layers.effective();
+        let mut effective = layers.effective();
+        let laid = laid(datapath.get()?, &layers);
+        lists.check_room_for(&laid)?;
+        effective.warnings.extend(laid.warnings());
         let plan = plan(datapath.get()?, &layers, &effective)?;
-        Ok(Self { layers, effective, plan })
+        Ok(Self { layers, effective, plan, laid })
     }
+}
+
+/// The entries of the rule files of `layers` as the machine is now.
+pub(super) fn laid(datapath: &dyn Datapath, layers: &Layers) -> Laid {
+    if layers.file.rules.lists.is_empty() {
+        return Laid::default();
+    }
+    // Without an answer the other guards hold.
+    let own = datapath.own_addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "own addresses are not guarded from the deny list");
+        Vec::new()
+    });
+    Laid::of(layers, (datapath.now(), datapath.wall()), |selector| {
+        let inside = |prefix| format!("it is inside the management prefix {prefix}");
+        let managed = layers.managed(selector).map(inside);
+        managed.or_else(|| guard::hazard(selector, ListName::Deny, &own, guard::LEAST))
+    })
 }
 
 fn plan(

@@ -39,6 +39,8 @@ pub(crate) struct RuleSets {
     /// True if an interface came back, or the number of nodes is another one, and the rules in
     /// force do not know it yet.
     pub(crate) replan: bool,
+    /// True if the entries of the rule files are not on the lists as they are to be.
+    pub(super) relay: bool,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(crate) news: Vec<String>,
     /// What became of those who had used theirs by the last change, for whoever asked for it.
@@ -89,6 +91,7 @@ impl RuleSets {
             last_trial: None,
             trials: Trials::default(),
             replan: false,
+            relay: false,
             news: Vec::new(),
             used: None,
         }

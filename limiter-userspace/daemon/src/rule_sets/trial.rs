@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_datapath::TrialOutcome;
+use limiter_rules::Selector;
 
 use super::ground::Ground;
-use super::planned::Planned;
+use super::planned::{Planned, laid};
 use super::state::{RuleSets, TriedFrom, Trying};
 use crate::api::rules::{Changed, Trial, TrialEnd};
 use crate::attached::Attached;
@@ -74,6 +75,8 @@ impl RuleSets {
             }
             TriedFrom::Files => ground.state.removal(APPLIED),
         };
+        // Before the end is put off: what is new on the lists would end with the trial.
+        self.lay(ground)?;
         let datapath = ground.datapath.get_mut()?;
         match datapath.confirm()? {
             TrialOutcome::Confirmed => {}
@@ -151,7 +154,30 @@ impl RuleSets {
             self.effective = effective;
             ground.cluster.share(&self.layers, &self.effective);
         }
+        self.relay =
+            self.lay(ground).inspect_err(|error| tracing::error!(%error, "lists")).is_err();
         tracing::warn!("the rules on trial are taken back: {reason}");
         self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason.to_owned()) });
+    }
+
+    /// Puts the entries of the rule files in force, as the machine is now.
+    fn lay(&self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
+        let laid = laid(ground.datapath.get()?, &self.layers);
+        let managed = |selector: &Selector| self.layers.managed(selector);
+        ground.lists.lay(ground.datapath.get_mut()?, &laid, managed).map(drop)
+    }
+
+    /// Puts the entries of the rule files in force again, where that failed, and when the clock was
+    /// set that some of them end by.
+    pub(crate) fn keep_lists(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
+        let ends = || self.layers.file.rules.lists.values().any(|entry| entry.until.is_some());
+        let set = ground.lists.is_clock_set(ground.datapath.get()?);
+        let is_due = self.relay || set && ends();
+        if self.trial.is_some() || !is_due {
+            return Ok(());
+        }
+        let laid = self.lay(ground);
+        self.relay = laid.is_err();
+        laid
     }
 }

@@ -8,7 +8,7 @@ use limiter_rules::Selector;
 
 use super::Service;
 use crate::api::lists::{ListName, SetList, Skipped, UnsetList};
-use crate::bans;
+use crate::bans::{self, BY_NODE};
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
@@ -79,7 +79,10 @@ impl Service {
                 if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
                     return Err(ServiceError::Management { selector, prefix }.into());
                 }
-                bans::put_ban(self.datapath.get_mut()?, *source, *left).map(drop)?;
+                if let Some(why) = self.hazard_of_ban(&selector)? {
+                    return Err(Refusal::Conflict(format!("{selector}: {why} on this node")));
+                }
+                bans::put_ban(self.datapath.get_mut()?, *source, *left, BY_NODE).map(drop)?;
             }
             Change::Unban { sources } => {
                 let selector = selector_of(*sources)?;

@@ -56,6 +56,11 @@ impl Service {
         self.lists.expire(datapath, |selector| layers.managed(selector))
     }
 
+    fn keep_lists(&mut self) -> Result<(), ServiceError> {
+        let (rule_sets, mut ground) = self.at_rules();
+        rule_sets.keep_lists(&mut ground)
+    }
+
     fn save_lists(&mut self) -> Result<(), ServiceError> {
         if self.lists.many_went() {
             self.leftovers.note();
@@ -104,6 +109,7 @@ const STEPS: [(&str, Step); 9] = [
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
     ("take expired entries off the lists", Service::expire_lists),
+    ("put what rule files list in force", Service::keep_lists),
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::tell_bans),
     ("note which change of other nodes is the newest", Service::keep_heard),

@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::api::lists::{ListsChanged, SetList};
+use crate::api::lists::{ListName, ListsChanged, SetList};
+use crate::api::rules::Session;
 use crate::error::ServiceError;
 use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};
@@ -46,11 +47,10 @@ impl Service {
         own: &[(String, IpNet)],
     ) -> Result<Wanted, ServiceError> {
         let layers = &self.rule_sets.layers;
-        let datapath = self.datapath.get()?;
+        let now = self.datapath.get()?.now();
         let is_other = by.is_some_and(|by| **by == *CLUSTER);
         let least = if is_other { LEAST_OF_OTHERS } else { LEAST };
-        // A person with a session, or of a daemon that knows its managers, is guarded by these.
-        let guarded = by.is_none() && (request.session.is_some() || layers.has_managers());
+        let guarded = by.is_none() && self.is_guarded(request.session.as_ref());
         let hazard = |selector: &Selector| {
             let found = guard::hazard(selector, request.list, own, least);
             let found = found.or_else(|| {
@@ -59,7 +59,21 @@ impl Service {
             });
             found.filter(|_| !guarded)
         };
-        self.lists.wanted(request, by, datapath.now(), |at| layers.managed(at), hazard)
+        self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
+    }
+
+    /// True for a person with a session, or of a daemon that knows its managers: the guards of these
+    /// are enough.
+    pub(crate) fn is_guarded(&self, session: Option<&Session>) -> bool {
+        session.is_some() || self.rule_sets.layers.has_managers()
+    }
+
+    /// The reason why a source should not be banned, if there is one: as it should not be denied.
+    pub(crate) fn hazard_of_ban(
+        &self,
+        selector: &Selector,
+    ) -> Result<Option<String>, ServiceError> {
+        Ok(guard::hazard(selector, ListName::Deny, &self.own_addresses(), LEAST))
     }
 
     /// Makes a change of the lists of this node.

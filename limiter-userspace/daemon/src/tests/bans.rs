@@ -5,6 +5,7 @@ use limiter_common::wire::{Admission, Ban, EntryKind};
 
 use super::*;
 use crate::api::bans::{SetBan, Unban};
+use crate::api::explain::AskExplain;
 use crate::api::lists::SetList;
 use crate::api::rules::Session;
 use crate::views;
@@ -102,6 +103,43 @@ fn a_ban_that_would_do_nothing_or_lock_out_is_refused() {
     assert_eq!(by_hand("2001:db8::2", 5, false).unwrap_err(), own);
     assert_eq!(by_hand("2001:db8::2", 5, true), Ok(5));
     assert_eq!(by_hand("2001:db8:0:1::2", 5, false), Ok(5));
+}
+
+/// The same guard as that of the deny list.
+#[test]
+fn an_address_of_this_machine_is_not_banned_by_mistake() {
+    let mut daemon = Daemon::start(&[]);
+    let own = ["192.0.2.254/24", "2001:db8::fe/64"];
+    daemon.fake.state().own_addresses =
+        own.map(|net| ("eth0".to_owned(), net.parse().unwrap())).to_vec();
+    let mut ban = |source: &str, force| {
+        let source = source.to_owned();
+        daemon.service.ban(&SetBan { source, seconds: 5, force, ..SetBan::default() })
+    };
+    for source in ["192.0.2.254", "2001:db8::1"] {
+        let error = ban(source, false).unwrap_err().to_string();
+        assert!(error.contains("the own address of eth0") && error.contains("--force"), "{error}");
+    }
+    // A neighbour is none; and who means it, may.
+    assert!(ban("192.0.2.9", false).is_ok());
+    assert!(ban("192.0.2.254", true).is_ok());
+}
+
+#[test]
+fn a_ban_names_its_author() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.record("192.0.2.1", 60);
+    let ban = SetBan { source: "192.0.2.2".to_owned(), seconds: 5, ..SetBan::default() };
+    daemon.service.ban(&ban).unwrap();
+    for (source, by) in [("192.0.2.1", "every source"), ("192.0.2.2", "(by hand)")] {
+        let view = daemon.service.source(source).unwrap();
+        assert_eq!(view.banned_by.as_deref(), Some(by));
+        let asked = AskExplain { from: source.to_owned(), ..AskExplain::default() };
+        let explained = daemon.service.explain(&asked).unwrap();
+        let says = &explained.steps.iter().find(|step| step.step == "bans").unwrap().says;
+        assert!(says.ends_with(&format!(" s by {by}")), "{says}");
+    }
+    assert_eq!(daemon.service.source("192.0.2.3").unwrap().banned_by, None);
 }
 
 /// A source that the program would let pass is not said to be banned.

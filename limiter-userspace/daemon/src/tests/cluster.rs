@@ -396,6 +396,8 @@ fn changes_of_another_node_are_taken_over_and_not_told_again() {
     let [(banned, seconds)] = node.banned().try_into().unwrap();
     assert_eq!(banned, "192.0.2.7");
     assert!((500..=600).contains(&seconds), "{seconds}");
+    let view = node.daemon.service.source("192.0.2.7").unwrap();
+    assert_eq!(view.banned_by.as_deref(), Some("(another node)"));
     node.daemon.service.housekeep().unwrap();
     node.takes_over(&other, Change::Unban { sources: net("192.0.2.0/24") });
     assert_eq!(node.banned(), []);

@@ -15,6 +15,7 @@ mod event_log;
 mod events;
 mod explain;
 mod faults;
+mod file_lists;
 mod files;
 mod from_maps;
 mod hand;

@@ -39,7 +39,8 @@ impl RulesText {
         } else {
             let budgets = rules.budgets.clone();
             let RuleSet { replies, bans, martians, .. } = *rules;
-            let head = RuleSet { budgets, replies, bans, martians, ..RuleSet::default() };
+            let lists = rules.lists.clone();
+            let head = RuleSet { budgets, replies, bans, martians, lists, rules: Vec::new() };
             (layers.file.domain.as_deref(), head)
         };
         Ok(Self {

@@ -16,7 +16,7 @@ use super::keys::key;
 use super::others::with_others;
 use super::told::Result;
 use crate::api::explain::ExplainLimit;
-use crate::api::lists::ListName;
+use crate::api::lists::RULE_FILE;
 use crate::api::source::{RuleDrops, SourceView, Total};
 use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
@@ -32,8 +32,11 @@ pub(crate) fn whole(
     address: IpAddr,
     (total, by_rule): (Total, Vec<RuleDrops>),
 ) -> Result<SourceView> {
-    let listed = listed(datapath, &key(address))?;
-    let view = SourceView { listed, by_rule, ..view(datapath, effective, address)? };
+    let entry = listed(datapath, &key(address))?;
+    let listed = entry.and_then(|entry| entry.at(datapath.now())).map(lists::name);
+    let of_file = entry.is_some_and(|entry| entry.is_of_rule_file());
+    let listed_by = of_file.then(|| RULE_FILE.to_owned());
+    let view = SourceView { listed, listed_by, by_rule, ..view(datapath, effective, address)? };
     Ok(with_others(view, datapath, effective, address)?.counted(total))
 }
 
@@ -58,6 +61,8 @@ pub(crate) fn view(
         shadow: in_force.is_some_and(|in_force| in_force.rule.terms.is_shadow()),
         listed: None,
         listed_reason: None,
+        listed_by: None,
+        listed_beside: Vec::new(),
         passed: 0,
         dropped: 0,
         passed_at_least: true,
@@ -72,6 +77,7 @@ pub(crate) fn view(
         action: None,
         budget: None,
         banned_seconds: None,
+        banned_by: None,
         martian: false,
         other_rules: Vec::new(),
         other_rules_in_all: 0,
@@ -190,13 +196,12 @@ fn nanos_up(ticks: Ticks) -> u64 {
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
-/// The list that a source is on, before any rule: as the program asks for it.
-fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListName>> {
+/// The entry that decides on a source, before any rule: as the program asks for it.
+fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListEntry>> {
     let now = datapath.now();
     let in_force = |entry: &ListEntry| entry.at(now).is_some();
-    let entry = match datapath.listed(source)?.filter(in_force) {
-        Some(own) => Some(own),
-        None => datapath.listed_around(source)?.filter(in_force),
-    };
-    Ok(entry.and_then(|entry| entry.at(now)).map(lists::name))
+    match datapath.listed(source)?.filter(in_force) {
+        Some(own) => Ok(Some(own)),
+        None => Ok(datapath.listed_around(source)?.filter(in_force)),
+    }
 }

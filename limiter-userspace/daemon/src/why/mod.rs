@@ -26,7 +26,7 @@ use in_force::nanos_up;
 
 pub(super) use in_force::InForce;
 pub(super) use question::Question;
-pub(super) use steps::lines;
+pub(super) use steps::{BANS, lines};
 
 /// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
 /// not there.

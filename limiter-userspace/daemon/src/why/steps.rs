@@ -17,6 +17,10 @@ use limiter_text::plain::clean;
 use super::in_force::{InForce, nanos_up, plain};
 use super::named::Named;
 use crate::api::explain::{ExplainLimit, ExplainStep, Here};
+use crate::api::source::beside_text;
+
+/// The step of bans.
+pub(crate) const BANS: &str = "bans";
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
@@ -85,7 +89,7 @@ fn before_rules(
     &InForce { lists, now, .. }: &InForce<'_>,
     source: &Selector,
 ) -> Vec<Step> {
-    let reason = lists.reason_of(source, now);
+    let [reason, by] = lists.words_of(source, now);
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")
@@ -104,10 +108,15 @@ fn before_rules(
                 None if lists.lacks(source, now) => "until a reboot, not saved".to_owned(),
                 None => "for ever".to_owned(),
             };
+            let by = by.map(|by| format!(" by {}", clean(by))).unwrap_or_default();
             let why = reason.map(|reason| format!(" ({})", clean(reason))).unwrap_or_default();
+            let beside = lists.beside(source, now);
+            let beside = beside.iter().map(|entry| format!("; not {}", beside_text(entry)));
             match listed {
                 Listed::Management => says.to_owned(),
-                Listed::Allow | Listed::Deny => format!("{says} {end}{why}"),
+                Listed::Allow | Listed::Deny => {
+                    format!("{says} {end}{by}{why}{}", beside.collect::<String>())
+                }
             }
         }
     };
@@ -119,7 +128,7 @@ fn before_rules(
     let mut steps = vec![
         step("brake", limiter_model::Step::Brake, if looked.brake { "brake" } else { "off" }),
         step("lists", limiter_model::Step::Lists, &listed),
-        step("bans", limiter_model::Step::Bans, &banned),
+        step(BANS, limiter_model::Step::Bans, &banned),
     ];
     if looked.header.drops_martians() {
         // Said of a packet that does not come there, too.

@@ -11,7 +11,7 @@ mod route;
 pub use filters::filters;
 pub use link::{Below, Link, link, links};
 pub use native::{NativeMode, native_mode};
-pub use pins::{FileSystem, PinPlace, Pinned, owner, pin_place, pinned};
+pub use pins::{FileSystem, PinPlace, Pinned, is_mounted_here_alone, owner, pin_place, pinned};
 pub use queues::{Queues, queues};
 pub use route::interface_towards;
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use limiter_common::wire::{ABI_VERSION, Control};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, major, minor};
 
 use crate::interface::Interface;
 use crate::maps::PinnedControl;
@@ -55,6 +56,20 @@ pub enum Pinned {
     Refused(DatapathError),
 }
 
+/// True if the file system of a pin directory is mounted in the mount namespace of this process and
+/// not in that of the first one; none if that cannot be seen.
+pub fn is_mounted_here_alone(pin_dir: &Path) -> Option<bool> {
+    let device = fs::metadata(pin_dir).ok()?.dev();
+    let device = format!("{}:{}", major(device), minor(device));
+    let mounts = fs::read_to_string("/proc/1/mountinfo").ok()?;
+    Some(!has_mount_of(&mounts, &device))
+}
+
+/// True if a list of mounts, as in `/proc/PID/mountinfo`, has one of a device.
+fn has_mount_of(mounts: &str, device: &str) -> bool {
+    mounts.lines().any(|mount| mount.split(' ').nth(2) == Some(device))
+}
+
 /// The place of a pin directory, which need not be there.
 pub fn pin_place(pin_dir: &Path) -> PinPlace {
     let pins = PinDir::new(pin_dir);
@@ -100,5 +115,21 @@ pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, Data
     match own_links::behind(&pins, interface)? {
         Some(_) => Ok(Some(mode)),
         None => Err(foreign::foreign(interface, &pins, id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_known_by_its_device() {
+        let mounts = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw\n\
+                      41 36 0:33 / /sys/fs/bpf rw - bpf bpf rw,mode=700\n";
+        for (device, there) in [("0:33", true), ("98:0", true), ("0:3", false), ("0:36", false)] {
+            assert_eq!(has_mount_of(mounts, device), there, "{device}");
+        }
+        // A directory that is not there has no file system.
+        assert_eq!(is_mounted_here_alone(Path::new("/nowhere/at/all")), None);
     }
 }

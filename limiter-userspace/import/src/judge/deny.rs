@@ -1,12 +1,13 @@
 //! Rules that drop sources, whatever they send: entries of the deny list.
 
 use ipnet::IpNet;
+use limiter_rules::model::{LEAST, is_nearly_everybody};
 
 use super::{Judge, Step, of_hook};
 use crate::barrier::Gone;
 use crate::difference::Difference;
 use crate::firewall::Verdict;
-use crate::lists::Denied;
+use crate::lists::{Denied, listed};
 use crate::packets::Packets;
 use crate::taken::{is_loopback, only_established};
 
@@ -31,6 +32,11 @@ impl Judge<'_> {
         };
         if sources.iter().any(|net| net.prefix_len() == 0) {
             return Err("drops a whole address family: leave that to the firewall".to_owned());
+        }
+        if sources.iter().any(|net| is_nearly_everybody(&listed(*net), LEAST)) {
+            return Err(
+                "drops a large part of all addresses: leave that to the firewall".to_owned()
+            );
         }
         let mut differences = of_hook(step.hook);
         for barrier in step.barriers {

@@ -383,13 +383,8 @@ fn compare(seed: u64) -> usize {
         })
         .map(|(index, _)| index)
         .collect();
-    let denied: Vec<IpNet> = imported
-        .text
-        .lines()
-        .filter_map(|line| line.strip_prefix("#   limiter deny "))
-        .flat_map(|sources| sources.split(' '))
-        .map(|source| crate::iptables::net(source).unwrap())
-        .collect();
+    let denied: Vec<IpNet> =
+        set.lists.keys().map(|source| crate::iptables::net(&source.to_string()).unwrap()).collect();
     let mut buckets: BTreeMap<usize, BTreeSet<(String, String)>> = BTreeMap::new();
     for packet in packets() {
         let (end, there) = walk(&lines, drops, packet, None);

@@ -19,12 +19,13 @@ mod twice;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
-use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
+use limiter_common::wire::{ListEntry, RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
 pub use arrivals::{Arrivals, Aside};
@@ -37,8 +38,8 @@ pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
 use limiter_model::Model;
-use limiter_rules::model::Limits;
-use limiter_rules::{Environment, Installed, PlanError, RuleSet};
+use limiter_rules::model::{Limits, Listing};
+use limiter_rules::{Environment, Installed, PlanError, RuleSet, Selector};
 
 use rulebook::Rulebook;
 
@@ -125,6 +126,8 @@ pub struct Explainer {
     /// Nanoseconds since 1970 of the first packet.
     began: Option<u64>,
     seen: Tally,
+    /// Entries of the lists that end, in seconds since 1970: put in force with the first packet.
+    listed: Vec<(Selector, Listing)>,
     /// [`MAX_BYTES`], but in tests; none where somebody else holds several to it.
     room: Option<usize>,
     /// Bytes that are kept beside it of the same capture.
@@ -151,6 +154,12 @@ impl Explainer {
         let generation = model.generation() + 1;
         let plan = Installed::default().plan(set, generation, CAPACITY, &environment)?;
         model.commit(plan, Ticks::ZERO);
+        let (ends, stays): (Vec<_>, Vec<_>) =
+            set.lists.iter().partition(|(_, entry)| entry.until.is_some());
+        for (selector, entry) in stays {
+            model.list(selector, ListEntry::of_rule_file(entry.verdict(), None));
+        }
+        let listed = ends.into_iter().map(|(at, entry)| (*at, entry.clone())).collect();
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();
@@ -161,6 +170,7 @@ impl Explainer {
             incoming,
             began: None,
             seen,
+            listed,
             room: Some(MAX_BYTES),
             beside: 0,
         })
@@ -219,6 +229,16 @@ impl Explainer {
         let began = *self.began.get_or_insert_with(|| {
             // As the daemon does it: weeks begin on Monday.
             self.model.set_wall_offset(WallOffset::of_clocks(captured.nanos, FIRST));
+            for (selector, entry) in self.listed.drain(..) {
+                let until = Duration::from_secs(entry.until.unwrap_or(u64::MAX));
+                let left = until.saturating_sub(Duration::from_nanos(captured.nanos));
+                let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+                // One that is over by then never comes in force.
+                if nanos > 0 {
+                    let end = Ticks::from_nanos(nanos.saturating_add(FIRST));
+                    self.model.list(&selector, ListEntry::of_rule_file(entry.verdict(), Some(end)));
+                }
+            }
             captured.nanos
         });
         let now = Ticks::from_nanos(captured.nanos.saturating_add(FIRST).saturating_sub(began));

@@ -118,6 +118,26 @@ fn captured(number: u64, nanos: u64, frame: Vec<u8>) -> Captured {
     Captured { number, nanos, frame, length, ..Captured::default() }
 }
 
+/// The lists of a file come before its rules, and their ends are of the time of the capture.
+#[test]
+fn the_lists_of_a_file_are_asked_first() {
+    // 2026-01-01T00:00:00Z.
+    let began = 1_767_225_600_000_000_000;
+    let rules = "allow: [192.0.2.1, {address: 192.0.2.2, until: 2026-01-01T00:00:05Z}, {address: \
+                 192.0.2.3, until: 2025-12-30}]\ndeny: [192.0.2.4]\ndescriptors: [{key: \
+                 remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]\n";
+    let mut explainer = explainer(rules, None);
+    let mut reason = |source: u8, seconds: u64| {
+        let packet = captured(1, began + seconds * 1_000_000_000, frame(source, 9));
+        explainer.packet(&packet).unwrap().reason.name()
+    };
+    assert_eq!([reason(1, 0), reason(1, 1), reason(1, 2)], ["allowed"; 3]);
+    assert_eq!([reason(2, 3), reason(2, 4)], ["allowed"; 2]);
+    assert_eq!([reason(2, 5), reason(2, 6)], ["conforming", "over-limit"]);
+    assert_eq!([reason(3, 7), reason(3, 8)], ["conforming", "over-limit"]);
+    assert_eq!([reason(4, 9), reason(4, 10)], ["denied"; 2]);
+}
+
 #[test]
 fn pcap_of_every_order_and_resolution_is_read() {
     let packets = [(10, 7, 42, frame(1, 9)), (11, 8, 1500, frame(1, 9)[..30].to_vec())];

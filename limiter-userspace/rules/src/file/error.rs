@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::place::Place;
 use super::placed::At;
+use crate::model::Selector;
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 
@@ -174,6 +175,48 @@ pub enum Problem {
         /// Text that stands there.
         text: String,
     },
+    /// An entry of a list that is for no source.
+    #[error("{list}: {error}")]
+    Listed {
+        /// Name of the list.
+        list: &'static str,
+        /// Error of the text.
+        error: SourceTextError,
+    },
+    /// An entry of a list that is for nearly everybody.
+    #[error(
+        "{list}: {selector} is a large part of all addresses: write the prefixes that are meant"
+    )]
+    Everybody {
+        /// Name of the list.
+        list: &'static str,
+        /// Prefix of the entry.
+        selector: Selector,
+    },
+    /// A time that is none.
+    #[error(
+        "until: {text:?} is no time: write a day like 2026-12-31, or 2026-12-31T18:00:00Z, in UTC"
+    )]
+    Until {
+        /// Text that stands there.
+        text: String,
+    },
+    /// A text with too many characters.
+    #[error("{field} is longer than {most} characters: shorten it")]
+    LongText {
+        /// The field.
+        field: &'static str,
+        /// Characters that it may have.
+        most: usize,
+    },
+    /// More entries on the lists than there is room for.
+    #[error("the lists have room for {room} {what}: remove some, or list a prefix instead")]
+    ListsFull {
+        /// Sort of the entries.
+        what: &'static str,
+        /// Entries that there is room for.
+        room: usize,
+    },
     /// `value` names no source.
     #[error("value: {0}")]
     Value(SourceTextError),
@@ -209,7 +252,7 @@ pub enum Problem {
     #[error("{0} beside unlimited: remove one of the two")]
     UnlimitedWith(&'static str),
     /// A second one of a thing that there is once.
-    #[error("a second {subject}, the first is in line {first}: keep one")]
+    #[error("a second {subject}, the first is in line {first}: {}", keep_one(subject))]
     Duplicate {
         /// Name of the thing.
         subject: String,
@@ -217,7 +260,7 @@ pub enum Problem {
         first: u64,
     },
     /// One rule in two files.
-    #[error("a second {subject}, the first is in {first}: keep one")]
+    #[error("a second {subject}, the first is in {first}: {}", keep_one(subject))]
     Elsewhere {
         /// Name of the rule.
         subject: String,
@@ -372,6 +415,15 @@ fn plain(error: &serde_saphyr::Error) -> String {
     let message = UserMessageFormatter.format_message(error);
     let line: Vec<&str> = message.split_whitespace().collect();
     format!("not a rule file: {}", line.join(" "))
+}
+
+/// Advice for a thing that stands there twice: of two rules none is to lose its limit.
+fn keep_one(subject: &str) -> &'static str {
+    if subject.starts_with("rule for ") {
+        "put the limits of both under `rate_limits` of one, or keep one"
+    } else {
+        "keep one"
+    }
 }
 
 /// Description of a character that is not plain.

@@ -11,8 +11,8 @@ use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
 use crate::model::{
-    Ban, Budget, LimitList, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule,
-    RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+    Ban, Budget, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period, Quota,
+    RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper, until_text,
 };
 use crate::rate_text::default_burst;
 
@@ -84,12 +84,16 @@ pub fn blocks(set: &RuleSet) -> Result<Blocks, serde_saphyr::SerializeError> {
         replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
         bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
         martians: set.martians.map(|martians| text(martians.name())),
+        allow: listings(set, true),
+        deny: listings(set, false),
         budgets: Some(set.budgets.iter().map(|budget| EXACT.budget(budget).into()).collect())
             .filter(|budgets: &Vec<_>| !budgets.is_empty()),
         ..File::default()
     };
     let says = head.replies.is_some() || head.bans.is_some() || head.martians.is_some();
-    let head = if says || head.budgets.is_some() { yaml(&head, "")? } else { String::new() };
+    let lists = head.allow.is_some() || head.deny.is_some();
+    let head =
+        if says || lists || head.budgets.is_some() { yaml(&head, "")? } else { String::new() };
     let item = |rule: &Arc<Rule>| yaml(&[EXACT.rule(rule)], "  ");
     Ok(Blocks { head, rules: set.rules.iter().map(item).collect::<Result<_, _>>()? })
 }
@@ -110,10 +114,29 @@ fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, 
         replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
         bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
         martians: set.martians.map(|martians| text(martians.name())),
+        allow: listings(set, true),
+        deny: listings(set, false),
         budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
         descriptors: Some(Rules(Some(rules)).into()),
     };
     serde_json::to_string_pretty(&file).map(|text| text + "\n")
+}
+
+/// Entries of one of the lists; none if it is empty.
+fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listing>>>> {
+    let entries = set.lists.iter().filter(|(_, entry)| entry.allow == allow);
+    let entries: Vec<_> = entries
+        .map(|(selector, Listing { allow: _, reason, until })| {
+            let address = selector.to_string();
+            if reason.is_none() && until.is_none() {
+                return WordOr::Word(Some(address)).into();
+            }
+            let reason = reason.as_deref().map(text);
+            let until = until.map(|until| text(until_text(until)));
+            WordOr::Map(shape::Listing { address: Some(text(&address)), reason, until }).into()
+        })
+        .collect();
+    Some(entries).filter(|entries| !entries.is_empty())
 }
 
 #[derive(Clone, Copy)]

@@ -33,6 +33,14 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::martians")]
     pub(super) martians: Option<Scalar>,
+    /// Sources whose packets pass, whatever the rules say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::listings")]
+    pub(super) allow: Option<Vec<Placed<WordOr<Listing>>>>,
+    /// Sources whose packets are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::listings")]
+    pub(super) deny: Option<Vec<Placed<WordOr<Listing>>>>,
     /// Limits that several rules share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Budget>>")]
@@ -162,6 +170,26 @@ pub(super) struct Aggregate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<RateLimit>>")]
     pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+}
+
+/// An entry of the allow or the deny list, unless it is an address or a prefix alone.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "listing", extend("required" = ["address"]))]
+pub(super) struct Listing {
+    /// An address or a prefix. An IPv6 address stands for its /64.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::word")]
+    pub(super) address: Option<Scalar>,
+    /// The reason for the entry, which is shown with it: up to 128 characters.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) reason: Option<Scalar>,
+    /// The end of the entry in UTC, as in 2026-12-31 (all of that day) or 2026-12-31T18:00:00Z:
+    /// never if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::until")]
+    pub(super) until: Option<Scalar>,
 }
 
 /// Limits that several rules share.

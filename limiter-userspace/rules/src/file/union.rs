@@ -38,8 +38,9 @@ pub struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// Unites files, each with its name. What belongs to a whole file (`domain`, `replies`, `bans`)
-    /// and budgets may stand in several of them if they say the same; a rule stands in one.
+    /// Unites files, each with its name. What belongs to a whole file (`domain`, `replies`, `bans`),
+    /// budgets and entries of the lists may stand in several of them if they say the same; a rule
+    /// stands in one.
     /// Files without a rule in any of them are refused, unless one says that this is meant.
     pub fn unite(
         files: impl IntoIterator<Item = (String, RuleFile)>,
@@ -66,7 +67,7 @@ impl RuleFiles {
                     }
                 }
             }
-            let RuleSet { rules, budgets, replies, bans, martians } = rules;
+            let RuleSet { rules, budgets, replies, bans, martians, lists } = rules;
             // Words that an earlier file has, too, need not stand again.
             let mut again = Vec::new();
             for (subject, stands) in [
@@ -83,6 +84,14 @@ impl RuleFiles {
             united.rules.replies = united.rules.replies.or(replies);
             united.rules.bans = united.rules.bans.or(bans);
             united.rules.martians = united.rules.martians.or(martians);
+            for (selector, entry) in lists {
+                let subject = Subject::Listed(selector);
+                match united.rules.lists.get(&selector) {
+                    None => drop(united.rules.lists.insert(selector, entry)),
+                    Some(known) if *known == entry => again.push(subject),
+                    Some(_) => return Err(united.twice(&subject, &file, &places, differs)),
+                }
+            }
             for budget in budgets {
                 let subject = Subject::Budget(budget.name.clone());
                 match united.rules.budgets.iter().find(|known| known.name == budget.name) {

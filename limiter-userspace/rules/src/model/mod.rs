@@ -4,6 +4,7 @@ mod action;
 mod bound;
 pub mod key;
 mod limit;
+mod listing;
 mod part;
 mod path;
 mod selector;
@@ -17,15 +18,17 @@ pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use bound::Bound;
 pub use key::Fact;
 pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, until_text};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
-pub use sentence::{budget_sentence, rule_sentence};
+pub use sentence::{budget_sentence, list_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
 pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
 pub use traffic::{Meeting, Shape, Traffic};
 pub use values::Values;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,6 +83,8 @@ pub struct RuleSet {
     pub bans: Option<RateLimit>,
     /// Treatment of packets whose source no host can have; none for the default.
     pub martians: Option<Martians>,
+    /// Entries of the allow and the deny list, which are asked before any rule.
+    pub lists: BTreeMap<Selector, Listing>,
 }
 
 /// Treatment of packets whose source no host can have.
@@ -114,13 +119,14 @@ impl RuleSet {
 
     /// True if anything becomes of any packet by this set, be it only that it passes by a rule.
     pub fn does_something(&self) -> bool {
-        !self.rules.is_empty() || self.martians == Some(Martians::Drop)
+        !self.rules.is_empty() || self.martians == Some(Martians::Drop) || !self.lists.is_empty()
     }
 
     /// True if the set stands in the way of anybody.
     pub fn limits_anybody(&self) -> bool {
         self.rules.iter().any(|rule| rule.terms != Terms::Unlimited)
             || self.martians == Some(Martians::Drop)
+            || self.lists.values().any(|listing| !listing.allow)
     }
 }
 
@@ -137,6 +143,8 @@ pub enum Subject {
     Bans,
     /// Treatment of packets whose source no host can have.
     Martians,
+    /// An entry of the allow or the deny list.
+    Listed(Selector),
 }
 
 impl fmt::Display for Subject {
@@ -147,6 +155,7 @@ impl fmt::Display for Subject {
             Self::Replies => f.write_str("replies"),
             Self::Bans => f.write_str("bans"),
             Self::Martians => f.write_str("martians"),
+            Self::Listed(selector) => write!(f, "list entry {selector}"),
         }
     }
 }

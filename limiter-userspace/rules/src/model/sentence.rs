@@ -8,8 +8,10 @@ use limiter_common::wire::Count;
 use super::action::{Limits, Over, Terms};
 use super::key::Fact;
 use super::limit::{Meter, RuleLimit};
+use super::listing::{Listing, until_text};
 use super::part::{Part, SOURCE_MASKS, SourceMasks, address_text};
 use super::path::Path;
+use super::selector::Selector;
 use super::text::{limit_text, over_text};
 use super::{Budget, Rule, RuleSet};
 use crate::compile::display_rate;
@@ -38,6 +40,26 @@ pub fn budget_sentence(budget: &Budget) -> String {
     format!("budget {}, all that is charged to it together: {}", budget.name, terms(&budget.limits))
 }
 
+/// The sentence of an entry of the lists.
+pub fn list_sentence(selector: &Selector, entry: &Listing) -> String {
+    let what = if entry.allow { "passes, whatever the rules say" } else { "is dropped" };
+    let until = entry.until.map(|until| format!(", until {}", until_text(until)));
+    let why = entry.reason.as_deref().map(|reason| format!(" ({reason})"));
+    let [until, why] = [until, why].map(Option::unwrap_or_default);
+    format!("{selector}: every packet {what}{until}{why}")
+}
+
+/// True if all sources of a rule pass by the allow list, for good.
+fn is_exempt(rule: &Rule, set: &RuleSet) -> bool {
+    let Some((_, Some(net))) = rule.path.source() else { return false };
+    let sources = Selector::Prefix(net);
+    let around = std::iter::once(sources).chain(sources.wider());
+    let decides = around.into_iter().find_map(|at| set.lists.get(&at));
+    let inside = set.lists.iter().filter(|(at, _)| sources.contains(at));
+    let all = decides.into_iter().chain(inside.map(|(_, entry)| entry));
+    decides.is_some() && all.into_iter().all(|entry| entry.allow && entry.until.is_none())
+}
+
 /// A rule lifts the limits of its own table, and those of others hold.
 fn no_limit(rule: &Rule, set: &RuleSet) -> String {
     let traffic = rule.path.traffic();
@@ -50,6 +72,9 @@ fn no_limit(rule: &Rule, set: &RuleSet) -> String {
     let Some(first) = others.next() else {
         return "no limit".to_owned();
     };
+    if is_exempt(rule, set) {
+        return "no limit: on the allow list".to_owned();
+    }
     let more = match others.count() {
         0 => String::new(),
         more => format!(" (and {more} more)"),

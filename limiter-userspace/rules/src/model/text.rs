@@ -129,8 +129,8 @@ pub fn sharing_text(sharing: &Sharing) -> String {
 }
 
 impl RuleSet {
-    /// A line for everything that the set has: rules with their names, budgets, `replies` and
-    /// `bans`. Two sets whose lines are the same are the same, but for the order of their
+    /// A line for everything that the set has: rules with their names, budgets, `replies`,
+    /// `bans`, entries of the lists. Two sets whose lines are the same are the same, but for the order of their
     /// rules.
     pub fn lines(&self) -> BTreeMap<Subject, String> {
         let named = |text: String, name: Option<&Box<str>>, label: Option<&Box<str>>| {
@@ -161,6 +161,8 @@ impl RuleSet {
         if let Some(martians) = self.martians {
             lines.insert(Subject::Martians, martians.name().to_owned());
         }
+        let listed = self.lists.iter();
+        lines.extend(listed.map(|(at, entry)| (Subject::Listed(*at), entry.to_string())));
         lines
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
+use limiter_common::wire::ListEntry;
 use limiter_model::{Framing, Model};
 use limiter_rules::{Environment, Installed, RuleSet};
 
@@ -50,6 +51,9 @@ pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -
     };
     let mut model = Model::new();
     model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
+    for (selector, entry) in &set.lists {
+        model.list(selector, ListEntry::of_rule_file(entry.verdict(), None));
+    }
     let mut passed = 0;
     for ((_, frame), time) in frames.iter().zip(times) {
         let nanos = u64::try_from(time.as_nanos())? + 3_600_000_000_000;

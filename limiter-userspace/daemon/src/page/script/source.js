@@ -97,8 +97,10 @@ function factsOf(view) {
     ["over the limit", view.action && clean(view.action)],
     ["budget", view.budget && clean(view.budget)],
     ["shadow mode", view.shadow ? "the rule only counts what it would drop" : null],
-    ["list", view.listed && clean([view.listed, view.listed_reason].filter(Boolean).join(": "))],
-    ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`],
+    ["list", view.listed && clean([view.listed + (view.listed_by ? ` by ${view.listed_by}` : ""),
+      view.listed_reason].filter(Boolean).join(": "))],
+    ["banned", view.banned_seconds && `for ${span(view.banned_seconds)} more`
+      + (view.banned_by ? `, by ${clean(view.banned_by)}` : "")],
     ["martian", view.martian ? "no host can have this address: dropped" : null],
     ["left of its limits", left.length > 0 ? left.join("; ") : null],
     ["passed", passedOf(view, number(view.passed))],

@@ -4,6 +4,7 @@ mod actions;
 mod checked;
 mod keys;
 mod limits;
+mod lists;
 mod rules;
 mod scalar;
 mod sharing;
@@ -43,6 +44,7 @@ impl Checked {
             let added = self.budget(raw);
             self.note(added);
         }
+        self.lists(file);
         let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
         self.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
         let top = rules::Paths::default();
@@ -91,14 +93,16 @@ impl Checked {
 /// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
 /// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
-    let File { domain: _, replies, bans, martians, budgets, descriptors } = file;
+    let File { domain: _, replies, bans, martians, allow, deny, budgets, descriptors } = file;
     if let Some(Placed { value: shape::Rules(None), referenced }) = descriptors {
         let remedy = "write the rules, or `descriptors: []` if none are meant";
         return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
     }
     let has_budgets = budgets.as_ref().is_some_and(|budgets| !budgets.is_empty());
+    let lists = [allow, deny].into_iter().flatten();
     if descriptors.is_some()
         || has_budgets
+        || lists.into_iter().any(|list| !list.is_empty())
         || replies.is_some()
         || bans.is_some()
         || martians.is_some()

@@ -4,12 +4,15 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::file::check::words;
+use crate::file::shape::Listing;
 use crate::model::key::{DSCPS, KEYS};
 use crate::model::{Fact, Period, Unit};
 
 /// A file with nothing in it was emptied by mistake.
 pub(in crate::file) fn says_something() -> Value {
-    one_of_these(&["descriptors", "budgets", "replies", "bans", "martians"])["anyOf"].take()
+    one_of_these(&[
+        "descriptors", "budgets", "replies", "bans", "martians", "allow", "deny",
+    ])["anyOf"].take()
 }
 
 /// Conditions of the fields of a descriptor on each other.
@@ -73,6 +76,28 @@ pub(in crate::file) fn of_rate() -> Value {
         {"required": ["unit", "requests_per_unit"], "not": {"required": ["rate"]}},
         {"required": ["rate"], "not": {"anyOf": none}},
     ])
+}
+
+/// `allow` and `deny`.
+pub(in crate::file) fn listings(generator: &mut SchemaGenerator) -> Schema {
+    let listing = generator.subschema_for::<Listing>();
+    json_schema!({
+        "type": ["array", "null"],
+        "items": {"anyOf": [{"type": "string"}, listing]},
+    })
+}
+
+/// An address or a prefix.
+pub(in crate::file) fn word(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
+}
+
+/// `until`.
+pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?)?$",
+    })
 }
 
 /// Text, which YAML may take for a number.

@@ -29,7 +29,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "domain: a\nfoo: 1\n".into(),
-            "2:1: unknown field \"foo\": use domain, replies, bans, martians, budgets, descriptors"
+            "2:1: unknown field \"foo\": use domain, replies, bans, martians, allow, deny, budgets, descriptors"
                 .into(),
         ),
         (
@@ -104,14 +104,14 @@ fn bad_files_are_refused_with_place_and_remedy() {
                 "descriptors:\n  - key: remote_address\n    value: 192.0.2.7\n    {good}\n  - \
                  key: remote_address\n    value: 192.0.2.7/32\n    {good}\n"
             ),
-            "5:5: a second rule for 192.0.2.7, the first is in line 2: keep one".into(),
+            "5:5: a second rule for 192.0.2.7, the first is in line 2: put the limits of both under `rate_limits` of one, or keep one".into(),
         ),
         (
             format!(
                 "descriptors:\n  - key: remote_address\n    {good}\n  - key: remote_address\n    \
                  {good}\n"
             ),
-            "4:5: a second rule for every source, the first is in line 2: keep one".into(),
+            "4:5: a second rule for every source, the first is in line 2: put the limits of both under `rate_limits` of one, or keep one".into(),
         ),
         (
             with_limit("unit: fortnight\n      requests_per_unit: 1"),

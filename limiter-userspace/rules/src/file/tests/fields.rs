@@ -232,7 +232,7 @@ fn other_keys_refuse_what_they_cannot_be() {
                 "descriptors: [{{key: generic_key, value: a, {LIMIT}}}, {{key: generic_key, \
                  value: b, {LIMIT}}}]\n"
             ),
-            "1:95: a second rule for every packet, the first is in line 1: keep one",
+            "1:95: a second rule for every packet, the first is in line 1: put the limits of both under `rate_limits` of one, or keep one",
         ),
     ]);
 }
@@ -398,4 +398,52 @@ fn limits_refuse_what_they_cannot_be() {
             "2:56: ceiling beside unlimited: remove one of the two",
         ),
     ]);
+}
+
+/// A zero before a number means nothing, and what only looks like a number is refused: files go
+/// through many programs that read and write numbers in their own ways.
+#[test]
+fn numbers_are_decimal_digits() {
+    let port = |value: &str| {
+        let text = format!("descriptors: [{{key: destination_port, value: {value}, {LIMIT}}}]\n");
+        parse(&text).map(|file| file.rules.rules[0].path.to_string())
+    };
+    for value in ["22", "022", "\"22\"", "'022'"] {
+        assert_eq!(port(value).as_deref(), Ok("destination_port=22"), "{value}");
+    }
+    for value in ["22.5", "\"22.0\"", "\"1e3\"", "[22.0]", "[1e3]", "22/tcp", "22:53", "-22"] {
+        let error = port(value).unwrap_err().to_string();
+        assert!(error.contains("give a whole number"), "{value}: {error}");
+    }
+    let rate = |number: &str| {
+        let limit = format!("rate_limit: {{unit: second, requests_per_unit: {number}}}");
+        parse(&format!("descriptors: [{{key: vlan, {limit}}}]\n")).map(drop)
+    };
+    for number in ["10", "010", "\"10\""] {
+        assert_eq!(rate(number), Ok(()), "{number}");
+    }
+    for number in ["1e3", "1_000", "0x64", "100.0"] {
+        let error = rate(number).unwrap_err().to_string();
+        assert!(error.contains("is not a whole number"), "{number}: {error}");
+    }
+}
+
+/// Envoy's way to two limits on one key is one rule twice here: the advice loses none of them.
+#[test]
+fn two_limits_of_one_key_are_told_where_both_go() {
+    let names = ["a", "b"].map(|name| {
+        format!(
+            "  - key: generic_key\n    value: {name}\n    descriptors:\n      - {{key: \
+             remote_address, {LIMIT}}}\n"
+        )
+    });
+    for text in [
+        format!("descriptors:\n{}", names.concat()),
+        format!("descriptors:\n{}", format!("  - {{key: remote_address, {LIMIT}}}\n").repeat(2)),
+    ] {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains("put the limits of both under `rate_limits`"), "{error}");
+    }
+    let both = "descriptors: [{key: remote_address, rate_limits: [{rate: 10/s}, {rate: 100/min}]}]";
+    parse(both).unwrap();
 }

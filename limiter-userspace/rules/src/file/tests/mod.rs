@@ -6,6 +6,7 @@ mod documented;
 mod envoy;
 mod fields;
 mod good;
+mod lists;
 mod round_trip;
 mod schema;
 mod sharing;

@@ -1,17 +1,19 @@
 //! Rendered rule sets are read back, for every one that there can be.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use limiter_common::wire::{Evidence, Full, OnLoss};
 use limiter_sharing::OnPartition;
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    Share, Sharing, SourceMasks, Terms, Upper, Values,
+    Ban, Budget, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RuleLimit,
+    SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::{Environment, Installed};
 
@@ -127,9 +129,9 @@ fn any_block() -> impl Strategy<Value = Terms> {
     })
 }
 
-fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
+fn net(address: IpAddr, length: u8) -> IpNet {
     let most = if address.is_ipv4() { 32 } else { 128 };
-    ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
+    IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
 }
 
 /// A key whose value is a number, with every value that it may have.
@@ -159,7 +161,7 @@ fn any_part() -> impl Strategy<Value = Part> {
     let v6 = any::<[u8; 15]>().prop_map(|bytes| {
         let mut address = [0x20; 16];
         address[1..].copy_from_slice(&bytes);
-        std::net::IpAddr::from(address)
+        IpAddr::from(address)
     });
     let source = (of(v6.clone()), of(1u8..=32), 1u8..=128, any::<bool>(), any::<u8>());
     prop_oneof![
@@ -208,8 +210,7 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let selector =
-        prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
+    let selector = prop_oneof![Just(Selector::Every), any::<IpAddr>().prop_map(Selector::address)];
     (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
         let name = name.map(String::into_boxed_str);
@@ -233,6 +234,23 @@ fn any_sharing() -> impl Strategy<Value = Sharing> {
     )
 }
 
+fn any_listed() -> impl Strategy<Value = Selector> {
+    let v4 = (any::<u32>(), 3u8..=32)
+        .prop_map(|(bits, length)| IpNet::new(IpAddr::V4(bits.into()), length).unwrap().trunc());
+    let v6 = (any::<u128>(), 4u8..=64)
+        .prop_map(|(bits, length)| IpNet::new(IpAddr::V6(bits.into()), length).unwrap().trunc());
+    prop_oneof![v4, v6].prop_map(Selector::Prefix)
+}
+
+fn any_listing() -> impl Strategy<Value = Listing> {
+    let until = of(0u64..253_402_300_799);
+    (any::<bool>(), of(any_name()), until).prop_map(|(allow, reason, until)| {
+        let reason =
+            reason.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).map(Into::into);
+        Listing { allow, reason, until }
+    })
+}
+
 pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     let budget = (any_name(), any_limits()).prop_map(|(name, limits)| Budget {
         name,
@@ -240,14 +258,15 @@ pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     });
     let own = || of(any_rate(&[Count::Packets]));
     let lists = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3));
-    let parts = (lists, own(), own(), of(any::<bool>()));
-    parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, martians)| {
+    let listed = btree_map(any_listed(), any_listing(), 0..4);
+    let parts = (lists, own(), own(), of(any::<bool>()), listed);
+    parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, martians, lists)| {
         let mut seen = std::collections::BTreeSet::new();
         rules.append(&mut keyed);
         rules.retain(|rule| seen.insert(Subject::Rule(rule.path.clone())));
         budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
         let martians = martians.map(|drop| if drop { Martians::Drop } else { Martians::Charge });
-        RuleSet { budgets, replies, bans, martians, ..RuleSet::of(rules) }
+        RuleSet { budgets, replies, bans, martians, lists, ..RuleSet::of(rules) }
     })
 }
 

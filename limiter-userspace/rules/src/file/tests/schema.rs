@@ -41,6 +41,7 @@ fn the_schema_has_the_fields_of_the_reader() {
         ("/$defs/rate", "replies: {zzz: 1}\n"),
         ("/$defs/action/anyOf/1", "descriptors: [{action: {zzz: 1}}]\n"),
         ("/$defs/mark", "descriptors: [{action: {mark: {zzz: 1}}}]\n"),
+        ("/$defs/listing", "allow: [{zzz: 1}]\n"),
         ("/$defs/ban", "descriptors: [{action: {ban: {zzz: 1}}}]\n"),
     ];
     let schema = schema();

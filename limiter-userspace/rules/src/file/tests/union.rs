@@ -44,12 +44,12 @@ fn the_same_rule_in_two_files_names_both_places() {
     let rule = |value| format!("descriptors:\n  - {{key: remote_address{value}, {LIMIT}}}\n");
     assert_eq!(
         refused(&[("a.yaml", &rule("")), ("b.yaml", &format!("# first\n{}", rule("")))]),
-        "b.yaml:3:5: a second rule for every source, the first is in a.yaml:2:5: keep one"
+        "b.yaml:3:5: a second rule for every source, the first is in a.yaml:2:5: put the limits of both under `rate_limits` of one, or keep one"
     );
     let keyed = format!("descriptors: [{{key: vlan, value: 7, {LIMIT}}}]\n");
     assert_eq!(
         refused(&[("a.yaml", &keyed), ("c.yaml", &rule("")), ("b.yaml", &keyed)]),
-        "b.yaml:1:15: a second rule for vlan=7, the first is in a.yaml:1:15: keep one"
+        "b.yaml:1:15: a second rule for vlan=7, the first is in a.yaml:1:15: put the limits of both under `rate_limits` of one, or keep one"
     );
     unite(&[("a.yaml", &rule("")), ("b.yaml", &rule(", value: 192.0.2.1"))]).unwrap();
 }
@@ -75,6 +75,12 @@ fn what_belongs_to_a_file_may_be_repeated_but_not_differ() {
             "budgets: [{name: a, rate_limit: {unit: second, requests_per_unit: 6}}]",
             "1:11",
             "budget a",
+        ),
+        (
+            "deny: [192.0.2.7]",
+            "deny: [{address: 192.0.2.7, reason: x}]",
+            "1:8",
+            "list entry 192.0.2.7",
         ),
     ] {
         let (one, other) =
