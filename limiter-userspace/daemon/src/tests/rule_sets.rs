@@ -478,13 +478,13 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
             0,
         ),
     ];
-    let source = limiter_common::source::Source::V4([203, 0, 113, 9]);
+    let source = Source::V4([203, 0, 113, 9]);
     for (before, after, said, passes) in cases {
         let mut daemon = Daemon::start(&[]);
         daemon.apply(&[&rules(&before)]).unwrap();
         let passed = |daemon: &Daemon| {
             daemon.fake.send(source, 100, 60);
-            daemon.service.source("203.0.113.9").unwrap().passed.unwrap_or(0)
+            daemon.service.source("203.0.113.9").unwrap().passed
         };
         let had = passed(&daemon);
         let changed = daemon.apply(&[&rules(&after)]).unwrap();
