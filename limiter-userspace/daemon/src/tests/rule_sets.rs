@@ -478,7 +478,7 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
             0,
         ),
     ];
-    let source = limiter_common::source::Source::V4([203, 0, 113, 9]);
+    let source = Source::V4([203, 0, 113, 9]);
     for (before, after, said, passes) in cases {
         let mut daemon = Daemon::start(&[]);
         daemon.apply(&[&rules(&before)]).unwrap();
