@@ -191,3 +191,21 @@ fn seen(look: &mut Look, packet: &Captured) {
         look.add(ends);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_the_host_that_were_given_on_are_not_counted_as_none() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let mut aside = Aside::default();
+        assert_eq!(aside.own_packets(), Some(0));
+        aside.own.insert(address, 7);
+        assert_eq!(aside.own_packets(), Some(7));
+        aside.too_late.push(address);
+        assert_eq!(aside.own_packets(), None);
+        let either = Some((address, IpAddr::from([192, 0, 2, 2])));
+        assert_eq!(Aside { either, ..Aside::default() }.own_packets(), None);
+    }
+}
