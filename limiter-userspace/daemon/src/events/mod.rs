@@ -226,9 +226,7 @@ impl Events {
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::api::events::Events {
-            episodes: open
-                .chain(self.ended.iter().map(|(_, episode)| episode.clone()))
-                .collect(),
+            episodes: open.chain(self.ended.iter().map(|(_, episode)| episode.clone())).collect(),
             counts: self.counts(datapath)?,
             reach: None,
         })
