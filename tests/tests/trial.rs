@@ -108,9 +108,8 @@ fn it_can_be_taken_back_before_its_time() {
     assert!(program.revert().is_err());
 }
 
-/// A trial leaves quotas as they were, but for what passed meanwhile: whether the limit on trial was
-/// larger or smaller, whether it is taken back by a word or by itself, and whoever sent nothing
-/// during it or was over it.
+/// A trial leaves quotas as they were, but for what passed meanwhile: whether its limit was larger
+/// or smaller, and whether it is taken back by a word or by itself.
 #[test]
 fn a_trial_that_is_taken_back_leaves_quotas_as_they_were() {
     let of_sources = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log"];
@@ -147,7 +146,8 @@ fn a_trial_that_is_taken_back_leaves_quotas_as_they_were() {
                 }
                 let case = format!("{algorithm}, {tried} on trial, by itself: {by_itself}");
                 assert_eq!(passed(&program, &source(1), 30), 5 - taken, "{case}");
-                assert_eq!(passed(&program, &source(2), 30), 5usize.saturating_sub(left), "{case}");
+                let rest = 5usize.saturating_sub(left);
+                assert_eq!(passed(&program, &source(2), 30), rest, "{case}");
                 assert_eq!(passed(&program, &source(3), 30), 5, "{case}");
             }
         }

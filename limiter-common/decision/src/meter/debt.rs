@@ -28,7 +28,7 @@ const COARSE: u32 = 27;
 /// What is owed at `at` by a bucket that is full at `tat`: ticks, or the code of [`in_units`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn debt(tat: Ticks, at: Ticks) -> u64 {
-    if tat.get() >= FIRST { IN_UNITS | tat.get() - FIRST } else { tat.since(at).get() }
+    if tat.get() >= FIRST { IN_UNITS | (tat.get() - FIRST) } else { tat.since(at).get() }
 }
 
 /// The instant to keep for a debt at `at`.

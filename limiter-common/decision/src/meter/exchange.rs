@@ -99,12 +99,11 @@ pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn owed(units: &Units, debt: u64) -> u64 {
     let Units { from, to } = *units;
-    let (whole, rest) = match units_of(debt) {
-        Some(whole) => (whole, 0),
-        None => {
-            let (whole, rest, is_more) = divided(from, debt);
-            (whole, rest.wrapping_add(is_more))
-        }
+    let (whole, rest) = if let Some(whole) = units_of(debt) {
+        (whole, 0)
+    } else {
+        let (whole, rest, is_more) = divided(from, debt);
+        (whole, rest.wrapping_add(is_more))
     };
     let shift = u32::from(to.shift & 63);
     let up = (1u64 << shift).wrapping_sub(1);

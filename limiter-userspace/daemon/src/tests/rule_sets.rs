@@ -409,7 +409,8 @@ fn an_export_is_what_is_in_force() {
     assert!(exported.contains("\"burst\": 1522"), "{exported}");
 }
 
-const HAS_DIFFERENCE: &str = "what was used stays used; who has used all of a limit that was raised has the difference at once";
+const HAS_DIFFERENCE: &str = "what was used stays used; who has used all of a limit that was raised has the \
+     difference at once";
 
 /// The answer says what becomes of a source that has used its limit up, and it does: the packets
 /// that pass then, of a hundred.

@@ -1,5 +1,6 @@
 //! What becomes of those who have used a limit up, once another one is in its place.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::model::Selector;
 
 /// What a change of the limits does to those who have used theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of change that there was")]
 pub struct Used {
     /// A limit is larger.
     raised: bool,
@@ -74,7 +76,7 @@ impl Installed {
                 // Among the sources.
                 continue;
             }
-            if before.tables.is_narrow(&id.form) == self.tables.is_narrow(&id.form) {
+            if before.tables.is_narrow(id.form) == self.tables.is_narrow(id.form) {
                 used.note(Held::Keyed(*old_slot, old), Held::Keyed(*slot, new));
             } else {
                 used.anew = true;
@@ -112,8 +114,8 @@ impl Installed {
 
 impl InstalledTables {
     /// True if keys of IPv4 packets of a table are narrow.
-    fn is_narrow(&self, form: &TableForm) -> bool {
-        self.ids.get(form).is_some_and(|id| self.narrow.iter().any(|table| table.id == *id))
+    fn is_narrow(&self, form: TableForm) -> bool {
+        self.ids.get(&form).is_some_and(|id| self.narrow.iter().any(|table| table.id == *id))
     }
 }
 
@@ -124,7 +126,7 @@ impl Used {
         }
         match (old, new) {
             (Held::Source(_, old), Held::Source(_, new)) => {
-                self.note_limit(&token(old), &token(new))
+                self.note_limit(&token(old), &token(new));
             }
             (Held::Keyed(_, old), Held::Keyed(_, new)) if old.budget_tag != new.budget_tag => {
                 self.anew = true;
@@ -152,13 +154,13 @@ impl Used {
             return;
         }
         let (had, has) = (units(old), units(new));
-        if has > had {
-            self.raised = true;
-        } else if has < had {
-            let wait = self.cut.unwrap_or(0).max(time_of(new, had - has));
-            self.cut = Some(wait);
-        } else {
-            self.rate |= !old.same_state(new);
+        match has.cmp(&had) {
+            Ordering::Greater => self.raised = true,
+            Ordering::Less => {
+                let wait = self.cut.unwrap_or(0).max(time_of(new, had - has));
+                self.cut = Some(wait);
+            }
+            Ordering::Equal => self.rate |= !old.same_state(new),
         }
     }
 }
