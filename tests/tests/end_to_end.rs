@@ -121,7 +121,7 @@ fn a_raised_quota_gives_the_difference_at_once() -> Result<()> {
     std::fs::write(limiter.rules(), quota(20))?;
     let said = limiter.ok(["reload"])?;
     ensure!(
-        said.contains("who has used all of a limit that was raised has the difference at once"),
+        said.contains("a source that used up a raised limit gets the difference at once"),
         "{said}"
     );
     ensure!(passed_after(&bed, &limiter, "15")? == 20, "not the difference");
@@ -131,7 +131,7 @@ fn a_raised_quota_gives_the_difference_at_once() -> Result<()> {
     limiter.ok(["apply", "--force", "--confirm", "10m", trial])?;
     ensure!(passed_after(&bed, &limiter, "3")? == 23, "not three more on trial");
     let said = limiter.ok(["revert"])?;
-    ensure!(said.contains("who has used more than a limit allows now waits"), "{said}");
+    ensure!(said.contains("a source that used more than a limit now allows waits"), "{said}");
     ensure!(passed_after(&bed, &limiter, "9")? == 23, "the quota was used up before the trial");
     std::fs::write(limiter.rules(), quota(24))?;
     limiter.ok(["reload"])?;
@@ -151,7 +151,7 @@ fn a_raised_rate_counts_at_once() -> Result<()> {
     ensure!(passed_after(&bed, &limiter, "8")? == 5, "not the burst");
     std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 5"))?;
     let said = limiter.ok(["reload"])?;
-    ensure!(said.contains("what was used stays used"), "{said}");
+    ensure!(said.contains("used amounts carry over"), "{said}");
     ensure!(passed_after(&bed, &limiter, "8")? == 5, "packets that no rate gave");
     // Five were used, of a burst that is larger by seven, and of a rate of a thousand a second.
     std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 12"))?;

@@ -72,7 +72,7 @@ fn the_lists_of_a_rule_file_hold_as_others_do() -> Result<()> {
     ensure!(shown.contains("by the rule file"), "{shown}");
     limiter.start()?;
     // On trial what is new ends with it, in the program: the daemon is dead by then.
-    let tried = bed.dir.write("tried.yaml", &listed("allow: [203.0.113.77]"))?;
+    let tried = bed.dir.write("tried.yaml", listed("allow: [203.0.113.77]"))?;
     let tried = tried.display().to_string();
     let said = limiter.ok(["apply", &tried, "--confirm", "3s", "--force"])?;
     ensure!(said.contains("203.0.113.0/24 stays on the deny list"), "{said}");

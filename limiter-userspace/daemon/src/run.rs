@@ -273,9 +273,7 @@ async fn serve(
     let listeners = listeners(options)?;
     layers.management.keys().for_each(|prefix| tracing::info!(%prefix, "never limited"));
     report_time_namespace();
-    if let Some(warning) = layers.nobody_is_safe() {
-        tracing::warn!("{warning}");
-    }
+    warn_if_nobody_is_safe(&layers);
 
     let mut datapath = open(options, source_table, backend)?;
     if let Err(fault) = datapath.sign_of_life(options.daemon_lost_after) {
@@ -439,6 +437,12 @@ fn warn_of_own_mount(options: &RunOptions) {
     let pin_dir = &options.datapath.pin_dir;
     if !options.detach_on_exit && is_mounted_here_alone(pin_dir) == Some(true) {
         tracing::warn!("{}", ends_with_the_mount(pin_dir));
+    }
+}
+
+fn warn_if_nobody_is_safe(layers: &Layers) {
+    if let Some(warning) = layers.nobody_is_safe() {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -147,7 +147,7 @@ impl World {
 
     fn change(&mut self, event: Event) {
         match (event, self.before) {
-            (Event::Packets(_), _) => {}
+            (Event::Packets(_), _) | (Event::Revert | Event::Confirm, None) => {}
             (Event::Number(number), None) => {
                 self.commit(number, None);
                 self.number = number;
@@ -168,7 +168,6 @@ impl World {
                 self.number = before;
                 self.before = None;
             }
-            (Event::Revert | Event::Confirm, None) => {}
         }
     }
 

@@ -133,10 +133,8 @@ fn a_node_with_other_rules_costs_what_is_published() {
         ] {
             // The meter is of the fastest rate; the node with other numbers is the first.
             let mut scene = scene(*fastest.settings(), &*load, 20);
-            scene.faults.others = match of_rate > 1_000 {
-                true => vec![(1, usual), (2, usual)],
-                false => vec![(0, other)],
-            };
+            scene.faults.others =
+                if of_rate > 1_000 { vec![(1, usual), (2, usual)] } else { vec![(0, other)] };
             let outcome = run(&scene);
             let over = outcome.over + i64::try_from(fastest.settings().burst).expect("fits");
             let bound = of_other_rules(&[usual, other], &fastest);

@@ -79,7 +79,7 @@ impl Service {
                 if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
                     return Err(ServiceError::Management { selector, prefix }.into());
                 }
-                if let Some(why) = self.hazard_of_ban(&selector)? {
+                if let Some(why) = self.hazard_of_ban(&selector) {
                     return Err(Refusal::Conflict(format!("{selector}: {why} on this node")));
                 }
                 bans::put_ban(self.datapath.get_mut()?, *source, *left, BY_NODE).map(drop)?;

@@ -69,11 +69,8 @@ impl Service {
     }
 
     /// The reason why a source should not be banned, if there is one: as it should not be denied.
-    pub(crate) fn hazard_of_ban(
-        &self,
-        selector: &Selector,
-    ) -> Result<Option<String>, ServiceError> {
-        Ok(guard::hazard(selector, ListName::Deny, &self.own_addresses(), LEAST))
+    pub(crate) fn hazard_of_ban(&self, selector: &Selector) -> Option<String> {
+        guard::hazard(selector, ListName::Deny, &self.own_addresses(), LEAST)
     }
 
     /// Makes a change of the lists of this node.

@@ -409,8 +409,8 @@ fn an_export_is_what_is_in_force() {
     assert!(exported.contains("\"burst\": 1522"), "{exported}");
 }
 
-const HAS_DIFFERENCE: &str = "what was used stays used; who has used all of a limit that was raised has the \
-     difference at once";
+const HAS_DIFFERENCE: &str =
+    "used amounts carry over; a source that used up a raised limit gets the difference at once";
 
 /// The answer says what becomes of a source that has used its limit up, and it does: the packets
 /// that pass then, of a hundred.
@@ -420,14 +420,14 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
         |limit: &str| format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]");
     let wait = |time: &str| {
         format!(
-            "what was used stays used; who has used more than a limit allows now waits until that \
-             has come back, {time} for all of the limit before"
+            "used amounts carry over; a source that used more than a limit now allows waits until it \
+             is paid back: {time} after using up the former limit"
         )
     };
     let window = "algorithm: fixed_window";
     let log = "algorithm: sliding_log";
-    let anew = "where a limit is kept in another way now, everybody begins with all of it";
-    let left = "where the algorithm or the window is another one, what was left stays left";
+    let anew = "where a limit moved to another table, every source starts with all of it";
+    let left = "where the algorithm or the window changed, the available amount carries over";
     let cases: [(String, String, Option<String>, u64); 12] = [
         ("rate: 10/week".into(), "rate: 20/week".into(), Some(HAS_DIFFERENCE.into()), 10),
         ("rate: 20/week".into(), "rate: 10/week".into(), Some(wait("7days")), 0),
@@ -435,7 +435,7 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
         (
             "rate: 10/week".into(),
             "rate: 20/week, burst: 10".into(),
-            Some("what was used stays used".into()),
+            Some("used amounts carry over".into()),
             0,
         ),
         (

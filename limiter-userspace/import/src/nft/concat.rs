@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::condition::{apply, field};
+use super::condition::apply;
+use super::field::field;
 use crate::packets::Packets;
 
 /// Puts what is known of the rows of a set into the conditions: of each field the values that it

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::condition::{Field, shown};
+use super::field::{Field, shown};
 use super::set::{nets, ports};
 use crate::packets::{Family, Packets};
 

@@ -4,7 +4,7 @@ use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, Period, Unit};
 use serde_json::Value;
 
-use super::condition::{Field, field, implied};
+use super::field::{Field, field, implied};
 use crate::difference::Difference;
 use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets};

@@ -4,6 +4,7 @@
 mod concat;
 mod condition;
 mod connection;
+mod field;
 mod flags;
 mod limit;
 mod number;

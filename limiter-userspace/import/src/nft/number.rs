@@ -3,7 +3,7 @@
 use limiter_rules::model::Fact;
 use serde_json::Value;
 
-use super::condition::{all_but, shown};
+use super::field::{all_but, shown};
 use super::set::ports;
 use crate::packets::Packets;
 

@@ -3,7 +3,8 @@
 use limiter_rules::model::Fact;
 use serde_json::Value;
 
-use super::condition::{apply, condition, field};
+use super::condition::{apply, condition};
+use super::field::field;
 use super::limit::{OPEN_CONNECTIONS, limit, of_elements};
 use super::objects::Objects;
 use super::set::{Set, nets, ports};

@@ -41,8 +41,8 @@ const KINDS: &[Kind] = &[
 -A INPUT -m recent --update --seconds 10 --hitcount 20 --name dns --rsource -j DROP",
         &[
             (3, Outcome::NotTranslated, "no pair of rules with the same conditions"),
-            (4, Outcome::NotTranslated, "in more ways than one pair"),
-            (5, Outcome::NotTranslated, "in more ways than one pair"),
+            (4, Outcome::NotTranslated, "no pair of rules with the same conditions"),
+            (5, Outcome::NotTranslated, "no pair of rules with the same conditions"),
         ],
     ),
     (

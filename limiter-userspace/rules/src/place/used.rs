@@ -226,28 +226,29 @@ impl fmt::Display for Used {
         let Self { raised, cut, rate, counted, unit, anew } = *self;
         let mut parts = Vec::new();
         if raised || cut.is_some() || rate {
-            parts.push("what was used stays used".to_owned());
+            parts.push("used amounts carry over".to_owned());
         }
         if raised {
-            let text = "who has used all of a limit that was raised has the difference at once";
+            let text = "a source that used up a raised limit gets the difference at once";
             parts.push(text.to_owned());
         }
         if let Some(wait) = cut {
             parts.push(format!(
-                "who has used more than a limit allows now waits until that has come back, {} for \
-                 all of the limit before",
+                "a source that used more than a limit now allows waits until it is paid back: {} \
+                 after using up the former limit",
                 long(wait)
             ));
         }
         if counted {
-            let text = "where the algorithm or the window is another one, what was left stays left";
+            let text =
+                "where the algorithm or the window changed, the available amount carries over";
             parts.push(text.to_owned());
         }
         if unit {
-            parts.push("where the unit is another one, the used share stays used".to_owned());
+            parts.push("where the unit changed, the used share carries over".to_owned());
         }
         if anew {
-            let text = "where a limit is kept in another way now, everybody begins with all of it";
+            let text = "where a limit moved to another table, every source starts with all of it";
             parts.push(text.to_owned());
         }
         f.write_str(&parts.join("; "))

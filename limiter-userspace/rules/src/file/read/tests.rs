@@ -52,7 +52,8 @@ fn every_item_with_an_unknown_field_is_told() {
     let told = said(&format!("domain: x\ndescriptors:\n{bad}{good}{rate}\n{bad}{good}"));
     let field = "unknown field \"rateLimit\": did you mean \"rate_limit\"?";
     let rate = "rate: \"10r/s\" is not a rate: did you mean 10/s?";
-    let twice = "a second rule for 192.0.2.1, the first is in line 4: keep one";
+    let twice = "a second rule for 192.0.2.1, the first is in line 4: put the limits of both under \
+                 `rate_limits` of one, or keep one";
     assert_eq!(
         told,
         [format!("3 {field}"), format!("5 {rate}"), format!("7 {field}"), format!("8 {twice}")]
