@@ -66,7 +66,6 @@ macro_rules! steps {
             admit = limiter_decision::entries::admission::admit, (world) (half word word);
             // Changes of limits.
             exchange = limiter_decision::meter::exchange, () (units word word);
-            owed = limiter_decision::meter::owed, () (units word);
             proportion = limiter_decision::meter::proportion, () (word word word half);
             instant = limiter_decision::change::instant, (world) (half half half word);
             // The tables.
@@ -140,16 +139,7 @@ macro_rules! steps {
             limit_used = limiter_decision::table::limit::limit_used,
                 (world scratch) (keyed half half half);
             limit_fill = limiter_decision::table::limit::limit_fill,
-                (world) (keyed half half word);
-            limit_given_up = limiter_decision::table::limit::limit_given_up,
-                (world scratch) (half half half word);
-            limit_change = limiter_decision::table::limit::limit_change, (world) (half half half);
-            limit_whole = limiter_decision::table::limit::limit_whole,
-                (world scratch) (half half);
-            note_change = limiter_decision::table::limit::note_change,
-                (world scratch) (half half);
-            limit_taken_over = limiter_decision::table::limit::limit_taken_over,
-                (world) (half half half word);
+                (world scratch) (keyed half half word);
             limit_converted = limiter_decision::table::limit::limit_converted,
                 (world) (half half half word);
             limit_word = limiter_decision::table::limit::limit_word,

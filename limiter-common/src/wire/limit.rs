@@ -118,16 +118,6 @@ impl Limit {
         self.kind == Kind::Unlimited as u8
     }
 
-    /// True if a word of this limit means the same under `other`: so much is owed, and comes back
-    /// at the same rate. The burst can be another one.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn same_state(&self, other: &Self) -> bool {
-        // One comparison: the verifier walks both sides of each.
-        let kinds = (self.kind | other.kind) & Kind::Unlimited as u8;
-        let small = (self.shift ^ other.shift) | (self.count ^ other.count) | kinds;
-        (self.increment ^ other.increment) | small as u64 == 0
-    }
-
     /// The reason of a packet over this limit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn over(&self) -> Reason {

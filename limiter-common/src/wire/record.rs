@@ -224,50 +224,17 @@ impl LimitSpec {
         Role::from_raw(self.role)
     }
 
-    /// True if it is a token or a leaky bucket: its word holds a debt in time.
+    /// True if `other` is the same limit, wherever its words are: then its state is kept as it is.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn is_rate(&self) -> bool {
-        self.algorithm <= Algorithm::LeakyBucket as u8
-    }
-
-    /// True if words of this limit mean the same under `other`, wherever they are: so much was
-    /// used, and comes back at the same time. How much may be used can differ, as the burst and the
-    /// number of a window do.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn same_state(&self, other: &Self) -> bool {
-        // The rate, the windows, or the window and the size of a log. Bits instead of branches, of
-        // which the verifier walks both sides: the lowest one is set if anything is another one.
-        let small = (self.c ^ other.c) | (self.e ^ other.e) | (self.count ^ other.count);
-        let algorithms = self.algorithm | other.algorithm;
-        let not_rates = (algorithms >> 1 | algorithms >> 2) & 1;
-        let algorithm = (self.algorithm ^ other.algorithm) & 0u8.wrapping_sub(not_rates);
-        (self.a ^ other.a) | small as u64 | algorithm as u64 == 0
-    }
-
-    /// All ones if both are token or leaky buckets that count the same, otherwise 0: what is owed
-    /// of one is owed of the other, as many units.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn are_rates(&self, other: &Self) -> u64 {
-        // Three bits, of which those above the lowest one are no rate's.
-        let not = self.algorithm | other.algorithm | (self.count ^ other.count) << 1;
-        ((not >> 1 | not >> 2) as u64 & 1).wrapping_sub(1)
-    }
-
-    /// All ones for a leaky bucket, otherwise 0.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn is_leaky(&self) -> u64 {
-        let not = self.algorithm ^ Algorithm::LeakyBucket as u8;
-        ((not | not >> 1 | not >> 2) as u64 & 1).wrapping_sub(1)
-    }
-
-    /// All ones if both are logs of one window, which count the same, otherwise 0.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn are_logs(&self, other: &Self) -> u64 {
-        let log = Algorithm::SlidingLog as u8;
-        let not = (self.algorithm ^ log) | (other.algorithm ^ log) | (self.count ^ other.count);
-        let window = self.a ^ other.a;
-        let window = (window | window.wrapping_neg()) >> 63;
-        ((not | not >> 1 | not >> 2) as u64 & 1 | window).wrapping_sub(1)
+    pub const fn same_meter(&self, other: &Self) -> bool {
+        self.a == other.a
+            && self.b == other.b
+            && self.c == other.c
+            && self.d == other.d
+            && self.e == other.e
+            && self.count == other.count
+            && self.algorithm == other.algorithm
+            && self.words == other.words
     }
 }
 

@@ -18,7 +18,6 @@ mod shared;
 mod step;
 mod tables;
 mod trial;
-mod used;
 
 use std::collections::BTreeMap;
 
@@ -28,7 +27,6 @@ pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
 pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
-pub use used::Used;
 
 use limiter_common::bucket::{MAX_SLOTS, Slot};
 use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};

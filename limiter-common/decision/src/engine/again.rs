@@ -18,9 +18,6 @@ use crate::world::World;
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
 /// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
 /// takes four, and an exchange that another CPU wins one more.
-///
-/// A conversion that was held up until the next one had made the same word again, of a rate and back
-/// to it, is stored and done once more, to the same result: a packet between both may be dropped.
 const MAX_ROUNDS: u64 = 5;
 
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries

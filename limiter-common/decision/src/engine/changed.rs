@@ -31,17 +31,11 @@ pub fn re_resolve<W: World>(
     if word.is_gone() || word.scale() != old.scale() {
         return;
     }
-    let (known, same_state) = match (maps.limit(old.slot()), maps.limit(slot)) {
-        (Some(limit), Some(new)) => {
-            let known = old.generation().knows(limit.since);
-            (known, known && limit.same_state(new))
-        }
-        (Some(limit), None) => (old.generation().knows(limit.since), false),
-        _ => (false, false),
+    let known = match maps.limit(old.slot()) {
+        Some(limit) => old.generation().knows(limit.since),
+        None => false,
     };
-    // Of another burst alone there is nothing to convert. A packet that was judged under the one
-    // before may still be charged: it came before the change.
-    let new = if same_state || known && old.slot() == slot {
+    let new = if known && old.slot() == slot {
         Resolved::new(generation, slot, Slot::NONE, old.scale())
     } else {
         let previous = if known { old.slot() } else { Slot::NONE };

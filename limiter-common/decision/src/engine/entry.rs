@@ -114,8 +114,9 @@ pub fn evict_source<W: World>(
 pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
     let packets = bucket.packets();
     let word = Word::from_raw(bucket.word().load());
-    // Drained under the limit that it was charged under, which may have been a faster one: a source
-    // that left the table begins with a full bucket, as a new one (docs/algorithms.md).
+    // Drained under the limit that it was charged under. Of a larger one since then not all is
+    // available to it yet: a source that left the table begins with a full bucket, as a new one
+    // (docs/algorithms.md).
     !word.is_gone()
         && policy.allows(word.tat(), packets)
         && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())

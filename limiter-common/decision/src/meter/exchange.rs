@@ -2,8 +2,6 @@
 
 use limiter_common::wire::{Algorithm, Limit, LimitSpec};
 
-use super::debt::{LONGEST, in_units, units_of};
-
 /// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a
 /// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,55 +92,17 @@ pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
     if whole > most || whole.wrapping_add(part) > most { most } else { whole.wrapping_add(part) }
 }
 
-/// The debt under a rate that is as many units as `debt`, a debt under another: rounded up to 2^-32
-/// of a unit and to a tick, and in units if that takes too long.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn owed(units: &Units, debt: u64) -> u64 {
-    let Units { from, to } = *units;
-    let (whole, rest) = if let Some(whole) = units_of(debt) {
-        (whole, 0)
-    } else {
-        let (whole, rest, is_more) = divided(from, debt);
-        (whole, rest.wrapping_add(is_more))
-    };
-    let shift = u32::from(to.shift & 63);
-    let up = (1u64 << shift).wrapping_sub(1);
-    let (high, low) = multiply(whole, to.size);
-    let sum = low.wrapping_add(up);
-    let high = high.wrapping_add(u64::from(sum < low));
-    if high >> shift == 0 {
-        let ticks = sum >> shift | (high << 1) << (63 - shift);
-        // `rest` is at most 2^32, so that no sum wraps.
-        let low = rest.wrapping_mul(to.size & LOW).wrapping_add(LOW) >> BITS;
-        let part = rest.wrapping_mul(to.size >> BITS).wrapping_add(low);
-        let part = part.wrapping_add(up) >> shift;
-        if ticks <= LONGEST && ticks.wrapping_add(part) <= LONGEST {
-            return ticks.wrapping_add(part);
-        }
-    }
-    in_units(whole.wrapping_add(u64::from(rest != 0)))
-}
-
 /// Whole units, and a rest in 2^-32.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn divide(unit: Unit, amount: u64) -> (u64, u64) {
-    let (whole, rest, _) = divided(unit, amount);
-    (whole, rest)
-}
-
-/// Whole units, a rest in 2^-32, and 1 if there is more than that, otherwise 0.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn divided(unit: Unit, amount: u64) -> (u64, u64, u64) {
     let whole = amount.checked_div(unit.size).unwrap_or_default();
     let left = amount.wrapping_sub(whole.wrapping_mul(unit.size));
     // 64 digits of the fraction, of which the first are whole units once they are shifted.
     let (high, left) = digits(left, unit.size);
-    let (low, left) = digits(left, unit.size);
+    let (low, _) = digits(left, unit.size);
     let fraction = high << BITS | low;
     let shift = u32::from(unit.shift & 63);
-    let rest = fraction << shift;
-    let is_more = u64::from((left | rest & LOW) != 0);
-    (whole << shift | (fraction >> 1) >> (63 - shift), rest >> BITS, is_more)
+    (whole << shift | (fraction >> 1) >> (63 - shift), (fraction << shift) >> BITS)
 }
 
 /// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
@@ -200,48 +160,6 @@ mod tests {
             let (size, scaled) = (u128::from(unit.size), u128::from(amount) << unit.shift);
             prop_assert_eq!(u128::from(whole), scaled / size);
             prop_assert_eq!(u128::from(rest), ((scaled % size) << BITS) / size);
-        }
-
-        /// No debt becomes less, whatever the rate, nor on the way back: whole units stay as they
-        /// are, a part of one grows by 2^-32 of a unit and three ticks at most.
-        #[test]
-        fn no_debt_becomes_less(from in unit(), to in unit(), amount in 0u64..=LONGEST) {
-            if from == Unit::ONE || to == Unit::ONE {
-                return Ok(());
-            }
-            let debt = owed(&Units { from, to }, amount);
-            // Units in 2^-34 of one.
-            let units = |unit: Unit, ticks: u64| {
-                (u128::from(ticks) << unit.shift << 34) / u128::from(unit.size)
-            };
-            let had = units(from, amount);
-            if let Some(whole) = units_of(debt) {
-                let (whole, had) = (u128::from(whole), had >> 34);
-                prop_assert!(had <= whole && whole <= had + (had >> 10) + 1, "{whole} of {had}");
-                // More than two years.
-                prop_assert!(units(to, LONGEST) >> 34 <= whole);
-            } else {
-                let has = units(to, debt);
-                prop_assert!(has >= had && has <= had + 5 + units(to, 3), "{has} of {had} >> 34");
-            }
-            let back = owed(&Units { from: to, to: from }, debt);
-            prop_assert!(back >= amount, "{back}");
-        }
-
-        /// Whole packets are whole packets under any rate.
-        #[test]
-        fn whole_units_are_owed_exactly(
-            from in 100u64..1 << 50, to in 100u64..1 << 50, units in 0u64..1000,
-        ) {
-            let [from, to] = [from, to].map(|size| Unit { size, shift: 0 });
-            let debt = owed(&Units { from, to }, from.size * units);
-            prop_assert_eq!(debt, to.size * units);
-            prop_assert_eq!(owed(&Units { from: to, to: from }, debt), from.size * units);
-            // Owed for longer than a word has time for, and back.
-            let slow = Unit { size: 1 << 61, shift: 0 };
-            let debt = owed(&Units { from, to: slow }, from.size * (units + 2));
-            prop_assert_eq!(units_of(debt), Some(units + 2));
-            prop_assert_eq!(owed(&Units { from: slow, to }, debt), to.size * (units + 2));
         }
 
         /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a

@@ -21,7 +21,6 @@
 //! [`carry`] has the change of a limit.
 
 pub mod carry;
-pub mod debt;
 mod decide;
 mod exchange;
 mod place;
@@ -29,11 +28,9 @@ pub mod plain;
 mod share;
 
 pub use carry::{
-    Carried, Seed, carried, carried_tat, converted, given_up, proportion, resized, seed,
-    taken_over, used, used_at,
+    Carried, Seed, carried, carried_tat, converted, proportion, seed, seeded_at, used, used_at,
 };
-pub use debt::is_endless;
-pub use exchange::{Unit, Units, exchange, owed};
+pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
 use limiter_common::time::Ticks;

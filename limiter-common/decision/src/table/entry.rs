@@ -202,7 +202,7 @@ fn is_drained<W: World>(
         if place >= count {
             break;
         }
-        used |= step!(limit_fill(maps; bucket, resolved.slot(), place, scratch.now()));
+        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
 }

@@ -127,7 +127,7 @@ pub fn attempt_limit<W: World>(
 }
 
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
-/// changed into it; [`Used::KEPT`] when the words of the limit at that place mean the same. All of it if the
+/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
 /// record `before` is not known. The instant of the change is left in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
@@ -138,100 +138,39 @@ pub fn limit_used<W: World>(
     after: Slot,
     place: u32,
 ) -> Used {
-    let change = step!(limit_change(maps; before, after, place));
-    if change == UNKNOWN {
-        return Used::amount(step!(limit_whole(maps, scratch; after, place)));
-    }
-    if change == KEPT {
+    let Some(new) = spec(maps, after, place) else {
+        return Used::amount(0);
+    };
+    let Some(old) = spec(maps, before, place) else {
+        scratch.changed_at.set(scratch.now().get());
+        return Used::amount(meter::carry::capacity_of(new));
+    };
+    if old.same_meter(new) {
         return Used::KEPT;
     }
-    step!(note_change(maps, scratch; before, after));
-    let at = Ticks::new_within(scratch.changed_at.get());
-    let used = step!(limit_fill(maps; bucket, before, place, at));
-    let used = step!(limit_given_up(maps, scratch; before, after, place, used));
-    match change {
-        RATE => Used::amount(step!(limit_taken_over(maps; before, after, place, used))),
-        RESIZED => Used::resized(used),
-        // What is available stays available.
-        _ => Used::amount(step!(limit_converted(maps; before, after, place, used))),
-    }
+    let at = changed_at(maps, scratch, before, after);
+    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
+    Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 
-/// A limit goes on in another one with what it is owed: both are of a rate.
-const RATE: u64 = 1;
-
-/// A log goes on with another size.
-const RESIZED: u64 = 2;
-
-/// A limit goes on with its words.
-const KEPT: u64 = 4;
-
-/// The limit before is not known.
-const UNKNOWN: u64 = 8;
-
-/// How the limit at a place of the record `before` goes on in that of `after`: [`RATE`],
-/// [`RESIZED`], [`KEPT`], [`UNKNOWN`], or 0 for none of these.
+/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
+/// left in the scratch: [`meter::used_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
-    match (spec(maps, before, place), spec(maps, after, place)) {
-        (Some(old), Some(new)) if old.same_state(new) => KEPT,
-        (Some(old), Some(new)) => old.are_rates(new) & RATE | old.are_logs(new) & RESIZED,
-        _ => UNKNOWN,
-    }
-}
-
-/// All of a limit, which was used up now; nothing of one that is not there.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
-    scratch.changed_at.set(scratch.now().get());
-    spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
-}
-
-/// The used part of the limit at a place at an instant, in its measure: [`meter::used_at`].
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_fill<W: World>(maps: &W, bucket: &W::Keyed, slot: Slot, place: u32, at: Ticks) -> u64 {
+pub fn limit_fill<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    place: u32,
+    at: Ticks,
+) -> u64 {
     let Some(spec) = spec(maps, slot, place) else {
         return 0;
     };
-    meter::used_at(spec, bucket, at, wall_offset(maps))
-}
-
-/// The used part of the limit at the place of the record `before` at its change to that of `after`,
-/// in its measure, of which `used` was used at the instant in the scratch. The one that counts is
-/// left there: [`meter::given_up`].
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_given_up<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    before: Slot,
-    after: Slot,
-    place: u32,
-    used: u64,
-) -> u64 {
-    let at = Ticks::new_within(scratch.changed_at.get());
-    match (spec(maps, before, place), spec(maps, after, place)) {
-        (Some(old), Some(new)) => {
-            let given_up = meter::given_up((old, new), at, used);
-            scratch.changed_at.set(given_up.at.get());
-            given_up.used
-        }
-        _ => 0,
-    }
-}
-
-/// What the limit at the place of the record `after` is owed: [`meter::taken_over`].
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_taken_over<W: World>(
-    maps: &W,
-    before: Slot,
-    after: Slot,
-    place: u32,
-    debt: u64,
-) -> u64 {
-    match (spec(maps, before, place), spec(maps, after, place)) {
-        (Some(old), Some(new)) => meter::taken_over(old, new, debt),
-        _ => 0,
-    }
+    let carried = meter::used_at(spec, bucket, at, wall_offset(maps));
+    scratch.changed_at.set(carried.at.get());
+    carried.used
 }
 
 /// The used part of the limit at a place of the record `after`, from that of the record `before`:
@@ -250,39 +189,29 @@ pub fn limit_converted<W: World>(
     }
 }
 
-/// Leaves the instant at which the record `before` was changed into `after`, for the key under way,
-/// in the scratch.
+/// The instant at which the record `before` was changed into `after`, for the key under way.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn note_change<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) {
+fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
-    scratch.changed_at.set(step!(instant(maps; u32::from(ended), since, generation, now)).get());
+    step!(instant(maps; u32::from(ended), since, generation, now))
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed
-/// ([`crate::meter::Seed`]): an amount, [`Used::KEPT`] or [`Used::resized`].
+/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used(u64);
 
 impl Used {
-    /// Words mean the same under the limits of both records, so they are kept as they are. No
-    /// amount is as large.
+    /// The limit is the same in both records, so its words are kept as they are. No amount is as
+    /// large.
     pub const KEPT: Self = Self(u64::MAX);
 
-    /// The bit of [`Used::resized`].
-    const RESIZED: u64 = 1 << 63;
-
-    /// An amount, below 2^63.
+    /// An amount, below 2^64 - 1.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn amount(amount: u64) -> Self {
         Self(amount)
-    }
-
-    /// Packets of a log, which goes on with a ring of another size.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn resized(packets: u64) -> Self {
-        Self(Self::RESIZED | packets & 0xff)
     }
 }
 
@@ -340,9 +269,6 @@ pub fn limit_word<W: World>(
     let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
-    } else if used.0 & Used::RESIZED != 0 {
-        spec(maps, before, place)
-            .map_or(0, |old| meter::resized(old, new, bucket, used.0 & 0xff, index))
     } else {
         let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)

@@ -35,11 +35,6 @@ pub(crate) fn burst(packets: u64, since: u32) -> Limit {
     Limit { increment: PACKET, tolerance, since, ..Limit::default() }
 }
 
-/// A limit of the same burst at twice the rate.
-pub(crate) fn faster(limit: Limit) -> Limit {
-    Limit { increment: limit.increment / 2, tolerance: limit.tolerance / 2, ..limit }
-}
-
 /// A slot that lets everything pass since generation `since`.
 pub(crate) fn unlimited(since: u32) -> Limit {
     Limit { kind: Kind::Unlimited as u8, since, ..Limit::default() }
