@@ -185,22 +185,22 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.list(now, &mut batches);
         self.call(batches);
         self.meet();
-        if let Some(notice) = self.contact.tick() {
-            self.tell(notice);
-            self.next_status = now;
-        }
-        if now >= self.next_status {
+        let lost = self.contact.tick();
+        if lost.is_some() || now >= self.next_status {
             self.next_status = now + STATUS;
             let servers = self.store.servers();
-            for notice in self.servers.look(&servers) {
+            let of_servers = self.servers.look(&servers);
+            // The status first: a client that knows the notice sees a status that agrees with it.
+            self.show(now, servers);
+            for notice in lost.into_iter().chain(of_servers) {
                 self.tell(notice);
             }
-            self.show(now, servers);
         }
     }
 
     fn in_contact(&mut self, kind: Kind, took: Duration) {
         if let Some(notice) = self.contact.answered(kind, took) {
+            self.show(self.leases.now(), self.store.servers());
             self.tell(notice);
             self.next_status = 0;
         }
