@@ -104,6 +104,10 @@ fn piece(words: &[&str], at: usize, page: bool) -> Piece {
     let after: String = words[at + 1..].iter().take(2).copied().collect();
     if is_time(word) {
         Piece::Kind("time")
+    } else if is_date(word) && is_clock(after.trim()) {
+        Piece::Kind("date")
+    } else if is_clock(word) && is_date(before) {
+        Piece::Kind("clock")
     } else if is_mac(word) {
         Piece::Kind("mac")
     } else if IDS.contains(&before) && is_id(word) {
@@ -120,6 +124,23 @@ fn piece(words: &[&str], at: usize, page: bool) -> Piece {
 /// `2026-11-20T19:32:47.600370Z`
 fn is_time(word: &str) -> bool {
     word.len() >= 20 && word.ends_with('Z') && word.as_bytes()[10] == b'T' && word.starts_with("20")
+}
+
+/// `2026-11-20`
+fn is_date(word: &str) -> bool {
+    is_like(word, "2026-11-20")
+}
+
+/// `19:32:47`, or `19:32:47Z`
+fn is_clock(word: &str) -> bool {
+    is_like(word.strip_suffix('Z').unwrap_or(word), "19:32:47")
+}
+
+/// True if both have digits in the same places, and the same otherwise.
+fn is_like(word: &str, example: &str) -> bool {
+    let alike =
+        |(one, other): (u8, u8)| one == other || [one, other].iter().all(u8::is_ascii_digit);
+    word.len() == example.len() && word.bytes().zip(example.bytes()).all(alike)
 }
 
 /// `e2:ce:80:f3:46:83`
@@ -161,6 +182,7 @@ mod tests {
     fn what_no_page_can_know_may_differ() {
         for (page, said) in [
             ("2026-11-20T19:32:47.600370Z  INFO x", "2027-01-02T03:04:05.1Z  INFO x"),
+            ("BEGAN 2026-11-20 19:32:47Z x", "BEGAN 2027-01-02 03:04:05Z x"),
             ("link/ether e2:ce:80:f3:46:83 brd", "link/ether 02:00:00:00:00:01 brd"),
             ("prog/xdp id 1774 tag d81b37af57c91032", "prog/xdp id 9 tag 0123456789abcdef"),
             ("pid            22232", "pid   7"),
@@ -189,6 +211,8 @@ mod tests {
             ("", "x"),
             ("link/ether e2:ce:80:f3:46:83", "link/ether none"),
             ("1000/s", "1000/min"),
+            ("until 2026-11-20", "until 2026-11-21"),
+            ("at 19:32:47", "at 19:32:48"),
         ] {
             assert!(!same(page, said), "{page:?} {said:?}");
         }

@@ -222,7 +222,9 @@ impl Shell {
             .env_clear()
             .env("PATH", path)
             .env("HOME", dir.join("home"))
-            .env("LC_ALL", "C.UTF-8");
+            .env("LC_ALL", "C.UTF-8")
+            // Pages show times without those of a zone beside them.
+            .env("TZ", "UTC");
         command.env("FOLLOWED", dir).env("SSH_CONNECTION", SESSION);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = netns.spawn(&mut command)?;
