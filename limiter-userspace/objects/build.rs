@@ -1,5 +1,5 @@
-//! Builds the XDP program, with either source store, to be embedded. Compressed: the objects would be
-//! a tenth of the binary, and its pages are most of the daemon's memory.
+//! Builds the XDP program, with either source store, to be embedded. Compressed: the objects would
+//! be a tenth of the binary, and its pages are most of the daemon's memory.
 
 use std::env;
 use std::fs::{self, File};

@@ -253,8 +253,8 @@ fn detach_on_exit_does_so() -> Result<()> {
     bed.close()
 }
 
-/// Pins on a BPF file system that only the daemon's mount namespace has, as in a container without a
-/// volume for it: they end with the daemon, and that is what it says.
+/// Pins on a BPF file system that only the daemon's mount namespace has, as in a container without
+/// a volume for it: they end with the daemon, and that is what it says.
 #[test]
 fn limits_that_end_with_the_daemon_are_not_said_to_stay() -> Result<()> {
     require_root();

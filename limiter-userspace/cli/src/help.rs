@@ -1,5 +1,5 @@
-//! The help of `limiter`: all commands in groups, those of the first hour first. clap groups options
-//! only. The help of each command is clap's.
+//! The help of `limiter`: all commands in groups, those of the first hour first. clap groups
+//! options only. The help of each command is clap's.
 
 use std::fmt::Write as _;
 

@@ -22,8 +22,8 @@ const BATCH: usize = 500;
 /// Lines of a list that are reported, at most.
 const MOST_LINES: usize = 20;
 
-/// Puts sources on a list, all in one request: it is taken whole, or not at all. Says what of a file
-/// could not be read.
+/// Puts sources on a list, all in one request: it is taken whole, or not at all. Says what of a
+/// file could not be read.
 pub(super) fn set(
     client: &Client,
     list: ListName,

@@ -113,8 +113,8 @@ impl Feed {
         self.sent = 0;
     }
 
-    /// Takes in an answer at `wall` of the node's wall clock. No more than `room` changes are taken;
-    /// the others are asked for again.
+    /// Takes in an answer at `wall` of the node's wall clock. No more than `room` changes are
+    /// taken; the others are asked for again.
     pub(super) fn met(&mut self, met: &Met, room: usize, wall: u64) -> News {
         let waiting = self.own.iter_mut().filter(|own| own.number.is_none());
         for (number, own) in (met.added..).zip(waiting.take(std::mem::take(&mut self.sent))) {

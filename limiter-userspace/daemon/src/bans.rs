@@ -23,8 +23,8 @@ pub(crate) const BY_HAND: u64 = u64::MAX;
 /// [`Ban::rule`] of a ban that another node told of. Between the two is [`BANNED_BEFORE`].
 pub(crate) const BY_NODE: u64 = u64::MAX - 2;
 
-/// Bans a source on this node for `left` from now on, by [`BY_HAND`] or [`BY_NODE`]; a ban that ends
-/// later stays.
+/// Bans a source on this node for `left` from now on, by [`BY_HAND`] or [`BY_NODE`]; a ban that
+/// ends later stays.
 pub(crate) fn put_ban(
     datapath: &mut dyn Datapath,
     address: IpAddr,

@@ -478,8 +478,8 @@ impl Book {
         Ok(())
     }
 
-    /// Writes what decides on sources into the maps; if it is a word of people, also of those inside
-    /// that.
+    /// Writes what decides on sources into the maps; if it is a word of people, also of those
+    /// inside that.
     fn settle_all(
         &self,
         datapath: &mut dyn Datapath,

@@ -16,8 +16,8 @@ const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// Gives the object file of the program for a store, in memory aligned for the ELF reader: to 8 bytes.
-/// Empty where the program was built without a toolchain for BPF.
+/// Gives the object file of the program for a store, in memory aligned for the ELF reader: to 8
+/// bytes. Empty where the program was built without a toolchain for BPF.
 pub type Objects = fn(SourceTable) -> Vec<u8>;
 
 /// The store that is in force, with its sizes.

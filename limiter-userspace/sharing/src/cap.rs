@@ -1,5 +1,5 @@
-//! The node's own account of a shared limit. Whatever the store grants, the node takes no more of it
-//! than one bucket of the limit gives: a store that forgets, or lies, cannot make it pass more.
+//! The node's own account of a shared limit. Whatever the store grants, the node takes no more of
+//! it than one bucket of the limit gives: a store that forgets, or lies, cannot make it pass more.
 //!
 //! Units are owed once packets have used them, and drain at the limit's rate; those that are held
 //! do not drain. As in the store's account, which is of all nodes,

@@ -118,8 +118,8 @@ fn lines_of_lists_have_times() {
     assert!(parse("limiter deny 192.0.2.1 --replace").is_err(), "without a file");
 }
 
-/// A translated rule is warned of in the words of `check`: a slow limit of all packets of TCP, and a
-/// burst of bytes that TCP cannot live with.
+/// A translated rule is warned of in the words of `check`: a slow limit of all packets of TCP, and
+/// a burst of bytes that TCP cannot live with.
 #[test]
 fn a_translation_is_warned_of_as_check_would() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! File descriptors for connections. Those of idle clients are not to be those that the daemon needs
-//! for its files and its store.
+//! File descriptors for connections. Those of idle clients are not to be those that the daemon
+//! needs for its files and its store.
 
 use std::fs::{self, File};
 

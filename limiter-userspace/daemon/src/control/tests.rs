@@ -251,8 +251,8 @@ fn out_of_descriptors(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
     }
 }
 
-/// An idle connection gives way to one that cannot be accepted, and the next one is accepted at once:
-/// the pause would be longer than this test waits.
+/// An idle connection gives way to one that cannot be accepted, and the next one is accepted at
+/// once: the pause would be longer than this test waits.
 #[test]
 fn idle_connections_give_way_without_a_pause() {
     let directory = tempfile::tempdir().unwrap();

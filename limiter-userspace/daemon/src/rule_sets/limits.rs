@@ -121,8 +121,8 @@ impl RuleSets {
         of_this.iter().map(|warning| warning.text(0)).chain(news).collect()
     }
 
-    /// The rule that holds for the packets of a path: that on this path, or of sources alone the one
-    /// around them.
+    /// The rule that holds for the packets of a path: that on this path, or of sources alone the
+    /// one around them.
     fn on_path(&self, path: &Path) -> Option<&Arc<Rule>> {
         match path.selector() {
             Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),

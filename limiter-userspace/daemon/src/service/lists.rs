@@ -62,8 +62,8 @@ impl Service {
         self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
     }
 
-    /// True for a person with a session, or of a daemon that knows its managers: the guards of these
-    /// are enough.
+    /// True for a person with a session, or of a daemon that knows its managers: the guards of
+    /// these are enough.
     pub(crate) fn is_guarded(&self, session: Option<&Session>) -> bool {
         session.is_some() || self.rule_sets.layers.has_managers()
     }

@@ -196,8 +196,8 @@ proptest! {
         }
     }
 
-    /// Buckets that are shared: one packet is sent until no more passes, and then another one. It is
-    /// dropped if the sentence says that both are in one bucket, and only then.
+    /// Buckets that are shared: one packet is sent until no more passes, and then another one. It
+    /// is dropped if the sentence says that both are in one bucket, and only then.
     #[test]
     fn who_shares_a_bucket_is_said(
         text in rules::files(1..2),

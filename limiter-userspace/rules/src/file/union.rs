@@ -38,10 +38,10 @@ pub struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// Unites files, each with its name. What belongs to a whole file (`domain`, `replies`, `bans`),
-    /// budgets and entries of the lists may stand in several of them if they say the same; a rule
-    /// stands in one.
-    /// Files without a rule in any of them are refused, unless one says that this is meant.
+    /// Unites files, each with its name. What belongs to a whole file (`domain`, `replies`,
+    /// `bans`), budgets and entries of the lists may stand in several of them if they say the same;
+    /// a rule stands in one. Files without a rule in any of them are refused, unless one says that
+    /// this is meant.
     pub fn unite(
         files: impl IntoIterator<Item = (String, RuleFile)>,
     ) -> Result<Self, RuleFileError> {

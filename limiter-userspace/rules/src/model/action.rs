@@ -112,8 +112,8 @@ impl Limits {
         }
     }
 
-    /// True if a packet over one of the limits, of those that come, can be evidence for a ban. A SYN
-    /// is none.
+    /// True if a packet over one of the limits, of those that come, can be evidence for a ban. A
+    /// SYN is none.
     pub fn can_have_evidence(&self, meeting: Meeting) -> bool {
         let counts_others =
             self.limits.iter().any(|limit| limit.meter.quota().count != Count::Syns);

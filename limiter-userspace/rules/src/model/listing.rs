@@ -11,8 +11,8 @@ use super::selector::Selector;
 /// Characters of a reason, at most.
 pub const LONGEST_REASON: usize = 128;
 
-/// The least lengths of prefixes, of IPv4 and of IPv6, that are a part of all addresses, and not all
-/// of them or half.
+/// The least lengths of prefixes, of IPv4 and of IPv6, that are a part of all addresses, and not
+/// all of them or half.
 pub const LEAST: [u8; 2] = [3, 4];
 
 /// Room of the kernel's maps (limiter-ebpf, maps.rs) for entries: single sources, and prefixes.

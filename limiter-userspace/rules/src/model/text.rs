@@ -129,9 +129,9 @@ pub fn sharing_text(sharing: &Sharing) -> String {
 }
 
 impl RuleSet {
-    /// A line for everything that the set has: rules with their names, budgets, `replies`,
-    /// `bans`, entries of the lists. Two sets whose lines are the same are the same, but for the order of their
-    /// rules.
+    /// A line for everything that the set has: rules with their names, budgets, `replies`, `bans`,
+    /// entries of the lists. Two sets whose lines are the same are the same, but for the order of
+    /// their rules.
     pub fn lines(&self) -> BTreeMap<Subject, String> {
         let named = |text: String, name: Option<&Box<str>>, label: Option<&Box<str>>| {
             let mut text = text;
