@@ -66,6 +66,7 @@ macro_rules! steps {
             admit = limiter_decision::entries::admission::admit, (world) (half word word);
             // Changes of limits.
             exchange = limiter_decision::meter::exchange, () (units word word);
+            owed = limiter_decision::meter::owed, () (units word word);
             proportion = limiter_decision::meter::proportion, () (word word word half);
             instant = limiter_decision::change::instant, (world) (half half half word);
             // The tables.

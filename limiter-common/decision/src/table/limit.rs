@@ -127,8 +127,8 @@ pub fn attempt_limit<W: World>(
 }
 
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
-/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
-/// record `before` is not known. The instant of the change is left in the scratch.
+/// changed into it; [`Used::KEPT`] if its words mean the same, [`Used::resized`] for a log of
+/// another size. All of it if the record `before` is not known. The instant of the change is left in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
     maps: &W,
@@ -145,11 +145,14 @@ pub fn limit_used<W: World>(
         scratch.changed_at.set(scratch.now().get());
         return Used::amount(meter::carry::capacity_of(new));
     };
-    if old.same_meter(new) {
+    if old.same_state(new) {
         return Used::KEPT;
     }
     let at = changed_at(maps, scratch, before, after);
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    if old.same_log(new) {
+        return Used::resized(used);
+    }
     scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
@@ -183,8 +186,10 @@ pub fn limit_converted<W: World>(
     place: u32,
     used: u64,
 ) -> u64 {
-    match (spec(maps, before, place), spec(maps, after, place)) {
-        (Some(old), Some(new)) => meter::converted(old, new, used),
+    match (limit_at(maps, before, place), limit_at(maps, after, place)) {
+        (Some((from, old)), Some((to, new))) => {
+            meter::converted(old, new, used, from.rule == to.rule)
+        }
         _ => 0,
     }
 }
@@ -199,19 +204,28 @@ fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) 
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed
-/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+/// ([`crate::meter::Seed`]): an amount, [`Used::KEPT`] or [`Used::resized`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used(u64);
 
 impl Used {
-    /// The limit is the same in both records, so its words are kept as they are. No amount is as
-    /// large.
+    /// Words mean the same under the limits of both records, so they are kept as they are. No
+    /// amount is as large.
     pub const KEPT: Self = Self(u64::MAX);
 
-    /// An amount, below 2^64 - 1.
+    /// The bit of [`Used::resized`].
+    const RESIZED: u64 = 1 << 63;
+
+    /// An amount, below 2^63.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn amount(amount: u64) -> Self {
         Self(amount)
+    }
+
+    /// Packets of a log, which goes on with a ring of another size.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn resized(packets: u64) -> Self {
+        Self(Self::RESIZED | packets & 0xff)
     }
 }
 
@@ -251,8 +265,8 @@ impl Register for NthWord {
 }
 
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
-/// the same place of `before` if that is kept, otherwise one that means the used part `used` since
-/// the instant in the scratch.
+/// the same place of `before` if that is kept, the entry of a log of another size, otherwise one
+/// that means the used part `used` since the instant in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_word<W: World>(
     maps: &W,
@@ -269,6 +283,10 @@ pub fn limit_word<W: World>(
     let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+    } else if used.0 & Used::RESIZED != 0 {
+        let packets = used.0 & 0xff;
+        spec(maps, before, place)
+            .map_or(0, |old| meter::resized(old, new, bucket, packets, index))
     } else {
         let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)

@@ -408,3 +408,109 @@ fn an_export_is_what_is_in_force() {
     // The burst of 1,522 bytes is written out: it holds beside any interface.
     assert!(exported.contains("\"burst\": 1522"), "{exported}");
 }
+
+const HAS_DIFFERENCE: &str =
+    "used amounts carry over; a source that used up a raised limit gets the difference at once";
+
+/// The answer says what becomes of a source that has used its limit up, and it does: the packets
+/// that pass then, of a hundred.
+#[test]
+fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
+    let rules =
+        |limit: &str| format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]");
+    let wait = |time: &str| {
+        format!(
+            "used amounts carry over; a source that used more than a limit now allows waits until it \
+             is paid back: {time} after using up the former limit"
+        )
+    };
+    let window = "algorithm: fixed_window";
+    let log = "algorithm: sliding_log";
+    let anew = "where a limit moved to another table, every source starts with all of it";
+    let left = "where the algorithm or the window changed, the available amount carries over";
+    let cases: [(String, String, Option<String>, u64); 12] = [
+        ("rate: 10/week".into(), "rate: 20/week".into(), Some(HAS_DIFFERENCE.into()), 10),
+        ("rate: 20/week".into(), "rate: 10/week".into(), Some(wait("7days")), 0),
+        ("rate: 20/week".into(), "rate: 10/day".into(), Some(wait("1day")), 0),
+        (
+            "rate: 10/week".into(),
+            "rate: 20/week, burst: 10".into(),
+            Some("used amounts carry over".into()),
+            0,
+        ),
+        (
+            format!("rate: 10/week, {window}"),
+            format!("rate: 20/week, {window}"),
+            Some(HAS_DIFFERENCE.into()),
+            10,
+        ),
+        (
+            format!("rate: 20/week, {window}"),
+            format!("rate: 10/week, {window}"),
+            Some(wait("7days")),
+            0,
+        ),
+        (
+            format!("rate: 10/week, {log}"),
+            format!("rate: 12/week, {log}"),
+            Some(HAS_DIFFERENCE.into()),
+            2,
+        ),
+        (
+            format!("rate: 10/week, {window}"),
+            format!("rate: 20/day, {window}"),
+            Some(left.into()),
+            0,
+        ),
+        (format!("rate: 10/week, {window}"), format!("rate: 20/week, {log}"), Some(left.into()), 0),
+        (format!("rate: 10/week, {window}"), "rate: 12/week".into(), Some(anew.into()), 12),
+        ("rate: 10/week".into(), format!("rate: 12/week, {window}"), Some(anew.into()), 12),
+        ("rate: 10/week".into(), "rate: 10/week, name: other".into(), None, 0),
+    ];
+    let source = Source::V4([203, 0, 113, 9]);
+    for (before, after, said, passes) in cases {
+        let mut daemon = Daemon::start(&[]);
+        daemon.apply(&[&rules(&before)]).unwrap();
+        let passed = |daemon: &Daemon| {
+            daemon.fake.send(source, 100, 60);
+            daemon.service.source("203.0.113.9").unwrap().passed
+        };
+        let had = passed(&daemon);
+        let changed = daemon.apply(&[&rules(&after)]).unwrap();
+        assert_eq!(changed.used, said, "{before} to {after}");
+        let whole = if before.starts_with("rate: 20") { 20 } else { 10 };
+        assert_eq!(had, whole, "{before}");
+        // A bucket in another table begins with other counts.
+        let has = passed(&daemon);
+        let more = if said.as_deref() == Some(anew) { has } else { has - had };
+        assert_eq!(more, passes, "{before} to {after}");
+        // Once only.
+        assert_eq!(daemon.apply(&[&rules(&after)]).unwrap().used, None);
+    }
+}
+
+/// So it is with a limit for one address, over the one of everybody, and with a trial.
+#[test]
+fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_theirs() {
+    let mut daemon = Daemon::start(&[]);
+    let raised = daemon.set("203.0.113.9", "200/s", None).unwrap();
+    assert_eq!(raised.used.as_deref(), Some(HAS_DIFFERENCE));
+    let cut = daemon.unset("203.0.113.9").unwrap();
+    assert!(cut.used.unwrap().contains("waits until that has come back, 2s for all"));
+    let new = daemon.set("2001:db8::/64", "unlimited", None).unwrap();
+    assert_eq!(new.used, None, "nothing is used of what has no limit");
+    daemon.unset("2001:db8::/64").unwrap();
+    let trial = ApplyRules {
+        documents: documents(&[&RULES.replace("1000, burst: 100", "1000, burst: 300")]),
+        force: false,
+        confirm_seconds: std::num::NonZeroU32::new(60),
+        session: None,
+    };
+    let tried = daemon.service.apply_rules(&trial).unwrap();
+    assert_eq!(tried.used.as_deref(), Some(HAS_DIFFERENCE));
+    let back = daemon.service.revert().unwrap();
+    assert!(back.used.unwrap().contains("1s for all of the limit before"));
+    // What stays says nothing new.
+    daemon.service.apply_rules(&trial).unwrap();
+    assert_eq!(daemon.service.confirm().unwrap().used, None);
+}
