@@ -12,6 +12,7 @@ mod adopt;
 mod error;
 mod free;
 mod installed;
+mod largest;
 mod left;
 mod records;
 mod shared;
@@ -132,6 +133,7 @@ impl Installed {
                     };
                     let slot = places.slots.take().ok_or_else(|| too_many.clone())?;
                     let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
+                    let limit = largest::marked(old.map(|old| &old.limit), limit);
                     limits.push((slot, limit));
                     InstalledRule { slot, limit }
                 }
@@ -246,7 +248,8 @@ fn trie(installed: &Installed, elsewhere: &[Selector]) -> Vec<(TriePrefix, u32)>
     trie.into_iter().collect()
 }
 
-/// True if the program would do the same for both.
+/// True if the program would do the same for both. The mark of the largest limit follows from the
+/// limits before.
 fn same(a: &Limit, b: &Limit) -> bool {
     let Limit {
         increment,
@@ -256,12 +259,13 @@ fn same(a: &Limit, b: &Limit) -> bool {
         shift,
         count,
         kind,
-        full,
+        full: _,
         action,
         ended: _,
     } = *a;
-    (increment, tolerance, shift, count, kind, action, full)
-        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)
+    let full = |full: u8| full & !Limit::LARGEST;
+    (increment, tolerance, shift, count, kind, action, full(a.full))
+        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, full(b.full))
 }
 
 #[cfg(test)]

@@ -285,8 +285,7 @@ pub fn limit_word<W: World>(
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
     } else if used.0 & Used::RESIZED != 0 {
         let packets = used.0 & 0xff;
-        spec(maps, before, place)
-            .map_or(0, |old| meter::resized(old, new, bucket, packets, index))
+        spec(maps, before, place).map_or(0, |old| meter::resized(old, new, bucket, packets, index))
     } else {
         let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)

@@ -329,7 +329,7 @@ fn a_source_is_shown_with_what_is_left() {
 }
 
 #[test]
-fn a_changed_limit_keeps_what_was_used() {
+fn a_changed_limit_keeps_what_is_available() {
     let mut daemon = Daemon::start(&[]);
     let source = Source::V4([192, 0, 2, 1]);
     daemon.fake.state().now = Ticks::from_nanos(1_000_000_000);
@@ -339,14 +339,14 @@ fn a_changed_limit_keeps_what_was_used() {
     daemon.set("192.0.2.0/24", "10/s", Some(10)).unwrap();
     let view = daemon.service.source("192.0.2.1").unwrap();
     assert!(view.remaining <= Some(10), "{view:?}");
-    // A longer prefix takes over what was used of a bucket, while the old rule is still there.
+    // A longer prefix takes over what is left of a bucket, while the old rule is still there.
     daemon.unset("192.0.2.0/24").unwrap();
     daemon.fake.send(Source::V4([192, 0, 2, 5]), 97, 60);
     daemon.set("192.0.2.5", "10/s", Some(10)).unwrap();
-    assert_eq!(daemon.service.source("192.0.2.5").unwrap().remaining, Some(0));
-    // From then on the new rate counts, and not from when somebody looks: 97 - 92 are owed.
+    assert_eq!(daemon.service.source("192.0.2.5").unwrap().remaining, Some(3));
+    // From then on the new rate counts, and not from when somebody looks.
     let now = daemon.fake.state().now;
-    daemon.fake.state().now = now.plus(Ticks::from_nanos(9_200_100_000));
+    daemon.fake.state().now = now.plus(Ticks::from_nanos(200_100_000));
     assert_eq!(daemon.service.source("192.0.2.5").unwrap().remaining, Some(5));
 }
 

@@ -8,6 +8,7 @@ use limiter_sharing::fnv::Fnv;
 
 use super::free::{Free, Places};
 use super::installed::InstalledTables;
+use super::largest::marked_record;
 use super::shared;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
@@ -114,6 +115,7 @@ impl<'a> Records<'a> {
         wanted: Record,
         places: &mut Places,
     ) -> Result<u32, Full> {
+        let wanted = marked_record(old.as_ref().map(|(_, old)| old), wanted);
         if let Some((slot, old)) = old
             && same(&old, &wanted)
         {

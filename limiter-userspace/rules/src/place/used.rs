@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use limiter_common::time::{TICK_BITS, Ticks};
+use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, Record, Role};
 
 use super::installed::{Installed, InstalledTables};
@@ -16,9 +16,13 @@ use crate::model::Selector;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change that there was")]
 pub struct Used {
-    /// A limit is larger.
+    /// A limit is larger, and gives the difference.
     raised: bool,
-    /// A limit is smaller: nanoseconds until all of the one before has come back as far.
+    /// A limit of a rate is larger after it was cut, or on trial: it gives its new rate alone.
+    rate_raised: bool,
+    /// A limit of a rate is smaller.
+    rate_cut: bool,
+    /// A number of a window is smaller: nanoseconds until all of the one before has come back.
     cut: Option<u64>,
     /// As large, at another rate.
     rate: bool,
@@ -126,7 +130,7 @@ impl Used {
         }
         match (old, new) {
             (Held::Source(_, old), Held::Source(_, new)) => {
-                self.note_limit(&token(old), &token(new));
+                self.note_limit(&token(old), &token(new), old.rule == new.rule);
             }
             (Held::Keyed(_, old), Held::Keyed(_, new)) if old.budget_tag != new.budget_tag => {
                 self.anew = true;
@@ -134,17 +138,18 @@ impl Used {
             // What nodes share is counted elsewhere.
             (Held::Keyed(_, old), Held::Keyed(_, new)) if old.leased | new.leased != 0 => {}
             (Held::Keyed(_, old), Held::Keyed(_, new)) => {
+                let same_rule = old.rule == new.rule;
                 let [old, new] =
                     [old, new].map(|record| record.limits.iter().take(usize::from(record.count)));
                 for (old, new) in old.zip(new) {
-                    self.note_limit(old, new);
+                    self.note_limit(old, new, same_rule);
                 }
             }
             _ => self.anew = true,
         }
     }
 
-    fn note_limit(&mut self, old: &LimitSpec, new: &LimitSpec) {
+    fn note_limit(&mut self, old: &LimitSpec, new: &LimitSpec, same_rule: bool) {
         if old.counts() != new.counts() {
             self.unit = true;
             return;
@@ -155,9 +160,15 @@ impl Used {
         }
         let (had, has) = (units(old), units(new));
         match has.cmp(&had) {
-            Ordering::Greater => self.raised = true,
+            Ordering::Greater
+                if !new.is_rate() || same_rule && old.is_largest() && new.is_largest() =>
+            {
+                self.raised = true;
+            }
+            Ordering::Greater => self.rate_raised = true,
+            Ordering::Less if new.is_rate() => self.rate_cut = true,
             Ordering::Less => {
-                let wait = self.cut.unwrap_or(0).max(time_of(new, had - has));
+                let wait = self.cut.unwrap_or(0).max(time_of(new));
                 self.cut = Some(wait);
             }
             Ordering::Equal => self.rate |= !old.same_state(new),
@@ -179,7 +190,7 @@ fn in_one_window(old: &LimitSpec, new: &LimitSpec) -> bool {
 }
 
 /// The units that a limit lets pass at once.
-fn units(spec: &LimitSpec) -> u128 {
+pub(super) fn units(spec: &LimitSpec) -> u128 {
     match spec.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let rate = spec.rate();
@@ -192,13 +203,9 @@ fn units(spec: &LimitSpec) -> u128 {
     }
 }
 
-/// Nanoseconds in which so many units come back, if all was used.
-fn time_of(spec: &LimitSpec, units: u128) -> u64 {
+/// Nanoseconds after which a limit in windows has forgotten all that was used of it.
+fn time_of(spec: &LimitSpec) -> u64 {
     let nanos = match spec.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let rate = spec.rate();
-            (units * u128::from(rate.increment)) >> (u32::from(rate.shift) + TICK_BITS)
-        }
         Algorithm::SlidingLog => spec.log().window.into(),
         // The window before counts as well.
         Algorithm::SlidingCounter => u128::from(spec.window().width) * 2,
@@ -223,19 +230,27 @@ fn long(nanos: u64) -> String {
 
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { raised, cut, rate, counted, unit, anew } = *self;
+        let Self { raised, rate_raised, rate_cut, cut, rate, counted, unit, anew } = *self;
         let mut parts = Vec::new();
-        if raised || cut.is_some() || rate {
+        if raised || rate_raised || rate_cut || cut.is_some() || rate {
             parts.push("used amounts carry over".to_owned());
         }
         if raised {
             let text = "a source that used up a raised limit gets the difference at once";
             parts.push(text.to_owned());
         }
+        if rate_raised {
+            let text = "a source that used up a raised limit gets the new rate, but not the \
+                        difference: the rule is on trial, was cut before, or is another rule";
+            parts.push(text.to_owned());
+        }
+        if rate_cut {
+            parts.push("a source that used up a reduced limit goes on at the new rate".to_owned());
+        }
         if let Some(wait) = cut {
             parts.push(format!(
-                "a source that used more than a limit now allows waits until it is paid back: {} \
-                 after using up the former limit",
+                "a source that used more than a limit now allows waits until the window has \
+                 passed, at most {}",
                 long(wait)
             ));
         }

@@ -317,12 +317,12 @@ impl Metered {
     }
 
     pub(crate) fn used_at(&self, spec: &LimitSpec, at: u64) -> u64 {
-        meter::used_at(spec, &&self.words, Ticks::from_nanos(at), self.offset)
+        meter::used_at(spec, &&self.words, Ticks::from_nanos(at), self.offset).used
     }
 
     /// True if a changed limit takes words over, and not an amount.
     fn goes_on(old: &LimitSpec, new: &LimitSpec) -> bool {
-        old.same_state(new) || old.are_logs(new) != 0
+        old.same_state(new) || old.same_log(new)
     }
 
     /// The bucket of a limit that takes the words of the present one over.
