@@ -148,8 +148,9 @@ impl World {
             }
             Event::Own(bucket) => {
                 let old = self.own.replace(bucket);
+                // The rule of everybody held its source before.
                 self.never_cut[1] =
-                    old.is_none_or(|old| self.never_cut[1] && bucket.burst >= old.burst);
+                    old.is_some_and(|old| self.never_cut[1] && bucket.burst >= old.burst);
             }
             Event::NoOwn => self.own = None,
             Event::Other(bucket) => {
@@ -285,6 +286,50 @@ proptest! {
         }
     }
 
+    /// Any changes of a rule, to and fro, with packets between all of them: in any time the source
+    /// passes no more than the largest burst that was in force in it, and what each rate gave while
+    /// it was.
+    #[test]
+    fn changes_of_a_rule_pass_no_more_than_the_largest_burst_and_what_each_rate_gave(
+        place in place(), first in bucket(),
+        events in prop::collection::vec((gap(), event()), 1..60),
+    ) {
+        let mut world = World::new(place, first);
+        // Packets that came back until each one that passed, and the burst of then.
+        let mut passed: Vec<(f64, f64)> = Vec::new();
+        let (mut came_back, mut counted) = (0.0, world.now);
+        let mut changed = false;
+        for (gap, event) in events {
+            world.now += gap;
+            came_back += (world.now - counted) as f64 * world.limit().per_nanosecond();
+            counted = world.now;
+            match event {
+                Event::Packets(packets) => {
+                    changed = false;
+                    for _ in 0..packets {
+                        if world.passes() {
+                            passed.push((came_back, world.limit().burst()));
+                        }
+                    }
+                }
+                Event::Everybody(bucket) | Event::Own(bucket) if !changed => {
+                    changed = true;
+                    world.change(Event::Everybody(bucket));
+                }
+                Event::Other(_) => world.change(event),
+                Event::Everybody(_) | Event::Own(_) | Event::NoOwn => {}
+            }
+        }
+        for (index, (since, _)) in passed.iter().enumerate() {
+            let mut most: f64 = 0.0;
+            for (number, (until, burst)) in passed[index..].iter().enumerate() {
+                most = most.max(*burst);
+                let (count, gave) = (number as f64 + 1.0, until - since);
+                prop_assert!(count <= most + gave + ERROR, "{count} of {most} and {gave}");
+            }
+        }
+    }
+
     /// Any changes, many of them while the source is silent: in any time it passes no more than the
     /// largest burst and what the fastest rate gives in that time.
     #[test]
@@ -378,6 +423,8 @@ fn a_raise_gives_the_difference_once() {
         for _ in 0..3 {
             world.change(Event::Own(day(99)));
             assert_eq!(pass(&mut world), 0, "{place:?}: of another rule");
+            world.change(Event::Own(day(120)));
+            assert_eq!(pass(&mut world), 0, "{place:?}: of a rule that took it over");
             world.change(Event::NoOwn);
             assert_eq!(pass(&mut world), 0, "{place:?}");
             world.change(Event::Everybody(day(5)));

@@ -36,6 +36,7 @@ use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};
 use limiter_sharing::SharedSet;
 
 use self::free::{Flags, Free, Places};
+use self::largest::Before;
 use self::step::{Step, low_bits};
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
@@ -133,7 +134,12 @@ impl Installed {
                     };
                     let slot = places.slots.take().ok_or_else(|| too_many.clone())?;
                     let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
-                    let limit = largest::marked(old.map(|old| &old.limit), limit);
+                    let before = match old {
+                        Some(old) => Before::Rule(&old.limit),
+                        None if self.holds(&selector) => Before::Others,
+                        None => Before::Nothing,
+                    };
+                    let limit = largest::marked(before, limit);
                     limits.push((slot, limit));
                     InstalledRule { slot, limit }
                 }
