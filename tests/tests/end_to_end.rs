@@ -160,6 +160,14 @@ fn a_raised_rate_counts_at_once() -> Result<()> {
     std::fs::write(limiter.rules(), rules(&source, "rate: 1000/s, burst: 12"))?;
     limiter.ok(["reload"])?;
     ensure!(passed_after(&bed, &limiter, "9")? == 21, "a thousand a second are not there");
+    // A cut takes the rate at once, and a raise after it gives no burst.
+    std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 3"))?;
+    limiter.ok(["reload"])?;
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "not the smaller burst");
+    std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 12"))?;
+    let said = limiter.ok(["reload"])?;
+    ensure!(said.contains("but not the difference"), "{said}");
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "a burst for a change to and fro");
     limiter.close()?;
     bed.close()
 }

@@ -22,8 +22,8 @@ pub struct Changed {
     /// Limit that was set or removed, what holds now, and what held before; none of other changes.
     #[serde(default)]
     pub done: Option<String>,
-    /// What becomes of those who have used theirs of a limit that changed; none if no such limit
-    /// did.
+    /// The consequences for sources that have used up a limit that changed; none if no such limit
+    /// changed.
     #[serde(default)]
     pub used: Option<String>,
 }

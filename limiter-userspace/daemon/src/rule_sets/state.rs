@@ -43,7 +43,7 @@ pub(crate) struct RuleSets {
     pub(super) relay: bool,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(crate) news: Vec<String>,
-    /// What became of those who had used theirs by the last change, for whoever asked for it.
+    /// The consequences of the last change for sources that have used up a limit.
     pub(super) used: Option<String>,
 }
 
