@@ -377,7 +377,8 @@ fn logged<W: Words>(limit: &LogLimit, place: &Place<'_, W>, now: Ticks) -> u64 {
     let mut count = Head::from_raw(place.state(0)).over(limit, place.state(1), now);
     let mut rounds = Rounds::new();
     // At most 31, and no branch within, for the verifier.
-    while let Some(entry) = rounds.next(u64::from(limit.size & MAX_SIZE)) {
+    let size = u64::from(limit.size & MAX_SIZE);
+    while let Some(entry) = rounds.next_within(size, u64::from(MAX_SIZE)) {
         count = count
             .wrapping_add(sliding_log::counts(limit, place.state(entry.wrapping_add(1)), now) & 1);
     }
