@@ -146,16 +146,26 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
     Carried { used: fill(spec, words, at, offset).used, at }
 }
 
-/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it;
-/// `same_rule` says if both are limits of one rule.
+/// True if `new` is a raise of `old`, two limits of one rule, which goes on with what is owed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64, same_rule: bool) -> u64 {
+pub fn is_raise(old: &LimitSpec, new: &LimitSpec) -> bool {
+    old.is_largest() && new.is_largest() && old.counts() as u8 == new.counts() as u8
+}
+
+/// What is owed of `new`, a raise of `old`, of which `used` was owed.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn raised(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let units = Units { from: Unit::of_rate(&old.rate()), to: Unit::of_rate(&new.rate()) };
+    step!(owed(; &units, used, capacity_of(new)))
+}
+
+/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it: what
+/// is available of both is the same.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
     if old.counts() as u8 == new.counts() as u8 {
         let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
-        if same_rule && old.is_largest() && new.is_largest() {
-            return step!(owed(; &units, used, after));
-        }
         let left = before.saturating_sub(used);
         after.saturating_sub(step!(exchange(; &units, left, after)))
     } else {
@@ -203,7 +213,7 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
 }
 
 /// The used part of a limit at its change to another one of its rule ([`used_at`]), in the measure
-/// of that ([`converted`]), where it does not go on with its words.
+/// of that ([`raised`], [`converted`]), where it does not go on with its words.
 pub fn carried<W: Words>(
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
@@ -211,7 +221,8 @@ pub fn carried<W: Words>(
     offset: WallOffset,
 ) -> Carried {
     let owed = used_at(old, words, at, offset);
-    Carried { used: converted(old, new, owed.used, true), at: seeded_at(new, at, owed.at) }
+    let convert = if is_raise(old, new) { raised } else { converted };
+    Carried { used: convert(old, new, owed.used), at: seeded_at(new, at, owed.at) }
 }
 
 /// The instant of which the used part is seeded in `new`: `owed_at` of [`used_at`], but of a count

@@ -28,8 +28,8 @@ pub mod plain;
 mod share;
 
 pub use carry::{
-    Carried, Seed, carried, carried_tat, converted, proportion, resized, seed, seeded_at, used,
-    used_at,
+    Carried, Seed, carried, carried_tat, converted, is_raise, proportion, raised, resized, seed,
+    seeded_at, used, used_at,
 };
 pub use exchange::{Unit, Units, exchange, owed};
 pub use share::Share;

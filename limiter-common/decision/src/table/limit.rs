@@ -138,23 +138,85 @@ pub fn limit_used<W: World>(
     after: Slot,
     place: u32,
 ) -> Used {
-    let Some(new) = spec(maps, after, place) else {
-        return Used::amount(0);
-    };
-    let Some(old) = spec(maps, before, place) else {
-        scratch.changed_at.set(scratch.now().get());
-        return Used::amount(meter::carry::capacity_of(new));
-    };
-    if old.same_state(new) {
+    let change = step!(limit_change(maps; before, after, place));
+    if change == KEPT {
         return Used::KEPT;
     }
-    let at = changed_at(maps, scratch, before, after);
+    if change == UNKNOWN {
+        return Used::amount(step!(limit_whole(maps, scratch; after, place)));
+    }
+    let at = step!(limit_changed_at(maps, scratch; before, after));
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
-    if old.same_log(new) {
+    if change == RESIZED {
         return Used::resized(used);
     }
-    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
+    step!(seed_at(maps, scratch; after, place, at));
+    if change == RAISED {
+        return Used::amount(step!(limit_raised(maps; before, after, place, used)));
+    }
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
+}
+
+/// A limit goes on with its words.
+const KEPT: u64 = 1;
+
+/// A log goes on with another size.
+const RESIZED: u64 = 2;
+
+/// A rate is raised, and goes on with what it owes.
+const RAISED: u64 = 3;
+
+/// What is available stays available.
+const CONVERTED: u64 = 4;
+
+/// The limit before is not known.
+const UNKNOWN: u64 = 5;
+
+/// How the limit at a place of the record `before` goes on in that of `after`: one of the constants
+/// above.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
+    match (limit_at(maps, before, place), limit_at(maps, after, place)) {
+        (Some((from, old)), Some((to, new))) => {
+            if old.same_state(new) {
+                KEPT
+            } else if old.same_log(new) {
+                RESIZED
+            } else if from.rule == to.rule && meter::is_raise(old, new) {
+                RAISED
+            } else {
+                CONVERTED
+            }
+        }
+        _ => UNKNOWN,
+    }
+}
+
+/// All of a limit, which was used up now; nothing of one that is not there.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
+    scratch.changed_at.set(scratch.now().get());
+    spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
+}
+
+/// Corrects the instant in the scratch to the one of which the limit at the place of the record
+/// `after` is seeded, which came into force at `at`: [`meter::seeded_at`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn seed_at<W: World>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at: Ticks) {
+    if let Some(new) = spec(maps, after, place) {
+        let owed_at = Ticks::new(scratch.changed_at.get());
+        scratch.changed_at.set(meter::seeded_at(new, at, owed_at).get());
+    }
+}
+
+/// The used part of the limit at a place of the record `after`, a raise of that of the record
+/// `before`: [`meter::raised`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_raised<W: World>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::raised(old, new, used),
+        _ => 0,
+    }
 }
 
 /// The used part of the limit at a place at an instant, in its measure. The instant that counts is
@@ -186,17 +248,15 @@ pub fn limit_converted<W: World>(
     place: u32,
     used: u64,
 ) -> u64 {
-    match (limit_at(maps, before, place), limit_at(maps, after, place)) {
-        (Some((from, old)), Some((to, new))) => {
-            meter::converted(old, new, used, from.rule == to.rule)
-        }
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::converted(old, new, used),
         _ => 0,
     }
 }
 
 /// The instant at which the record `before` was changed into `after`, for the key under way.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+pub fn limit_changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
