@@ -97,6 +97,81 @@ fn ping_within_its_limit_loses_nothing() -> Result<()> {
     bed.close()
 }
 
+/// Pings so often, at once, and returns how many passed in all since the first one.
+fn passed_after(bed: &Testbed, limiter: &Limiter, pings: &str) -> Result<u64> {
+    let target = RECEIVER.ipv4.to_string();
+    bed.sender.output(
+        Command::new("ping").args(["-n", "-q", "-c", pings, "-i", "0.01", "-W", "1", &target]),
+    )?;
+    counter(limiter, &SENDER.ipv4.to_string(), "passed")
+}
+
+/// A quota that is used up and raised gives the difference at once, and the daemon says so; a trial
+/// that is taken back leaves it as it was.
+#[test]
+fn a_raised_quota_gives_the_difference_at_once() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("quota")?;
+    let source = SENDER.ipv4.to_string();
+    let quota =
+        |packets: u32| rules(&source, &format!("rate: {packets}/week, algorithm: fixed_window"));
+    let mut limiter = bed.limiter(&quota(10))?;
+    limiter.start()?;
+    ensure!(passed_after(&bed, &limiter, "15")? == 10, "not the quota");
+    std::fs::write(limiter.rules(), quota(20))?;
+    let said = limiter.ok(["reload"])?;
+    ensure!(
+        said.contains("a source that used up a raised limit gets the difference at once"),
+        "{said}"
+    );
+    ensure!(passed_after(&bed, &limiter, "15")? == 20, "not the difference");
+    let trial = limiter.rules().with_file_name("trial.yaml");
+    std::fs::write(&trial, quota(25))?;
+    let trial = trial.to_str().context("path")?;
+    limiter.ok(["apply", "--force", "--confirm", "10m", trial])?;
+    ensure!(passed_after(&bed, &limiter, "3")? == 23, "not three more on trial");
+    let said = limiter.ok(["revert"])?;
+    ensure!(said.contains("a source that used more than a limit now allows waits"), "{said}");
+    ensure!(passed_after(&bed, &limiter, "9")? == 23, "the quota was used up before the trial");
+    std::fs::write(limiter.rules(), quota(24))?;
+    limiter.ok(["reload"])?;
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "23 were used");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A hundred times the rate is there at once for a source that had used its burst up.
+#[test]
+fn a_raised_rate_counts_at_once() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("raised")?;
+    let source = SENDER.ipv4.to_string();
+    let mut limiter = bed.limiter(&rules(&source, "rate: 1/h, burst: 5"))?;
+    limiter.start()?;
+    ensure!(passed_after(&bed, &limiter, "8")? == 5, "not the burst");
+    std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 5"))?;
+    let said = limiter.ok(["reload"])?;
+    ensure!(said.contains("used amounts carry over"), "{said}");
+    ensure!(passed_after(&bed, &limiter, "8")? == 5, "packets that no rate gave");
+    // Five were used, of a burst that is larger by seven, and of a rate of a thousand a second.
+    std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 12"))?;
+    limiter.ok(["reload"])?;
+    ensure!(passed_after(&bed, &limiter, "9")? == 12, "not the difference");
+    std::fs::write(limiter.rules(), rules(&source, "rate: 1000/s, burst: 12"))?;
+    limiter.ok(["reload"])?;
+    ensure!(passed_after(&bed, &limiter, "9")? == 21, "a thousand a second are not there");
+    // A cut takes the rate at once, and a raise after it gives no burst.
+    std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 3"))?;
+    limiter.ok(["reload"])?;
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "not the smaller burst");
+    std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 12"))?;
+    let said = limiter.ok(["reload"])?;
+    ensure!(said.contains("but not the difference"), "{said}");
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "a burst for a change to and fro");
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 fn ping_over_its_limit_is_dropped() -> Result<()> {
     require_root();

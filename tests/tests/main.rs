@@ -76,4 +76,5 @@ mod trial;
 mod tuning;
 mod verdict;
 mod verifier;
+mod verifier_two;
 mod without_daemon;

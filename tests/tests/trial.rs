@@ -103,9 +103,58 @@ fn it_can_be_taken_back_before_its_time() {
     let mut program = on_trial(&limits(5), &limits(50));
     assert_eq!(passed(&program, &source(1), 3), 3);
     assert_eq!(program.revert().unwrap(), TrialOutcome::Reverted);
-    // Of 50, three were used: more than five are left.
+    // A trial of a rate gives no difference: three of five were used, and then the rest.
     assert_eq!(passed(&program, &source(1), 100), 5);
     assert!(program.revert().is_err());
+}
+
+/// A trial leaves quotas in windows as they were, but for what passed meanwhile: whether its limit
+/// was larger or smaller, and whether it is taken back by a word or by itself. So it leaves buckets
+/// of a rate to which nobody came meanwhile; of the others what is available stays.
+#[test]
+fn a_trial_that_is_taken_back_leaves_quotas_as_they_were() {
+    let of_sources = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log"];
+    let others = ["sliding_counter", "sliding_slots"];
+    for algorithm in of_sources.into_iter().chain(others) {
+        let is_rate = algorithm.ends_with("bucket");
+        let backlog = |packets: u32| match algorithm {
+            "leaky_bucket" => format!(", backlog: {}s", 604_800 / packets * (packets - 1)),
+            _ => String::new(),
+        };
+        let limits = |packets: u32| {
+            format!(
+                "descriptors: [{{key: remote_address, rate_limit: {{unit: week, \
+                 requests_per_unit: {packets}, algorithm: {algorithm}{}}}}}]\n",
+                backlog(packets)
+            )
+        };
+        for (tried, taken) in [(2, 0), (6, 1), (20, 3)] {
+            for by_itself in [false, true] {
+                let mut program = Program::load(256, 64).unwrap();
+                program.apply_file(&limits(10)).unwrap();
+                at(&program, START);
+                for number in [1, 2, 3] {
+                    assert_eq!(passed(&program, &source(number), 5), 5, "{algorithm}");
+                }
+                let set = rule_set(&limits(tried)).unwrap();
+                program.apply_on_trial(&set, Ticks::from_nanos(END)).unwrap();
+                assert_eq!(passed(&program, &source(1), taken), taken, "{algorithm}");
+                let tried_left = usize::try_from(tried).unwrap();
+                let left = if is_rate { tried_left.min(5) } else { tried_left.saturating_sub(5) };
+                assert_eq!(passed(&program, &source(2), 30), left, "{algorithm}");
+                if by_itself {
+                    at(&program, END);
+                } else {
+                    assert_eq!(program.revert().unwrap(), TrialOutcome::Reverted);
+                }
+                let case = format!("{algorithm}, {tried} on trial, by itself: {by_itself}");
+                assert_eq!(passed(&program, &source(1), 30), 5 - taken, "{case}");
+                let rest = if is_rate { 0 } else { 5usize.saturating_sub(left) };
+                assert_eq!(passed(&program, &source(2), 30), rest, "{case}");
+                assert_eq!(passed(&program, &source(3), 30), 5, "{case}");
+            }
+        }
+    }
 }
 
 /// The buffers of a trial's predecessor are those that go back into force.

@@ -293,11 +293,11 @@ fn a_rule_change_keeps_the_state() {
                 .unwrap();
         }
         assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
-        // 39 of 100 left: so they are with ten times the rate, and with ten times the burst.
+        // 61 of 100 used: so they are with ten times the rate, and of ten times the burst.
         program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 100))])).unwrap();
         program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 1000))])).unwrap();
         let left = passes(&program);
-        assert_eq!(left, 39);
+        assert_eq!(left, 939);
         // Empty stays empty, also for a rule of its own.
         program
             .apply(&set([

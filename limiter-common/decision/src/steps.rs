@@ -66,6 +66,7 @@ macro_rules! steps {
             admit = limiter_decision::entries::admission::admit, (world) (half word word);
             // Changes of limits.
             exchange = limiter_decision::meter::exchange, () (units word word);
+            owed = limiter_decision::meter::owed, () (units word word);
             proportion = limiter_decision::meter::proportion, () (word word word half);
             instant = limiter_decision::change::instant, (world) (half half half word);
             // The tables.
@@ -140,6 +141,14 @@ macro_rules! steps {
                 (world scratch) (keyed half half half);
             limit_fill = limiter_decision::table::limit::limit_fill,
                 (world scratch) (keyed half half word);
+            limit_change = limiter_decision::table::limit::limit_change, (world) (half half half);
+            limit_whole = limiter_decision::table::limit::limit_whole,
+                (world scratch) (half half);
+            limit_changed_at = limiter_decision::table::limit::limit_changed_at,
+                (world scratch) (half half);
+            seed_at = limiter_decision::table::limit::seed_at, (world scratch) (half half word);
+            limit_raised = limiter_decision::table::limit::limit_raised,
+                (world) (half half half word);
             limit_converted = limiter_decision::table::limit::limit_converted,
                 (world) (half half half word);
             limit_word = limiter_decision::table::limit::limit_word,

@@ -94,7 +94,7 @@ pub struct Limit {
     pub count: u8,
     /// A [`Kind`].
     pub kind: u8,
-    /// A [`super::Full`].
+    /// A [`super::Full`], and [`Limit::LARGEST`].
     pub full: u8,
     /// The action on a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
@@ -106,6 +106,24 @@ pub struct Limit {
 const _: () = assert!(size_of::<Limit>() == 32);
 
 impl Limit {
+    /// The bit of `full` of [`Limit::is_largest`].
+    pub const LARGEST: u8 = 1 << 7;
+
+    /// True if no burst of the rule was larger since the rule began, and no change on the way made
+    /// it smaller: then a source owes all that it was charged. A raise gives the difference at once
+    /// between two such limits of one rule.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn is_largest(&self) -> bool {
+        self.full & Self::LARGEST != 0
+    }
+
+    /// The limit with [`Limit::is_largest`] set or not.
+    #[must_use]
+    pub const fn with_largest(self, largest: bool) -> Self {
+        let full = self.full & !Self::LARGEST;
+        Self { full: if largest { full | Self::LARGEST } else { full }, ..self }
+    }
+
     /// The unit that the limit counts.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn counts(&self) -> Count {
@@ -127,7 +145,7 @@ impl Limit {
     /// The policy for packets of sources that get no bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn when_full(&self) -> super::Full {
-        super::Full::from_raw(self.full)
+        super::Full::from_raw(self.full & !Self::LARGEST)
     }
 
     /// The units of a frame of `length` bytes. The source table counts packets and bytes alone.

@@ -93,7 +93,7 @@ impl LimitSpec {
             a: limit.increment,
             b: limit.tolerance,
             c: limit.shift,
-            d: 0,
+            d: limit.full & Limit::LARGEST,
             e: 0,
             count: limit.count,
             algorithm: algorithm as u8,
@@ -173,9 +173,32 @@ impl LimitSpec {
             shift: self.c,
             count: self.count,
             kind: Kind::Limited as u8,
-            full: 0,
+            full: self.d & Limit::LARGEST,
             action: 0,
             ended: 0,
+        }
+    }
+
+    /// True if it is a token or a leaky bucket: its word holds a debt in time.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn is_rate(&self) -> bool {
+        self.algorithm <= Algorithm::LeakyBucket as u8
+    }
+
+    /// [`Limit::is_largest`] of a token or a leaky bucket; false for all others.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn is_largest(&self) -> bool {
+        // The shift of a window is below 64.
+        self.d & Limit::LARGEST != 0
+    }
+
+    /// The limit with [`LimitSpec::is_largest`] set or not, where it can be.
+    #[must_use]
+    pub const fn with_largest(self, largest: bool) -> Self {
+        if self.is_rate() {
+            Self { d: if largest { Limit::LARGEST } else { 0 }, ..self }
+        } else {
+            self
         }
     }
 
@@ -224,17 +247,27 @@ impl LimitSpec {
         Role::from_raw(self.role)
     }
 
-    /// True if `other` is the same limit, wherever its words are: then its state is kept as it is.
+    /// True if words of this limit mean the same under `other`, wherever they are: the same limit,
+    /// or the same windows with another number.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn same_meter(&self, other: &Self) -> bool {
-        self.a == other.a
-            && self.b == other.b
-            && self.c == other.c
-            && self.d == other.d
-            && self.e == other.e
-            && self.count == other.count
-            && self.algorithm == other.algorithm
-            && self.words == other.words
+    pub const fn same_state(&self, other: &Self) -> bool {
+        // The number of a window, and the burst of a rate. Bits instead of branches, of which the
+        // verifier walks both sides.
+        let rate = (self.is_rate() as u64).wrapping_neg();
+        let number = (self.b ^ other.b) & rate;
+        let small = (self.c ^ other.c)
+            | (self.e ^ other.e)
+            | (self.count ^ other.count)
+            | (self.algorithm ^ other.algorithm);
+        (self.a ^ other.a) | number | small as u64 == 0
+    }
+
+    /// True if `other` is a log of the same window, maybe of another size, that counts the same.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn same_log(&self, other: &Self) -> bool {
+        let log = Algorithm::SlidingLog as u8;
+        let small = (self.algorithm ^ log) | (other.algorithm ^ log) | (self.count ^ other.count);
+        (self.a ^ other.a) | small as u64 == 0
     }
 }
 
@@ -352,7 +385,8 @@ impl Record {
     pub const fn limit(&self) -> Limit {
         let [first, ..] = &self.limits;
         let Self { rule, since, kind, full, ended, .. } = *self;
-        Limit { rule, since, kind, full, ended, ..first.rate() }
+        let rate = first.rate();
+        Limit { rule, since, kind, full: full | rate.full, ended, ..rate }
     }
 
     /// The policy for packets of keys that get no bucket.

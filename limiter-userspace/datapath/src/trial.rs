@@ -23,7 +23,7 @@ impl Kernel {
         now: impl Fn(&Self) -> Ticks,
     ) -> Result<u64, DatapathError> {
         let (begun, ended) = (plan.begun.clone(), plan.ended.clone());
-        let before = self.put_in_force(plan, Some(end))?;
+        let before = self.put_in_force(plan.on_trial(), Some(end))?;
         self.note_change(&before, now(self), true);
         self.trial = Some(Trial { before, begun, ended, end });
         Ok(self.generation())
@@ -69,6 +69,7 @@ impl Kernel {
         let header = RuleSetHeader::from_raw(self.held.maps.control(place)?);
         self.held.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
+            self.held.installed.mark_confirmed(&trial.before);
             self.note_confirmed(&trial.before);
             self.retire(&trial.ended);
         }

@@ -26,7 +26,7 @@ impl Model {
 
     /// As `Kernel::commit_on_trial` of a data path.
     pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
-        let generation = self.commit(plan, now);
+        let generation = self.commit(plan.on_trial(), now);
         self.note_trial(end);
         self.tables.set_trial(generation, true);
         self.trial_end = end;
@@ -36,6 +36,7 @@ impl Model {
     /// As `Kernel::confirm_by` of a data path, in time.
     pub fn confirm(&mut self) {
         self.tables.set_trial(self.generation, false);
+        self.installed.mark_confirmed(&self.before);
         self.note_confirmed();
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_model::Model;
-use limiter_rules::{Environment, RuleFile};
+use limiter_rules::{Environment, Plan, RuleFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -103,6 +103,8 @@ struct World {
     others: BTreeMap<u8, Bucket>,
     tokens: Option<f64>,
     counted: u64,
+    /// True for each of the two rules if it was never cut since it began.
+    never_cut: [bool; 2],
 }
 
 impl World {
@@ -116,6 +118,7 @@ impl World {
             others: BTreeMap::new(),
             tokens: None,
             counted: START,
+            never_cut: [true; 2],
         };
         world.commit();
         world
@@ -136,21 +139,46 @@ impl World {
 
     fn change(&mut self, event: Event) {
         self.catch_up();
+        let (old, was_own) = (self.limit(), self.own.is_some());
         match event {
             Event::Packets(_) => {}
-            Event::Everybody(bucket) => self.everybody = bucket,
-            Event::Own(bucket) => self.own = Some(bucket),
+            Event::Everybody(bucket) => {
+                self.never_cut[0] &= bucket.burst >= self.everybody.burst;
+                self.everybody = bucket;
+            }
+            Event::Own(bucket) => {
+                let old = self.own.replace(bucket);
+                // The rule of everybody held its source before.
+                self.never_cut[1] =
+                    old.is_some_and(|old| self.never_cut[1] && bucket.burst >= old.burst);
+            }
             Event::NoOwn => self.own = None,
             Event::Other(bucket) => {
                 self.others.insert(9, bucket);
             }
         }
-        let burst = self.limit().burst();
-        self.tokens = self.tokens.map(|tokens| tokens.min(burst));
+        let (new, is_own) = (self.limit(), self.own.is_some());
+        let raised = was_own == is_own && self.never_cut[usize::from(is_own)];
+        let difference = if raised { (new.burst() - old.burst()).max(0.0) } else { 0.0 };
+        self.tokens = self.tokens.map(|tokens| (tokens + difference).min(new.burst()));
         self.commit();
     }
 
+    /// Another limit for everybody, on trial for an hour.
+    fn on_trial(&mut self, everybody: Bucket) {
+        let before = std::mem::replace(&mut self.everybody, everybody);
+        let plan = self.plan();
+        self.everybody = before;
+        let (now, end) = (self.now, self.now + 3600 * SECOND);
+        self.model.commit_on_trial(plan, Ticks::from_nanos(end), Ticks::from_nanos(now));
+    }
+
     fn commit(&mut self) {
+        let plan = self.plan();
+        self.model.commit(plan, Ticks::from_nanos(self.now));
+    }
+
+    fn plan(&self) -> Plan {
         let own = self.own.map(|bucket| (1, bucket));
         let single = self.others.iter().map(|(host, bucket)| (*host, *bucket)).chain(own);
         let single = single.map(|(host, bucket)| {
@@ -179,8 +207,7 @@ impl World {
         let machine =
             Environment { max_frame: 1522, interface_index: &none, cpus: 1, cluster: None };
         let generation = self.model.generation() + 1;
-        let plan = self.model.installed().plan(&set, generation, 1024, &machine).unwrap();
-        self.model.commit(plan, Ticks::from_nanos(self.now));
+        self.model.installed().plan(&set, generation, 1024, &machine).unwrap()
     }
 
     fn passes(&mut self) -> bool {
@@ -259,6 +286,50 @@ proptest! {
         }
     }
 
+    /// Any changes of a rule, to and fro, with packets between all of them: in any time the source
+    /// passes no more than the largest burst that was in force in it, and what each rate gave while
+    /// it was.
+    #[test]
+    fn changes_of_a_rule_pass_no_more_than_the_largest_burst_and_what_each_rate_gave(
+        place in place(), first in bucket(),
+        events in prop::collection::vec((gap(), event()), 1..60),
+    ) {
+        let mut world = World::new(place, first);
+        // Packets that came back until each one that passed, and the burst of then.
+        let mut passed: Vec<(f64, f64)> = Vec::new();
+        let (mut came_back, mut counted) = (0.0, world.now);
+        let mut changed = false;
+        for (gap, event) in events {
+            world.now += gap;
+            came_back += (world.now - counted) as f64 * world.limit().per_nanosecond();
+            counted = world.now;
+            match event {
+                Event::Packets(packets) => {
+                    changed = false;
+                    for _ in 0..packets {
+                        if world.passes() {
+                            passed.push((came_back, world.limit().burst()));
+                        }
+                    }
+                }
+                Event::Everybody(bucket) | Event::Own(bucket) if !changed => {
+                    changed = true;
+                    world.change(Event::Everybody(bucket));
+                }
+                Event::Other(_) => world.change(event),
+                Event::Everybody(_) | Event::Own(_) | Event::NoOwn => {}
+            }
+        }
+        for (index, (since, _)) in passed.iter().enumerate() {
+            let mut most: f64 = 0.0;
+            for (number, (until, burst)) in passed[index..].iter().enumerate() {
+                most = most.max(*burst);
+                let (count, gave) = (number as f64 + 1.0, until - since);
+                prop_assert!(count <= most + gave + ERROR, "{count} of {most} and {gave}");
+            }
+        }
+    }
+
     /// Any changes, many of them while the source is silent: in any time it passes no more than the
     /// largest burst and what the fastest rate gives in that time.
     #[test]
@@ -331,5 +402,63 @@ fn a_loosened_limit_costs_a_silent_source_nothing() {
         world.now += GRAIN;
         let passed = (0..300).take_while(|_| world.passes()).count();
         assert_eq!(passed, 200, "{place:?}");
+    }
+}
+
+/// A used-up limit that is raised gives the difference, once: after a cut, on trial and of another
+/// rule it gives its rate alone.
+#[test]
+fn a_raise_gives_the_difference_once() {
+    let day = |rate| Bucket { rate, a_day: true, burst: rate };
+    for place in [Place::Sources, Place::Keys] {
+        let mut world = World::new(place, day(10));
+        let pass = |world: &mut World| (0..200).take_while(|_| world.passes()).count();
+        assert_eq!(pass(&mut world), 10);
+        world.change(Event::Everybody(day(20)));
+        assert_eq!(pass(&mut world), 10, "{place:?}");
+        // Nobody came under this one.
+        world.change(Event::Everybody(day(30)));
+        world.change(Event::Everybody(day(50)));
+        assert_eq!(pass(&mut world), 30, "{place:?}");
+        for _ in 0..3 {
+            world.change(Event::Own(day(99)));
+            assert_eq!(pass(&mut world), 0, "{place:?}: of another rule");
+            world.change(Event::Own(day(120)));
+            assert_eq!(pass(&mut world), 0, "{place:?}: of a rule that took it over");
+            world.change(Event::NoOwn);
+            assert_eq!(pass(&mut world), 0, "{place:?}");
+            world.change(Event::Everybody(day(5)));
+            assert_eq!(pass(&mut world), 0, "{place:?}");
+            world.change(Event::Everybody(day(50)));
+            assert_eq!(pass(&mut world), 0, "{place:?}: after a cut");
+            world.change(Event::Everybody(day(90)));
+            assert_eq!(pass(&mut world), 0, "{place:?}: after a cut");
+        }
+    }
+}
+
+/// Trials of a larger limit, to and fro, grant nothing; a confirmed one is a raise to those who
+/// come afterwards.
+#[test]
+fn trials_to_and_fro_grant_no_burst() {
+    let day = |rate| Bucket { rate, a_day: true, burst: rate };
+    for place in [Place::Sources, Place::Keys] {
+        let mut world = World::new(place, day(10));
+        let pass = |world: &mut World| (0..200).take_while(|_| world.passes()).count();
+        assert_eq!(pass(&mut world), 10);
+        for _ in 0..3 {
+            world.on_trial(day(30));
+            assert_eq!(pass(&mut world), 0, "{place:?}");
+            world.model.revert(Ticks::from_nanos(world.now));
+            assert_eq!(pass(&mut world), 0, "{place:?}");
+        }
+        // As it was, but for those trials: a raise gives the difference.
+        world.change(Event::Everybody(day(20)));
+        assert_eq!(pass(&mut world), 10, "{place:?}");
+        world.on_trial(day(30));
+        world.model.confirm();
+        assert_eq!(pass(&mut world), 10, "{place:?}: confirmed before the next packet");
+        world.change(Event::Everybody(day(40)));
+        assert_eq!(pass(&mut world), 10, "{place:?}: a confirmed trial is no cut");
     }
 }

@@ -12,12 +12,14 @@ mod adopt;
 mod error;
 mod free;
 mod installed;
+mod largest;
 mod left;
 mod records;
 mod shared;
 mod step;
 mod tables;
 mod trial;
+mod used;
 
 use std::collections::BTreeMap;
 
@@ -27,12 +29,14 @@ pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
 pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
+pub use used::Used;
 
 use limiter_common::bucket::{MAX_SLOTS, Slot};
 use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};
 use limiter_sharing::SharedSet;
 
 use self::free::{Flags, Free, Places};
+use self::largest::Before;
 use self::step::{Step, low_bits};
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
@@ -130,6 +134,12 @@ impl Installed {
                     };
                     let slot = places.slots.take().ok_or_else(|| too_many.clone())?;
                     let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
+                    let before = match old {
+                        Some(old) => Before::Rule(&old.limit),
+                        None if self.holds(&selector) => Before::Others,
+                        None => Before::Nothing,
+                    };
+                    let limit = largest::marked(before, limit);
                     limits.push((slot, limit));
                     InstalledRule { slot, limit }
                 }
@@ -244,7 +254,8 @@ fn trie(installed: &Installed, elsewhere: &[Selector]) -> Vec<(TriePrefix, u32)>
     trie.into_iter().collect()
 }
 
-/// True if the program would do the same for both.
+/// True if the program would do the same for both. The mark of the largest limit follows from the
+/// limits before.
 fn same(a: &Limit, b: &Limit) -> bool {
     let Limit {
         increment,
@@ -254,12 +265,13 @@ fn same(a: &Limit, b: &Limit) -> bool {
         shift,
         count,
         kind,
-        full,
+        full: _,
         action,
         ended: _,
     } = *a;
-    (increment, tolerance, shift, count, kind, action, full)
-        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)
+    let full = |full: u8| full & !Limit::LARGEST;
+    (increment, tolerance, shift, count, kind, action, full(a.full))
+        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, full(b.full))
 }
 
 #[cfg(test)]

@@ -328,6 +328,14 @@ proptest! {
             let left = gcra::remaining(&b, carried, now);
             prop_assert!(used + left <= old.burst.max(new.burst), "{used} + {left}");
             prop_assert_eq!(left, new.burst.min(old.burst - used));
+            // A raise of a rule that was never cut gives the difference; of another rule, nothing.
+            if new.burst >= old.burst {
+                let [a, b] = [a, b].map(|limit| limit.with_largest(true));
+                let raised = carried_tat((&a, &b), tat, now);
+                prop_assert_eq!(gcra::remaining(&b, raised, now), new.burst - used);
+                let other = Limit { rule: b.rule + 1, ..b };
+                prop_assert_eq!(carried_tat((&a, &other), tat, now), carried);
+            }
         }
     }
 

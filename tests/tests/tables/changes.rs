@@ -73,42 +73,57 @@ fn an_unchanged_rule_keeps_its_state_exactly() {
     }
 }
 
-/// Of 10 packets 4 are left: so many are left of 20, and of 5, whatever the algorithm before and
-/// after.
+/// True if one of [`algorithms`] goes on with what was used of another: the same windows do, and
+/// buckets of a rate that are raised.
+fn goes_on(one: usize, other: usize, is_raise: bool) -> bool {
+    let is_rate = one.max(other) < 2;
+    if is_rate { is_raise } else { one == other }
+}
+
+/// Of 10 packets 6 are used: so many are used of 20, and of 5, where the limit goes on with what was
+/// used. Elsewhere the 4 that are left are left of either.
 #[test]
-fn a_changed_limit_keeps_what_is_available_between_all_algorithms() {
+fn a_changed_limit_keeps_what_was_used_or_what_is_left_between_all_algorithms() {
     let mut program = program("descriptors: []");
     // A bucket of its own for each pair.
     let mut number = 100;
-    for packets in [5, 20] {
-        for before in algorithms(10) {
-            for after in algorithms(packets) {
+    for packets in [5u32, 20] {
+        for (one, before) in algorithms(10).into_iter().enumerate() {
+            for (other, after) in algorithms(packets).into_iter().enumerate() {
                 number += 1;
                 let frame = of_vlan(number);
+                // A rule anew, that was never cut.
+                program.apply_file("descriptors: []").unwrap();
                 program.apply_file(&rule(&before)).unwrap();
                 assert_eq!(passed(&program, &frame, 6), 6, "{before}");
                 program.apply_file(&rule(&after)).unwrap();
                 let left = passed(&program, &frame, 30);
-                assert_eq!(left, 4, "{before} to {after}");
+                let of_six = usize::try_from(packets.saturating_sub(6)).unwrap();
+                let expected = if goes_on(one, other, packets > 10) { of_six } else { 4 };
+                assert_eq!(left, expected, "{before} to {after}");
             }
         }
     }
 }
 
+/// What was used up is used up; of a larger limit that goes on with it the difference is there.
 #[test]
-fn an_exhausted_limit_stays_so_and_an_untouched_one_is_full_between_all_algorithms() {
+fn an_exhausted_limit_has_the_difference_and_an_untouched_one_is_full_between_all_algorithms() {
     let mut program = program("descriptors: []");
     // Two buckets for each pair.
     let mut number = 100;
-    for before in algorithms(10) {
-        for after in algorithms(20) {
+    for (one, before) in algorithms(10).into_iter().enumerate() {
+        for (other_one, after) in algorithms(20).into_iter().enumerate() {
             number += 2;
             let (frame, other) = (of_vlan(number), of_vlan(number + 1));
+            // A rule anew, that was never cut.
+            program.apply_file("descriptors: []").unwrap();
             program.apply_file(&rule(&before)).unwrap();
             assert_eq!(passed(&program, &frame, 30), 10, "{before}");
             // A bucket of its own, of which nothing is used: its packets are over another limit.
             program.apply_file(&rule(&after)).unwrap();
-            assert_eq!(passed(&program, &frame, 30), 0, "{before} to {after}");
+            let difference = if goes_on(one, other_one, true) { 10 } else { 0 };
+            assert_eq!(passed(&program, &frame, 30), difference, "{before} to {after}");
             assert_eq!(passed(&program, &other, 30), 20, "{before} to {after}");
         }
     }
@@ -121,6 +136,8 @@ fn an_added_limit_begins_full_and_the_others_go_on() {
     for (number, added) in (100..).zip(algorithms(8)) {
         let frame = of_vlan(number);
         let first = "{unit: day, requests_per_unit: 10}";
+        // A rule anew, that was never cut.
+        program.apply_file("descriptors: []").unwrap();
         program.apply_file(&rule(first)).unwrap();
         assert_eq!(passed(&program, &frame, 6), 6);
         let word = bucket_of(&program, number).words[0] >> 1;
@@ -132,7 +149,7 @@ fn an_added_limit_begins_full_and_the_others_go_on() {
         program
             .apply_file(&rule(&format!("{{unit: second, requests_per_unit: 99}}, {added}")))
             .unwrap();
-        assert_eq!(passed(&program, &frame, 9), 0, "{added}: the first one is used up");
+        assert_eq!(passed(&program, &frame, 9), 4, "{added}: four of eight were left");
     }
 }
 
@@ -182,6 +199,8 @@ fn a_more_specific_rule_takes_over_what_is_available() {
     program.apply_file(&format!("descriptors: [{{key: vlan, {limit}}}]")).unwrap();
     let left = passed(&program, &frame(), 20);
     assert_eq!(left, 0);
+    program.apply_file(&both).unwrap();
+    assert_eq!(passed(&program, &frame(), 20), 0, "nor of a rule that took the key over");
 }
 
 #[test]
@@ -198,7 +217,7 @@ descriptors: [{{{key}, budget: {name}}}]"
     assert_eq!(passed(&program, &frame(), 1), 1);
     program.apply_file(&file("a", "key: protocol", 20)).unwrap();
     let left = passed(&program, &frame(), 20);
-    assert_eq!(left, 3, "three of ten were left");
+    assert_eq!(left, 13, "seven of ten were used");
     program.apply_file(&file("b", "key: protocol", 10)).unwrap();
     assert_eq!(passed(&program, &frame(), 20), 10);
 }

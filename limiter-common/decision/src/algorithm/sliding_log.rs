@@ -19,7 +19,7 @@
 //!   could skip an entry, but never pass a packet too many.
 //! * The compile step refuses bytes and sizes other than 1 to [`MAX_SIZE`].
 
-use limiter_common::time::{MAX_TICKS, Ticks};
+use limiter_common::time::Ticks;
 use limiter_common::window::{LogLimit, MAX_SIZE, less, opaque_less};
 use limiter_common::wire::WORDS;
 
@@ -52,13 +52,27 @@ pub const fn stamped(now: Ticks) -> u64 {
     stamp(now) << LAP_BITS
 }
 
+/// An entry of the same packet, of no lap that a head at zero is in.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) const fn without_lap(entry: u64) -> u64 {
+    entry & !LAP_MASK
+}
+
 /// Zero is an entry that was never used.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn stamp(now: Ticks) -> u64 {
     if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
 }
 
-/// The index of the next entry, and the lap: `lap | index:5`.
+/// Bits of a head that hold packets for which the ring has no entries.
+const OVER_BITS: u32 = 5;
+const OVER_AT: u32 = 63 - OVER_BITS;
+
+/// The index of the next entry, the lap, and how many packets of the last window had no entry when
+/// the ring became shorter: `over:5 | lap | index:5`.
+///
+/// These were older than those of all entries. So they count no longer than the first entry, and
+/// the first packet that passes takes that one's place and forgets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -71,15 +85,42 @@ impl Head {
         (self.0 & INDEX_MASK) as u32
     }
 
+    /// The head of a ring of which the first entry is next, and which has none for `over` packets.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn seeded(over: u64) -> Self {
+        Self((over & ((1 << OVER_BITS) - 1)) << OVER_AT)
+    }
+
+    /// The packets of the last window that have no entry; `first` is the first entry.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn over(self, limit: &LogLimit, first: u64, now: Ticks) -> u64 {
+        // An entry of a lap is of a packet that passed since.
+        let seeded = opaque_less(first & LAP_MASK, 1);
+        (self.0 >> OVER_AT) & counts(limit, first, now) & seeded
+    }
+
+    /// The packets that have no entry, whether they count or not. At most 31.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn left_over(self) -> u32 {
+        (self.0 >> OVER_AT & ((1 << OVER_BITS) - 1)) as u32
+    }
+
+    /// The head, or the one after it, if its `entry` says that it lags behind.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn caught_up(self, size: u8, entry: u64) -> Self {
+        if entry & LAP_MASK == self.lap() { self.next(size) } else { self }
+    }
+
     /// The head after this entry is used.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn next(self, size: u8) -> Self {
         let next = (self.0 & INDEX_MASK) + 1;
-        if next < size as u64 {
-            Self(self.0 + 1)
+        let next = if next < size as u64 {
+            self.0 + 1
         } else {
-            Self(((self.0 >> INDEX_BITS) + 1) << INDEX_BITS & MAX_TICKS)
-        }
+            ((self.0 >> INDEX_BITS) + 1) << INDEX_BITS
+        };
+        Self(next & ((1 << OVER_AT) - 1))
     }
 
     /// The lap number in entries of this lap: one more than the lap, so that an entry that was

@@ -1,8 +1,16 @@
 //! The state of a limit across a change of that limit.
 //!
-//! **What is available stays available, up to the new limit's capacity; from the change on the new
-//! rate counts.** Every algorithm has a *capacity*, what it lets pass at once, and knows how much
-//! of that is used at an instant:
+//! **No change grants what is used up.** From the change on the new rate counts, and
+//!
+//! * **windows keep their words** while only their number changes, and a log its newest entries
+//!   ([`resized`]): what passed in each window stays counted. So a raise gives the difference at
+//!   once, and a cut and a raise together change nothing;
+//! * **a token or a leaky bucket that is raised** keeps what it owes, in units, as long as the rule
+//!   was never cut since it began ([`LimitSpec::is_largest`]): a raise gives the difference at once;
+//! * **everywhere else what is available stays available**, up to the new limit's capacity.
+//!
+//! Every algorithm has a *capacity*, what it lets pass at once, and knows how much of that is used
+//! at an instant:
 //!
 //! | algorithm | capacity C | used | what comes back in a time t: R(t) |
 //! |---|---|---|---|
@@ -16,14 +24,28 @@
 //! With `A` units available of the old limit at the instant of the change
 //! ([`crate::change::instant`]), `min(C', A)` are available of the new one at that instant: a debt
 //! of the rest of its capacity, a count in the window or slot of then, or that many packets in the
-//! log, which all leave it a window from then. So what is available never grows by a change. Over
-//! any number of changes, with `R` the sum of what each limit gives back while it counts,
+//! log, which all leave it a window from then. Over any number of changes of a rule, with `R` the
+//! sum of what each limit gives back while it counts,
 //!
 //! ```text
 //! what passes in any time  <=  the largest C  +  R
 //! ```
 //!
-//! because what passes is what was available at the first packet, and what came back since.
+//! Proof for rates. Let `P` be what passed since the rule began, and `L` the largest C of the
+//! limits marked [`LimitSpec::is_largest`] until then. `P + A <= L + R` at the start, where `A = C =
+//! L`. A packet takes from `A` what it adds to `P`; time adds to `A` at most what it adds to `R`; a
+//! change that keeps what is available adds nothing to `A`. A raise from one marked limit to another
+//! adds `C' - C` to `A`, and to `L`, for `L` was C: no limit is marked after a cut, so all before
+//! were marked and none was larger. (A rule set on trial marks nothing, for it may be taken back.)
+//!
+//! Why no raise after a cut gives its difference: a cut bucket of which all was used and one of
+//! which as much was used as is left of the capacity hold the same word. A raise cannot tell them
+//! apart, so it would grant the first one a burst, with each change to and fro. To remember the
+//! difference as a debt instead would make a source silent for `(C - C') / rate'`: hours, where a
+//! quota of a day is cut.
+//!
+//! For windows of one length: the count of a window is what passed in it, and grows only while the
+//! number in force is larger. So no window has more than the largest number that was in force in it.
 //!
 //! * Exact but for rounding down: to 2^-32 of a unit and a tick between limits of a rate, to a unit
 //!   where one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more
@@ -35,7 +57,7 @@
 //! * The instant of the change may be before the last packet that was charged under the old limit:
 //!   by a CPU that was held up. A debt says so, for it never exceeds the capacity: then it is the
 //!   instant at which all of it was owed.
-//! * A limit whose parameters are the same needs no change ([`LimitSpec::same_meter`]).
+//! * Words that mean the same under both limits are not touched ([`LimitSpec::same_state`]).
 
 use core::hint::black_box;
 
@@ -43,10 +65,10 @@ use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::window::{LATE, LogLimit, MAX_SIZE, Tally, WallOffset};
 use limiter_common::wire::{Algorithm, Limit, LimitSpec};
 
-use super::exchange::{Unit, Units, exchange};
+use super::exchange::{Unit, Units, exchange, owed, rounded};
 use super::place::Place;
 use super::share::Share;
-use crate::algorithm::sliding_log;
+use crate::algorithm::sliding_log::{self, Head};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
 use crate::gcra::cost;
 use crate::rounds::Rounds;
@@ -124,7 +146,21 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
     Carried { used: fill(spec, words, at, offset).used, at }
 }
 
-/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it.
+/// True if `new` is a raise of `old`, two limits of one rule, which goes on with what is owed.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn is_raise(old: &LimitSpec, new: &LimitSpec) -> bool {
+    old.is_largest() && new.is_largest() && old.counts() as u8 == new.counts() as u8
+}
+
+/// What is owed of `new`, a raise of `old`, of which `used` was owed.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn raised(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let units = Units { from: Unit::of_rate(&old.rate()), to: Unit::of_rate(&new.rate()) };
+    step!(owed(; &units, used, capacity_of(new)))
+}
+
+/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it: what
+/// is available of both is the same.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
@@ -133,8 +169,39 @@ pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
         let left = before.saturating_sub(used);
         after.saturating_sub(step!(exchange(; &units, left, after)))
     } else {
-        step!(proportion(; used, before, after, is_rate(new)))
+        step!(proportion(; used, before, after, new.is_rate()))
     }
+}
+
+/// The word at `index` of the log `new` that takes the place of `old`, a log of the same window and
+/// another size, of which so many packets counted at the change: the entries of the newest packets,
+/// with the times at which they passed. The head keeps the number of those that find no room, as
+/// long as the oldest entry counts; they were older. A larger ring takes them for packets of that
+/// time.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn resized<W: Words>(
+    old: &LimitSpec,
+    new: &LimitSpec,
+    words: &W,
+    used: u64,
+    index: u32,
+) -> u64 {
+    let place = Place::new(old, words, false);
+    let (size, new_size) = (u32::from(old.log().size), u32::from(new.log().size));
+    if index == 0 {
+        return Head::seeded(used.saturating_sub(u64::from(new_size))).raw();
+    }
+    let head = Head::from_raw(place.state(0));
+    let head = head.caught_up(old.log().size, place.state(head.index().wrapping_add(1)));
+    let older = new_size.wrapping_sub(index);
+    if older >= size.wrapping_add(head.left_over()) {
+        return 0;
+    }
+    let older = if older < size { older } else { size.wrapping_sub(1) };
+    // The newest one is before the head, in a circle.
+    let at = head.index().wrapping_add(size).wrapping_sub(1).wrapping_sub(older);
+    let at = if at < size { at } else { at.wrapping_sub(size) };
+    sliding_log::without_lap(place.state(at.wrapping_add(1)))
 }
 
 /// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate,
@@ -145,8 +212,8 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
     if is_rate { share.of_time(after) } else { share.of_count(after) }
 }
 
-/// The used part of a limit at its change ([`used_at`]), in the measure of the new limit
-/// ([`converted`]).
+/// The used part of a limit at its change to another one of its rule ([`used_at`]), in the measure
+/// of that ([`raised`], [`converted`]), where it does not go on with its words.
 pub fn carried<W: Words>(
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
@@ -154,7 +221,8 @@ pub fn carried<W: Words>(
     offset: WallOffset,
 ) -> Carried {
     let owed = used_at(old, words, at, offset);
-    Carried { used: converted(old, new, owed.used), at: seeded_at(new, at, owed.at) }
+    let convert = if is_raise(old, new) { raised } else { converted };
+    Carried { used: convert(old, new, owed.used), at: seeded_at(new, at, owed.at) }
 }
 
 /// The instant of which the used part is seeded in `new`: `owed_at` of [`used_at`], but of a count
@@ -163,12 +231,7 @@ pub fn carried<W: Words>(
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seeded_at(new: &LimitSpec, at: Ticks, owed_at: Ticks) -> Ticks {
     let latest = at.plus(Ticks::from_nanos(LATE));
-    if is_rate(new) || owed_at < latest { owed_at } else { latest }
-}
-
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn is_rate(spec: &LimitSpec) -> bool {
-    matches!(spec.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    if new.is_rate() || owed_at < latest { owed_at } else { latest }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -221,10 +284,13 @@ pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks
             // Only what happens over the limit changed.
             return tat;
         }
-        let left = old.tolerance.saturating_sub(owed);
+        // Of a raise what is owed stays, and otherwise what is left.
+        let raised = old.is_largest() && new.is_largest() && old.rule == new.rule;
+        let amount = if raised { owed } else { old.tolerance.saturating_sub(owed) };
         let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
         // No steps: there is no stack left for another call.
-        new.tolerance.saturating_sub(exchange(&units, left, new.tolerance))
+        let amount = rounded(&units, amount, new.tolerance, raised);
+        if raised { amount } else { new.tolerance.saturating_sub(amount) }
     } else {
         proportion(owed, old.tolerance, new.tolerance, true)
     };
@@ -319,10 +385,11 @@ fn leaky_capacity(limit: &Limit) -> u64 {
 /// The packets of the last window.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn logged<W: Words>(limit: &LogLimit, place: &Place<'_, W>, now: Ticks) -> u64 {
-    let mut count = 0u64;
+    let mut count = Head::from_raw(place.state(0)).over(limit, place.state(1), now);
     let mut rounds = Rounds::new();
     // At most 31, and no branch within, for the verifier.
-    while let Some(entry) = rounds.next(u64::from(limit.size & MAX_SIZE)) {
+    let size = u64::from(limit.size & MAX_SIZE);
+    while let Some(entry) = rounds.next_within(size, u64::from(MAX_SIZE)) {
         count = count
             .wrapping_add(sliding_log::counts(limit, place.state(entry.wrapping_add(1)), now) & 1);
     }

@@ -76,33 +76,54 @@ const LOW: u64 = (1 << BITS) - 1;
 /// `from`: rounded down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
+    rounded(units, amount, most, false)
+}
+
+/// As [`exchange`], but rounded up: exact for whole units.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn owed(units: &Units, amount: u64, most: u64) -> u64 {
+    rounded(units, amount, most, true)
+}
+
+/// [`exchange`], or [`owed`] if it is to be rounded up.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn rounded(units: &Units, amount: u64, most: u64, up: bool) -> u64 {
     let Units { from, to } = *units;
-    let (whole, rest) = divide(from, amount);
+    let up = u64::from(up).wrapping_neg();
+    let (whole, rest, is_more) = divide(from, amount);
+    // At most 2^32, so that no sum wraps.
+    let rest = rest.wrapping_add(is_more & up);
     let shift = u32::from(to.shift & 63);
-    let (high, low) = multiply(whole, to.size);
+    let below = (1u64 << shift).wrapping_sub(1) & up;
+    let (high, product) = multiply(whole, to.size);
+    let low = product.wrapping_add(below);
+    let high = high.wrapping_add(u64::from(low < product));
     if high >> shift != 0 {
         return most;
     }
     // In two steps: a shift by 64 is none.
     let whole = low >> shift | (high << 1) << (63 - shift);
     // Both halves are below 2^62.
-    let part = rest.wrapping_mul(to.size >> BITS);
-    let part = part.wrapping_add(rest.wrapping_mul(to.size & LOW) >> BITS) >> shift;
+    let part = rest.wrapping_mul(to.size & LOW).wrapping_add(LOW & up) >> BITS;
+    let part = rest.wrapping_mul(to.size >> BITS).wrapping_add(part);
+    let part = part.wrapping_add(below) >> shift;
     // The first is below 2^64 and the second below 2^62.
     if whole > most || whole.wrapping_add(part) > most { most } else { whole.wrapping_add(part) }
 }
 
-/// Whole units, and a rest in 2^-32.
+/// Whole units, a rest in 2^-32, and 1 if there is more than that, otherwise 0.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn divide(unit: Unit, amount: u64) -> (u64, u64) {
+fn divide(unit: Unit, amount: u64) -> (u64, u64, u64) {
     let whole = amount.checked_div(unit.size).unwrap_or_default();
     let left = amount.wrapping_sub(whole.wrapping_mul(unit.size));
     // 64 digits of the fraction, of which the first are whole units once they are shifted.
     let (high, left) = digits(left, unit.size);
-    let (low, _) = digits(left, unit.size);
+    let (low, left) = digits(left, unit.size);
     let fraction = high << BITS | low;
     let shift = u32::from(unit.shift & 63);
-    (whole << shift | (fraction >> 1) >> (63 - shift), (fraction << shift) >> BITS)
+    let rest = fraction << shift;
+    let is_more = u64::from((left | rest & LOW) != 0);
+    (whole << shift | (fraction >> 1) >> (63 - shift), rest >> BITS, is_more)
 }
 
 /// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
@@ -156,10 +177,38 @@ mod tests {
         /// Against rational arithmetic.
         #[test]
         fn an_amount_has_units(unit in unit(), amount in 0u64..1 << 61) {
-            let (whole, rest) = divide(unit, amount);
+            let (whole, rest, is_more) = divide(unit, amount);
             let (size, scaled) = (u128::from(unit.size), u128::from(amount) << unit.shift);
             prop_assert_eq!(u128::from(whole), scaled / size);
             prop_assert_eq!(u128::from(rest), ((scaled % size) << BITS) / size);
+            prop_assert_eq!(is_more != 0, !((scaled % size) << BITS).is_multiple_of(size));
+        }
+
+        /// No debt becomes less: whole units stay as they are, a part of one grows by 2^-32 of a
+        /// unit and three ticks at most.
+        #[test]
+        fn no_debt_becomes_less(from in unit(), to in unit(), amount in 0u64..1 << 61) {
+            let most = (1u64 << 62) - 1;
+            // Units in 2^-34 of one.
+            let units = |unit: Unit, amount: u64| {
+                (u128::from(amount) << unit.shift << 34) / u128::from(unit.size)
+            };
+            let owed_now = owed(&Units { from, to }, amount, most);
+            let (had, has) = (units(from, amount), units(to, owed_now));
+            prop_assert!(has >= had || owed_now == most, "{has} of {had} >> 34");
+            prop_assert!(has <= had + 5 + units(to, 3), "{has} of {had} >> 34");
+            let down = exchange(&Units { from, to }, amount, most);
+            prop_assert!(owed_now >= down);
+        }
+
+        /// Whole packets are whole packets under any rate.
+        #[test]
+        fn whole_units_are_owed_exactly(
+            from in 100u64..1 << 50, to in 100u64..1 << 50, units in 0u64..1000,
+        ) {
+            let [from, to] = [from, to].map(|size| Unit { size, shift: 0 });
+            let found = owed(&Units { from, to }, from.size * units, (1 << 62) - 1);
+            prop_assert_eq!(found, to.size * units);
         }
 
         /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a

@@ -28,9 +28,10 @@ pub mod plain;
 mod share;
 
 pub use carry::{
-    Carried, Seed, carried, carried_tat, converted, proportion, seed, seeded_at, used, used_at,
+    Carried, Seed, carried, carried_tat, converted, is_raise, proportion, raised, resized, seed,
+    seeded_at, used, used_at,
 };
-pub use exchange::{Unit, Units, exchange};
+pub use exchange::{Unit, Units, exchange, owed};
 pub use share::Share;
 
 use limiter_common::time::Ticks;

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use limiter_common::window::WindowLimit;
+use limiter_common::window::{MAX_SLOTS, WindowLimit};
 use limiter_common::wire::{LimitSpec, WORDS};
 
 use crate::algorithm::Words;
@@ -76,7 +76,7 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         let mut reading = Reading::new(number);
         let mut moved = 0;
         let mut rounds = Rounds::new();
-        while let Some(round) = rounds.next(limit.words()) {
+        while let Some(round) = rounds.next_within(limit.words(), MAX_SLOTS as u64) {
             let raw = self.raw(reading.index(limit, round));
             moved |= self.moved(raw);
             reading.add(limit, raw >> 1);

@@ -127,8 +127,8 @@ pub fn attempt_limit<W: World>(
 }
 
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
-/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
-/// record `before` is not known. The instant of the change is left in the scratch.
+/// changed into it; [`Used::KEPT`] if its words mean the same, [`Used::resized`] for a log of
+/// another size. All of it if the record `before` is not known. The instant of the change is left in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
     maps: &W,
@@ -138,20 +138,85 @@ pub fn limit_used<W: World>(
     after: Slot,
     place: u32,
 ) -> Used {
-    let Some(new) = spec(maps, after, place) else {
-        return Used::amount(0);
-    };
-    let Some(old) = spec(maps, before, place) else {
-        scratch.changed_at.set(scratch.now().get());
-        return Used::amount(meter::carry::capacity_of(new));
-    };
-    if old.same_meter(new) {
+    let change = step!(limit_change(maps; before, after, place));
+    if change == KEPT {
         return Used::KEPT;
     }
-    let at = changed_at(maps, scratch, before, after);
+    if change == UNKNOWN {
+        return Used::amount(step!(limit_whole(maps, scratch; after, place)));
+    }
+    let at = step!(limit_changed_at(maps, scratch; before, after));
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
-    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
+    if change == RESIZED {
+        return Used::resized(used);
+    }
+    step!(seed_at(maps, scratch; after, place, at));
+    if change == RAISED {
+        return Used::amount(step!(limit_raised(maps; before, after, place, used)));
+    }
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
+}
+
+/// A limit goes on with its words.
+const KEPT: u64 = 1;
+
+/// A log goes on with another size.
+const RESIZED: u64 = 2;
+
+/// A rate is raised, and goes on with what it owes.
+const RAISED: u64 = 3;
+
+/// What is available stays available.
+const CONVERTED: u64 = 4;
+
+/// The limit before is not known.
+const UNKNOWN: u64 = 5;
+
+/// How the limit at a place of the record `before` goes on in that of `after`: one of the constants
+/// above.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
+    match (limit_at(maps, before, place), limit_at(maps, after, place)) {
+        (Some((from, old)), Some((to, new))) => {
+            if old.same_state(new) {
+                KEPT
+            } else if old.same_log(new) {
+                RESIZED
+            } else if from.rule == to.rule && meter::is_raise(old, new) {
+                RAISED
+            } else {
+                CONVERTED
+            }
+        }
+        _ => UNKNOWN,
+    }
+}
+
+/// All of a limit, which was used up now; nothing of one that is not there.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
+    scratch.changed_at.set(scratch.now().get());
+    spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
+}
+
+/// Corrects the instant in the scratch to the one of which the limit at the place of the record
+/// `after` is seeded, which came into force at `at`: [`meter::seeded_at`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn seed_at<W: World>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at: Ticks) {
+    if let Some(new) = spec(maps, after, place) {
+        let owed_at = Ticks::new(scratch.changed_at.get());
+        scratch.changed_at.set(meter::seeded_at(new, at, owed_at).get());
+    }
+}
+
+/// The used part of the limit at a place of the record `after`, a raise of that of the record
+/// `before`: [`meter::raised`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn limit_raised<W: World>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::raised(old, new, used),
+        _ => 0,
+    }
 }
 
 /// The used part of the limit at a place at an instant, in its measure. The instant that counts is
@@ -191,7 +256,7 @@ pub fn limit_converted<W: World>(
 
 /// The instant at which the record `before` was changed into `after`, for the key under way.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+pub fn limit_changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
@@ -199,19 +264,28 @@ fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) 
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed
-/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+/// ([`crate::meter::Seed`]): an amount, [`Used::KEPT`] or [`Used::resized`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used(u64);
 
 impl Used {
-    /// The limit is the same in both records, so its words are kept as they are. No amount is as
-    /// large.
+    /// Words mean the same under the limits of both records, so they are kept as they are. No
+    /// amount is as large.
     pub const KEPT: Self = Self(u64::MAX);
 
-    /// An amount, below 2^64 - 1.
+    /// The bit of [`Used::resized`].
+    const RESIZED: u64 = 1 << 63;
+
+    /// An amount, below 2^63.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn amount(amount: u64) -> Self {
         Self(amount)
+    }
+
+    /// Packets of a log, which goes on with a ring of another size.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn resized(packets: u64) -> Self {
+        Self(Self::RESIZED | packets & 0xff)
     }
 }
 
@@ -251,8 +325,8 @@ impl Register for NthWord {
 }
 
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
-/// the same place of `before` if that is kept, otherwise one that means the used part `used` since
-/// the instant in the scratch.
+/// the same place of `before` if that is kept, the entry of a log of another size, otherwise one
+/// that means the used part `used` since the instant in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_word<W: World>(
     maps: &W,
@@ -269,6 +343,9 @@ pub fn limit_word<W: World>(
     let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+    } else if used.0 & Used::RESIZED != 0 {
+        let packets = used.0 & 0xff;
+        spec(maps, before, place).map_or(0, |old| meter::resized(old, new, bucket, packets, index))
     } else {
         let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)

@@ -22,6 +22,10 @@ pub struct Changed {
     /// Limit that was set or removed, what holds now, and what held before; none of other changes.
     #[serde(default)]
     pub done: Option<String>,
+    /// The consequences for sources that have used up a limit that changed; none if no such limit
+    /// changed.
+    #[serde(default)]
+    pub used: Option<String>,
 }
 
 /// A rule file.
@@ -190,6 +194,9 @@ impl Render for Changed {
             line(text, format_args!("{done}"));
         }
         let _: std::fmt::Result = writeln!(text, "{rules} rules in force, generation {generation}");
+        if let Some(used) = &self.used {
+            line(text, format_args!("{used}"));
+        }
         warnings(text, &self.warnings);
     }
 }

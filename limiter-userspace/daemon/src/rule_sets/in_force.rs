@@ -49,6 +49,7 @@ impl RuleSets {
         };
         let managed = |selector: &Selector| layers.managed(selector);
         let lists_before = ground.lists.lay(datapath, &laid, managed)?;
+        let used = plan.installed.used_of(datapath.installed()).line();
         let generation = match datapath.put_in_force(plan, end) {
             Ok(generation) => generation,
             Err(error) => {
@@ -58,6 +59,7 @@ impl RuleSets {
                 return Err(error.into());
             }
         };
+        self.used = used;
         let known = &self.effective.warnings;
         let is_new = |warning: &&String| !known.contains(warning);
         self.news = effective.warnings.iter().filter(is_new).cloned().collect();

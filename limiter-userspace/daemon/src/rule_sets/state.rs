@@ -43,6 +43,8 @@ pub(crate) struct RuleSets {
     pub(super) relay: bool,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(crate) news: Vec<String>,
+    /// The consequences of the last change for sources that have used up a limit.
+    pub(super) used: Option<String>,
 }
 
 /// A rule set on trial, and what it takes to end that.
@@ -91,6 +93,7 @@ impl RuleSets {
             replan: false,
             relay: false,
             news: Vec::new(),
+            used: None,
         }
     }
 
@@ -131,6 +134,7 @@ impl RuleSets {
             rules: self.effective.rules.len(),
             warnings: std::mem::take(&mut self.news),
             done: None,
+            used: self.used.take(),
         }
     }
 }

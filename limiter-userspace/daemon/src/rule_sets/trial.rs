@@ -140,7 +140,9 @@ impl RuleSets {
 
     fn take_back(&mut self, ground: &mut Ground<'_>, reason: &str) -> Result<(), ServiceError> {
         let datapath = ground.datapath.get_mut()?;
+        let tried = datapath.installed().clone();
         datapath.revert()?;
+        self.used = datapath.installed().used_of(&tried).line();
         self.restore(ground, reason);
         Ok(())
     }

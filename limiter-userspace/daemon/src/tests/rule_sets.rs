@@ -408,3 +408,87 @@ fn an_export_is_what_is_in_force() {
     // The burst of 1,522 bytes is written out: it holds beside any interface.
     assert!(exported.contains("\"burst\": 1522"), "{exported}");
 }
+
+const HAS_DIFFERENCE: &str =
+    "used amounts carry over; a source that used up a raised limit gets the difference at once";
+
+/// The answer says what becomes of a source that has used its limit up, and it does: the packets
+/// that pass then, of a hundred.
+#[test]
+fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
+    const CUT: &str =
+        "used amounts carry over; a source that used up a reduced limit goes on at the new rate";
+    let rules =
+        |limit: &str| format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]");
+    let window = |rate: &str| format!("rate: {rate}, algorithm: fixed_window");
+    let log = |rate: &str| format!("rate: {rate}, algorithm: sliding_log");
+    let plain = |rate: &str| format!("rate: {rate}");
+    let wait = "used amounts carry over; a source that used more than a limit now allows waits \
+                until the window has passed, at most 7days";
+    let anew = "where a limit moved to another table, every source starts with all of it";
+    let left = "where the algorithm or the window changed, the available amount carries over";
+    let cases = [
+        (plain("10/week"), plain("20/week"), Some(HAS_DIFFERENCE), 10),
+        (plain("20/week"), plain("10/week"), Some(CUT), 0),
+        (plain("20/week"), plain("10/day"), Some(CUT), 0),
+        (plain("10/week"), plain("20/week, burst: 10"), Some("used amounts carry over"), 0),
+        (window("10/week"), window("20/week"), Some(HAS_DIFFERENCE), 10),
+        (window("20/week"), window("10/week"), Some(wait), 0),
+        (log("10/week"), log("12/week"), Some(HAS_DIFFERENCE), 2),
+        (window("10/week"), window("20/day"), Some(left), 0),
+        (window("10/week"), log("20/week"), Some(left), 0),
+        (window("10/week"), plain("12/week"), Some(anew), 12),
+        (plain("10/week"), window("12/week"), Some(anew), 12),
+        (plain("10/week"), plain("10/week, name: other"), None, 0),
+    ];
+    let source = Source::V4([203, 0, 113, 9]);
+    for (before, after, said, passes) in cases {
+        let mut daemon = Daemon::start(&[]);
+        daemon.apply(&["descriptors: []\n"]).unwrap();
+        daemon.apply(&[&rules(&before)]).unwrap();
+        let passed = |daemon: &Daemon| {
+            daemon.fake.send(source, 100, 60);
+            daemon.service.source("203.0.113.9").unwrap().passed
+        };
+        let had = passed(&daemon);
+        let changed = daemon.apply(&[&rules(&after)]).unwrap();
+        assert_eq!(changed.used.as_deref(), said, "{before} to {after}");
+        let whole = if before.starts_with("rate: 20") { 20 } else { 10 };
+        assert_eq!(had, whole, "{before}");
+        // A bucket in another table begins with other counts.
+        let has = passed(&daemon);
+        let more = if said == Some(anew) { has } else { has - had };
+        assert_eq!(more, passes, "{before} to {after}");
+        // Once only.
+        assert_eq!(daemon.apply(&[&rules(&after)]).unwrap().used, None);
+    }
+}
+
+/// So it is with a limit for one address, over the one of everybody, and with a trial.
+#[test]
+fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_theirs() {
+    const NO_DIFFERENCE: &str = "gets the new rate, but not the difference";
+    const GOES_ON: &str = "a source that used up a reduced limit goes on at the new rate";
+    let mut daemon = Daemon::start(&[]);
+    // A rule of its own takes the address over from everybody's.
+    let raised = daemon.set("203.0.113.9", "200/s", None).unwrap();
+    assert!(raised.used.unwrap().contains(NO_DIFFERENCE));
+    let cut = daemon.unset("203.0.113.9").unwrap();
+    assert!(cut.used.unwrap().contains(GOES_ON));
+    let new = daemon.set("2001:db8::/64", "unlimited", None).unwrap();
+    assert_eq!(new.used, None, "nothing is used of what has no limit");
+    daemon.unset("2001:db8::/64").unwrap();
+    let trial = ApplyRules {
+        documents: documents(&[&RULES.replace("1000, burst: 100", "1000, burst: 300")]),
+        force: false,
+        confirm_seconds: std::num::NonZeroU32::new(60),
+        session: None,
+    };
+    let tried = daemon.service.apply_rules(&trial).unwrap();
+    assert!(tried.used.unwrap().contains(NO_DIFFERENCE));
+    let back = daemon.service.revert().unwrap();
+    assert!(back.used.unwrap().contains(GOES_ON));
+    // What stays says nothing new.
+    daemon.service.apply_rules(&trial).unwrap();
+    assert_eq!(daemon.service.confirm().unwrap().used, None);
+}

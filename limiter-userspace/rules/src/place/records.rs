@@ -8,6 +8,7 @@ use limiter_sharing::fnv::Fnv;
 
 use super::free::{Free, Places};
 use super::installed::InstalledTables;
+use super::largest::{Before, marked_record};
 use super::shared;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
@@ -63,11 +64,12 @@ impl<'a> Records<'a> {
     }
 
     /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is
-    /// the one that it had elsewhere.
+    /// the one that it had elsewhere, and `taken` says that other rules may have held its keys.
     pub(super) fn rule(
         &mut self,
         before: Option<u32>,
         number: Option<u32>,
+        taken: bool,
         wanted: Record,
         places: &mut Places,
     ) -> Result<u32, Full> {
@@ -80,7 +82,7 @@ impl<'a> Records<'a> {
             (None, Some(number)) => number,
             (None, None) => places.begin().ok_or(Full::Rules)?,
         };
-        self.place(old, Record { rule, ..wanted }, places)
+        self.place(old, taken, Record { rule, ..wanted }, places)
     }
 
     /// Places the record of a budget.
@@ -105,15 +107,22 @@ impl<'a> Records<'a> {
                 index + 1
             }
         };
-        self.place(old, Record { rule, budget, budget_tag: tag, ..wanted }, places)
+        self.place(old, false, Record { rule, budget, budget_tag: tag, ..wanted }, places)
     }
 
     fn place(
         &mut self,
         old: Option<(u32, Record)>,
+        taken: bool,
         wanted: Record,
         places: &mut Places,
     ) -> Result<u32, Full> {
+        let before = match &old {
+            Some((_, old)) => Before::Rule(old),
+            None if taken => Before::Others,
+            None => Before::Nothing,
+        };
+        let wanted = marked_record(before, wanted);
         if let Some((slot, old)) = old
             && same(&old, &wanted)
         {

@@ -13,6 +13,7 @@ use super::records::{EVERYTHING, Full, Records};
 use super::{PlaceError, TablesPlan};
 use crate::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
+    TableForm,
 };
 use crate::model::{Martians, Path, Subject, TriePrefix};
 
@@ -26,6 +27,8 @@ pub(super) struct Step<'a> {
     /// The slots of budgets by name.
     budgets: BTreeMap<&'a str, u32>,
     rules: Vec<(compile::RuleId, u32)>,
+    /// The tables that had rules.
+    held: BTreeSet<TableForm>,
     /// Error if there is no room.
     too_many: PlaceError,
 }
@@ -47,6 +50,7 @@ impl<'a> Step<'a> {
             actions: Actions::new(&old.tables),
             budgets: BTreeMap::new(),
             rules: Vec::with_capacity(set.keyed.len()),
+            held: old.tables.rules.keys().map(|id| id.form).collect(),
             too_many,
         };
         for budget in &set.budgets {
@@ -127,7 +131,13 @@ impl<'a> Step<'a> {
         let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
         let before = self.old.tables.rules.get(id).copied();
         self.records
-            .rule(before, was.map(|rule| rule.limit.rule), record, places)
+            .rule(
+                before,
+                was.map(|rule| rule.limit.rule),
+                self.held.contains(&id.form),
+                record,
+                places,
+            )
             .map_err(|full| self.full(full, &subject))
     }
 

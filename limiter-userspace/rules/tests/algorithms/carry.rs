@@ -1,4 +1,6 @@
-//! Limits that change, from every algorithm to every algorithm: what is available stays available.
+//! Limits that change, from every algorithm to every algorithm: what was used stays used where both
+//! count in the same windows, and of a rate that is raised; elsewhere what is available stays
+//! available.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +13,8 @@ use limiter_rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::metered::{
-    ALGORITHMS, Metered, alike, capacity, in_bound, in_units, last_frame, measure, offset,
-    packet_spec, parts, renewal, scale_of, spec,
+    ALGORITHMS, Metered, alike, capacity, in_bound, in_one_measure, in_units, last_frame, measure,
+    offset, packet_spec, parts, renewal, scale_of, spec,
 };
 use crate::support::{END, FRAME, Packet, config, pattern};
 
@@ -27,6 +29,25 @@ fn net(spec: &LimitSpec, packets: impl Iterator<Item = Packet>, change: u64) -> 
         })
         .max()
         .unwrap_or_default()
+}
+
+/// True if what was used of one limit can be said of the other: counts of the same windows.
+fn count_alike(old: &LimitSpec, new: &LimitSpec) -> bool {
+    let window = |spec: &LimitSpec| match spec.algorithm() {
+        Algorithm::SlidingLog => (spec.log().window, 0),
+        _ => (spec.window().width, spec.window().slots),
+    };
+    old.counts() == new.counts()
+        && !old.is_rate()
+        && old.algorithm() == new.algorithm()
+        && window(old) == window(new)
+}
+
+/// The larger of two limits of a rate, both marked as the largest of their rule so far.
+fn raised((one, other): (LimitSpec, LimitSpec)) -> (LimitSpec, LimitSpec) {
+    let [one, other] = [one, other].map(|spec| spec.with_largest(true));
+    let units = |spec: &LimitSpec| in_units(spec, capacity(spec));
+    if units(&one) <= units(&other) { (one, other) } else { (other, one) }
 }
 
 /// One run under a limit, a change, and one under another: what passed before and after.
@@ -51,8 +72,8 @@ fn run(
     let passed = before.iter().copied().filter(|packet| meter.passes(old, *packet)).collect();
     let at = before.last().map_or(0, |packet| packet.at).saturating_add(wait).min(END);
     let share = meter.used(old, at);
-    let carried = meter.carries(old, new, at);
-    let meter = meter.seeded(new, carried);
+    let used = meter.carries(old, new, at).used;
+    let meter = meter.carried(old, new, at);
     // As far apart as they are by themselves.
     let start = after.first().map_or(0, |packet| packet.at);
     let later = after
@@ -60,7 +81,24 @@ fn run(
         .map(|packet| Packet { at: (at + (packet.at - start)).min(END), ..*packet })
         .filter(|packet| meter.passes(new, *packet))
         .collect();
-    Change { before: passed, at, share, used: carried.used, after: later }
+    Change { before: passed, at, share, used, after: later }
+}
+
+/// Packets that passed before a change and did not come back, and those that passed after it before
+/// anything comes back; and the larger capacity, with what rounding adds.
+fn around(old: &LimitSpec, new: &LimitSpec, change: &Change) -> (u128, u128) {
+    let p = net(old, change.before.iter().rev().copied(), change.at);
+    let q = net(new, change.after.iter().copied(), change.at);
+    // The last frame of a leaky bucket, once on its side.
+    let p = p.saturating_sub(last_frame(old));
+    let q = q.saturating_sub(last_frame(new));
+    let most = in_units(old, capacity(old)).max(in_units(new, capacity(new)));
+    // A frame's cost is rounded up to a tick, and so its measure here.
+    let rounding = |spec: &LimitSpec, packets: &[Packet]| {
+        if spec.is_rate() { in_units(spec, packets.len() as u128 + 1) } else { 0 }
+    };
+    let slack = rounding(old, &change.before) + rounding(new, &change.after) + 2;
+    (in_units(old, p) + in_units(new, q), most + slack)
 }
 
 proptest! {
@@ -70,29 +108,18 @@ proptest! {
     /// comes back, are no more than the larger capacity, for all times before and after the change.
     #[test]
     fn what_is_available_stays_available(
-        (old, new) in alike(), offset in offset(),
+        (old, new) in prop_oneof![alike(), in_one_measure()], offset in offset(),
         before in pattern(), after in pattern(), wait in prop_oneof![Just(0u64), 0u64..2000],
     ) {
         let wait = u64::try_from(u128::from(scale_of(&old)) * u128::from(wait) / 1000).unwrap();
         let before = before.away_from_the_end().offered(scale_of(&old), old.counts());
         let after = after.away_from_the_end().offered(scale_of(&new), new.counts());
         let change = run((&old, &new), offset, &before, wait, &after);
-        let p = net(&old, change.before.iter().rev().copied(), change.at);
-        let q = net(&new, change.after.iter().copied(), change.at);
-        // The last frame of a leaky bucket, once on its side.
-        let p = p.saturating_sub(last_frame(&old));
-        let q = q.saturating_sub(last_frame(&new));
-        let most = in_units(&old, capacity(&old)).max(in_units(&new, capacity(&new)));
-        // A frame's cost is rounded up to a tick, and so its measure here.
-        let rounding = |spec: &LimitSpec, packets: &[Packet]| match spec.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                in_units(spec, packets.len() as u128 + 1)
-            }
-            _ => 0,
-        };
-        let slack = rounding(&old, &change.before) + rounding(&new, &change.after) + 2;
-        let units = in_units(&old, p) + in_units(&new, q);
-        prop_assert!(units <= most + slack, "{} and {} of {} >> 20", p, q, most);
+        let (units, most) = around(&old, &new, &change);
+        prop_assert!(units <= most, "{} of {} >> 20", units, most);
+        if count_alike(&old, &new) {
+            return Ok(());
+        }
         prop_assert!(in_bound(&new, &change.after));
         // The rest is what was there, or all that the new limit has.
         let rest = |spec: &LimitSpec, used: u64| {
@@ -182,6 +209,10 @@ proptest! {
             meter.passes(&old, packet);
             if meter.used(&old, packet.at) == Share::ALL {
                 let next = meter.carried(&old, &new, packet.at);
+                if count_alike(&old, &new) && in_units(&old, capacity(&old)) < in_units(&new, capacity(&new)) {
+                    // The difference.
+                    continue;
+                }
                 prop_assert_eq!(next.peek(&new, Packet { units: 1, ..packet }), Peek::Over);
             }
         }
@@ -196,6 +227,10 @@ proptest! {
             return Ok(());
         }
         let next = meter.carried(&old, &new, drained);
+        if count_alike(&old, &new) {
+            prop_assert_eq!(next.used(&new, drained), Share::NOTHING);
+            return Ok(());
+        }
         let fresh = Metered::new(&new, true, offset);
         prop_assert_eq!(next.raw(), fresh.raw());
     }
@@ -210,7 +245,87 @@ proptest! {
         let packet = Packet { at, units: 1 };
         meter.exhaust(&old, packet);
         prop_assert_eq!(meter.used(&old, at), Share::ALL);
-        prop_assert!(!meter.carried(&old, &new, at).passes(&new, packet));
+        let larger = in_units(&old, capacity(&old)) < in_units(&new, capacity(&new));
+        let passes = meter.carried(&old, &new, at).passes(&new, packet);
+        prop_assert!(!passes || count_alike(&old, &new) && larger);
+    }
+
+    /// A rate that is raised, and was never cut, owes what it owed: what passed before the change,
+    /// after what comes back, and what passes after it are no more than the larger capacity, and
+    /// the difference is there at once.
+    #[test]
+    fn a_raised_rate_owes_what_it_owed(
+        (old, new) in prop_oneof![alike(), in_one_measure()]
+            .prop_filter("rates", |(old, new)| old.is_rate() && new.is_rate())
+            .prop_map(raised),
+        offset in offset(),
+        before in pattern(), after in pattern(), wait in prop_oneof![Just(0u64), 0u64..2000],
+    ) {
+        let wait = u64::try_from(u128::from(scale_of(&old)) * u128::from(wait) / 1000).unwrap();
+        let before = before.away_from_the_end().offered(scale_of(&old), old.counts());
+        let after = after.away_from_the_end().offered(scale_of(&new), new.counts());
+        let change = run((&old, &new), offset, &before, wait, &after);
+        let (units, most) = around(&old, &new, &change);
+        prop_assert!(units <= most, "{} of {} >> 20", units, most);
+        prop_assert!(in_bound(&new, &change.after));
+        // No more is used of the new one than of the old one.
+        let meter = Metered::new(&old, false, offset);
+        for packet in &before {
+            meter.passes(&old, *packet);
+        }
+        let had = in_units(&old, meter.used_at(&old, change.at).into());
+        let has = in_units(&new, change.used.into());
+        let most = in_units(&new, capacity(&new));
+        let rounding = in_units(&old, (capacity(&old) >> 32) + 2) + in_units(&new, 3) + 2;
+        prop_assert!(has + 2 >= had.min(most) && has <= had + rounding, "{} of {} >> 20", has, had);
+    }
+
+    /// A limit in windows that is raised gives the difference, and one that is cut and raised again
+    /// is as it was, whatever it was cut to. A rate gives the difference if it was never cut, and
+    /// no burst if it was.
+    #[test]
+    fn a_raise_gives_the_difference_and_a_cut_none_back(
+        parts in parts(Some(Count::Packets)), offset in offset(),
+        at in 1u64 << 50..1 << 56, taken in 0usize..45,
+    ) {
+        let at_once = |meter: &Metered, spec: &LimitSpec| {
+            (0..10_000).take_while(|_| meter.passes(spec, Packet { at, units: 1 })).count()
+        };
+        let window = |spec: &LimitSpec| (spec.window().width, spec.log().window);
+        for algorithm in ALGORITHMS {
+            let [few, many] = [parts.spec(algorithm), parts.more().spec(algorithm)];
+            // A burst is as long as the packets take.
+            prop_assert!(few.is_rate() || window(&few) == window(&many));
+            let whole = |spec: &LimitSpec| at_once(&Metered::new(spec, false, offset), spec);
+            let (small, large) = (whole(&few), whole(&many));
+            let meter = Metered::new(&many, false, offset);
+            for _ in 0..taken.min(large) {
+                meter.passes(&many, Packet { at, units: 1 });
+            }
+            let taken = taken.min(large);
+            let cut = meter.carried(&many, &few, at);
+            let back = cut.carried(&few, &many, at);
+            let left = large - taken;
+            let [of_few, of_many] = if few.is_rate() {
+                [small.min(left); 2]
+            } else {
+                [small.saturating_sub(taken), left]
+            };
+            prop_assert_eq!(at_once(&cut, &few), of_few, "{:?}", algorithm);
+            prop_assert_eq!(at_once(&back, &many), of_many, "{:?}", algorithm);
+            let [few, many] = [few, many].map(|spec| spec.with_largest(true));
+            let meter = Metered::new(&few, false, offset);
+            at_once(&meter, &few);
+            let raised = meter.carried(&few, &many, at);
+            let (found, difference) = (at_once(&raised, &many), large.saturating_sub(small));
+            // A leaky bucket is used up once a packet would be over its backlog, a part of one or
+            // not.
+            let part = usize::from(algorithm == Algorithm::LeakyBucket);
+            prop_assert!(
+                found <= difference && found + part >= difference,
+                "{:?}: {} of {}", algorithm, found, difference
+            );
+        }
     }
 
     /// Changes do not add up: what is used of a count comes back as the same count, however

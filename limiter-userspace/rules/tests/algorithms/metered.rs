@@ -140,6 +140,16 @@ pub(crate) fn alike() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
         .prop_filter("of one unit", |(a, b)| a.counts() == b.counts())
 }
 
+/// A limit and a larger one of the same algorithm and windows, in either order.
+pub(crate) fn in_one_measure() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
+    (parts(None), prop::sample::select(ALGORITHMS.to_vec()), any::<bool>()).prop_map(
+        |(parts, algorithm, swap)| {
+            let (few, many) = (parts.spec(algorithm), parts.more().spec(algorithm));
+            if swap { (many, few) } else { (few, many) }
+        },
+    )
+}
+
 /// Offsets of the wall clock's windows.
 pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
     boot().prop_map(WallOffset::new)
@@ -306,6 +316,32 @@ impl Metered {
         meter::used(spec, &&self.words, Ticks::from_nanos(at), self.offset)
     }
 
+    pub(crate) fn used_at(&self, spec: &LimitSpec, at: u64) -> u64 {
+        meter::used_at(spec, &&self.words, Ticks::from_nanos(at), self.offset).used
+    }
+
+    /// True if a changed limit takes words over, and not an amount.
+    fn goes_on(old: &LimitSpec, new: &LimitSpec) -> bool {
+        old.same_state(new) || old.same_log(new)
+    }
+
+    /// The bucket of a limit that takes the words of the present one over.
+    fn taken_over(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Self {
+        let next = Self::new(new, !self.scale, self.offset);
+        let used = self.used_at(old, at);
+        for index in 0..u32::from(new.words) {
+            let place = |spec: &LimitSpec| usize::try_from(u32::from(spec.first) + index).unwrap();
+            let state = if old.same_state(new) {
+                self.words[place(old)].load(Ordering::Relaxed) >> 1
+            } else {
+                meter::resized(old, new, &&self.words, used, index)
+            };
+            let word = &next.words[place(new)];
+            word.store(state << 1 | u64::from(next.scale), Ordering::Relaxed);
+        }
+        next
+    }
+
     /// Use of a limit once the present one is changed into it.
     pub(crate) fn carries(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Carried {
         let at = Ticks::from_nanos(at);
@@ -328,6 +364,9 @@ impl Metered {
 
     /// The bucket after its limit was changed.
     pub(crate) fn carried(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Self {
+        if Self::goes_on(old, new) {
+            return self.taken_over(old, new, at);
+        }
         self.seeded(new, self.carries(old, new, at))
     }
 }

@@ -51,7 +51,7 @@ impl Sliced<Echo> for Told {
 impl Echo {
     fn changed(&mut self) -> Changed {
         self.changes += 1;
-        Changed { generation: 5, rules: 1, warnings: Vec::new(), done: None }
+        Changed { generation: 5, rules: 1, warnings: Vec::new(), done: None, used: None }
     }
 
     fn begin(&self, told: Told) -> Told {

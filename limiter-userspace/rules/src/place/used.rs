@@ -1,0 +1,278 @@
+//! What becomes of those who have used a limit up, once another one is in its place.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Algorithm, Limit, LimitSpec, Record, Role};
+
+use super::installed::{Installed, InstalledTables};
+use crate::compile::{RuleId, TableForm};
+use crate::model::Selector;
+
+/// What a change of the limits does to those who have used theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of change that there was")]
+pub struct Used {
+    /// A limit is larger, and gives the difference.
+    raised: bool,
+    /// A limit of a rate is larger after it was cut, or on trial: it gives its new rate alone.
+    rate_raised: bool,
+    /// A limit of a rate is smaller.
+    rate_cut: bool,
+    /// A number of a window is smaller: nanoseconds until all of the one before has come back.
+    cut: Option<u64>,
+    /// As large, at another rate.
+    rate: bool,
+    /// Counted in another way: what was left stays left.
+    counted: bool,
+    /// Of another unit: the used share stays.
+    unit: bool,
+    /// Begun anew.
+    anew: bool,
+}
+
+/// The limits of a source or a key, in one of the tables.
+#[derive(Clone, Copy, Debug)]
+enum Held<'a> {
+    Source(u32, &'a Limit),
+    Keyed(u32, &'a Record),
+}
+
+impl Held<'_> {
+    fn is_unlimited(&self) -> bool {
+        match self {
+            Self::Source(_, limit) => limit.is_unlimited(),
+            Self::Keyed(_, record) => record.is_unlimited() || record.count == 0,
+        }
+    }
+
+    fn same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Source(a, _), Self::Source(b, _)) | (Self::Keyed(a, _), Self::Keyed(b, _)) => {
+                a == b
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Installed {
+    /// What becomes of those who have used limits of `before` that are other ones here.
+    pub fn used_of(&self, before: &Self) -> Used {
+        let mut used = Used::default();
+        for selector in self.changed_sources(before) {
+            if let (Some(old), Some(new)) = (before.held(&selector), self.held(&selector))
+                && !old.same_place(&new)
+            {
+                used.note(old, new);
+            }
+        }
+        for (id, slot) in &self.tables.rules {
+            let Some(old_slot) = before.tables.rules.get(id).filter(|old| *old != slot) else {
+                continue;
+            };
+            let records = (before.tables.records.get(old_slot), self.tables.records.get(slot));
+            let (Some(old), Some(new)) = records else { continue };
+            if id.selector().is_some() && id.form.has_keys() {
+                // Among the sources.
+                continue;
+            }
+            if before.tables.is_narrow(id.form) == self.tables.is_narrow(id.form) {
+                used.note(Held::Keyed(*old_slot, old), Held::Keyed(*slot, new));
+            } else {
+                used.anew = true;
+            }
+        }
+        used
+    }
+
+    /// Sources whose rule has another place, or none, in one of both.
+    fn changed_sources(&self, before: &Self) -> BTreeSet<Selector> {
+        let mut changed = BTreeSet::new();
+        for (one, other) in [(self, before), (before, self)] {
+            let by_source = one.rules.iter().filter(|(selector, rule)| {
+                other.rules.get(selector).is_none_or(|other| other.slot != rule.slot)
+            });
+            changed.extend(by_source.map(|(selector, _)| *selector));
+            let keyed = one.tables.rules.iter();
+            let keyed = keyed.filter(|(id, slot)| other.tables.rules.get(id) != Some(slot));
+            changed.extend(keyed.filter_map(|(id, _)| id.selector()));
+        }
+        changed
+    }
+
+    /// The limits of sources: of the longest prefix.
+    fn held(&self, source: &Selector) -> Option<Held<'_>> {
+        std::iter::once(*source).chain(source.wider()).find_map(|at| {
+            if let Some(rule) = self.rules.get(&at) {
+                return Some(Held::Source(rule.slot, &rule.limit));
+            }
+            let slot = self.tables.rules.get(&RuleId::of_source(&at))?;
+            Some(Held::Keyed(*slot, self.tables.records.get(slot)?))
+        })
+    }
+}
+
+impl InstalledTables {
+    /// True if keys of IPv4 packets of a table are narrow.
+    fn is_narrow(&self, form: TableForm) -> bool {
+        self.ids.get(&form).is_some_and(|id| self.narrow.iter().any(|table| table.id == *id))
+    }
+}
+
+impl Used {
+    fn note(&mut self, old: Held<'_>, new: Held<'_>) {
+        if old.is_unlimited() || new.is_unlimited() {
+            return;
+        }
+        match (old, new) {
+            (Held::Source(_, old), Held::Source(_, new)) => {
+                self.note_limit(&token(old), &token(new), old.rule == new.rule);
+            }
+            (Held::Keyed(_, old), Held::Keyed(_, new)) if old.budget_tag != new.budget_tag => {
+                self.anew = true;
+            }
+            // What nodes share is counted elsewhere.
+            (Held::Keyed(_, old), Held::Keyed(_, new)) if old.leased | new.leased != 0 => {}
+            (Held::Keyed(_, old), Held::Keyed(_, new)) => {
+                let same_rule = old.rule == new.rule;
+                let [old, new] =
+                    [old, new].map(|record| record.limits.iter().take(usize::from(record.count)));
+                for (old, new) in old.zip(new) {
+                    self.note_limit(old, new, same_rule);
+                }
+            }
+            _ => self.anew = true,
+        }
+    }
+
+    fn note_limit(&mut self, old: &LimitSpec, new: &LimitSpec, same_rule: bool) {
+        if old.counts() != new.counts() {
+            self.unit = true;
+            return;
+        }
+        if !(old.is_rate() && new.is_rate() || in_one_window(old, new)) {
+            self.counted = true;
+            return;
+        }
+        let (had, has) = (units(old), units(new));
+        match has.cmp(&had) {
+            Ordering::Greater
+                if !new.is_rate() || same_rule && old.is_largest() && new.is_largest() =>
+            {
+                self.raised = true;
+            }
+            Ordering::Greater => self.rate_raised = true,
+            Ordering::Less if new.is_rate() => self.rate_cut = true,
+            Ordering::Less => {
+                let wait = self.cut.unwrap_or(0).max(time_of(new));
+                self.cut = Some(wait);
+            }
+            Ordering::Equal => self.rate |= !old.same_state(new),
+        }
+    }
+}
+
+fn token(limit: &Limit) -> LimitSpec {
+    LimitSpec::of_rate(Algorithm::TokenBucket, limit, Role::Hard)
+}
+
+fn in_one_window(old: &LimitSpec, new: &LimitSpec) -> bool {
+    old.algorithm() == new.algorithm()
+        && if old.algorithm() == Algorithm::SlidingLog {
+            old.log().window == new.log().window
+        } else {
+            old.same_state(new)
+        }
+}
+
+/// The units that a limit lets pass at once.
+pub(super) fn units(spec: &LimitSpec) -> u128 {
+    match spec.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let rate = spec.rate();
+            let units =
+                (u128::from(rate.tolerance) << rate.shift) / u128::from(rate.increment.max(1));
+            units + u128::from(spec.algorithm() == Algorithm::LeakyBucket)
+        }
+        Algorithm::SlidingLog => spec.log().size.into(),
+        _ => spec.window().limit.into(),
+    }
+}
+
+/// Nanoseconds after which a limit in windows has forgotten all that was used of it.
+fn time_of(spec: &LimitSpec) -> u64 {
+    let nanos = match spec.algorithm() {
+        Algorithm::SlidingLog => spec.log().window.into(),
+        // The window before counts as well.
+        Algorithm::SlidingCounter => u128::from(spec.window().width) * 2,
+        _ => u128::from(spec.window().width) * u128::from(spec.window().slots.max(1)),
+    };
+    u64::try_from(nanos).unwrap_or(u64::MAX)
+}
+
+/// A length of time in words; long ones without their small parts.
+fn long(nanos: u64) -> String {
+    let seconds = nanos.div_ceil(1_000_000_000);
+    if nanos > Ticks::new(u64::MAX).as_nanos() {
+        return "years".to_owned();
+    }
+    let grain = match seconds {
+        0..600 => 1,
+        600..86_400 => 60,
+        _ => 3600,
+    };
+    humantime::format_duration(Duration::from_secs(seconds.div_ceil(grain) * grain)).to_string()
+}
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { raised, rate_raised, rate_cut, cut, rate, counted, unit, anew } = *self;
+        let mut parts = Vec::new();
+        if raised || rate_raised || rate_cut || cut.is_some() || rate {
+            parts.push("used amounts carry over".to_owned());
+        }
+        if raised {
+            let text = "a source that used up a raised limit gets the difference at once";
+            parts.push(text.to_owned());
+        }
+        if rate_raised {
+            let text = "a source that used up a raised limit gets the new rate, but not the \
+                        difference: the rule is on trial, was cut before, or is another rule";
+            parts.push(text.to_owned());
+        }
+        if rate_cut {
+            parts.push("a source that used up a reduced limit goes on at the new rate".to_owned());
+        }
+        if let Some(wait) = cut {
+            parts.push(format!(
+                "a source that used more than a limit now allows waits until the window has \
+                 passed, at most {}",
+                long(wait)
+            ));
+        }
+        if counted {
+            let text =
+                "where the algorithm or the window changed, the available amount carries over";
+            parts.push(text.to_owned());
+        }
+        if unit {
+            parts.push("where the unit changed, the used share carries over".to_owned());
+        }
+        if anew {
+            let text = "where a limit moved to another table, every source starts with all of it";
+            parts.push(text.to_owned());
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+impl Used {
+    /// The line to print; none if no limit that somebody could have used changed.
+    pub fn line(&self) -> Option<String> {
+        (*self != Self::default()).then(|| self.to_string())
+    }
+}
