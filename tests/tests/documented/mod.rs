@@ -77,15 +77,14 @@ fn for_developers() -> Vec<String> {
 /// Pages that a section of the list has, by their paths in the repository.
 fn listed(section: &str) -> Vec<String> {
     let text = written(INDEX);
-    let of_section = text
-        .split("\n## ")
-        .find_map(|part| part.strip_prefix(section)?.strip_prefix('\n'))
-        .unwrap_or_else(|| panic!("{INDEX} has no section {section}"));
+    let mut parts = text.split("\n## ");
+    let part = parts.find_map(|part| part.strip_prefix(section)?.strip_prefix('\n'));
+    assert!(part.is_some(), "{INDEX} has no section {section}");
     let path = |link: String| match link.strip_prefix("../") {
         Some(path) => path.to_owned(),
         None => format!("docs/{link}"),
     };
-    links(of_section).into_iter().map(path).collect()
+    links(part.unwrap()).into_iter().map(path).collect()
 }
 
 #[test]
