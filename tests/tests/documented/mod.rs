@@ -23,31 +23,20 @@ const HELD: [(&str, &[&str]); 4] = [
     ("packets.md", &[]),
     ("threat-model.md", &[]),
     ("floods.md", &[]),
-    ("operations.md", &["When things go wrong"]),
+    ("troubleshooting.md", &["When things go wrong"]),
 ];
 
-/// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 19] = [
-    "README.md",
-    "docs/algorithms.md",
-    "docs/api.md",
-    "docs/comparison.md",
-    "docs/features.md",
-    "docs/first-hour.md",
-    "docs/floods.md",
-    "docs/glossary.md",
-    "docs/import.md",
-    "docs/limitations.md",
-    "docs/operations.md",
-    "docs/packages.md",
-    "docs/packets.md",
-    "docs/performance.md",
-    "docs/recipes.md",
-    "docs/rules.md",
-    "docs/threat-model.md",
-    "docs/tuning.md",
-    "docs/where-to-attach.md",
-];
+/// The list of all pages. Its sections say who reads them.
+const INDEX: &str = "docs/README.md";
+
+/// Its section of pages for users.
+const FOR_USERS: &str = "For users";
+
+/// Its section of pages that users look up.
+const REFERENCE: &str = "Reference";
+
+/// Words that the pages for users may have together: nobody reads more in a first month.
+const WORDS: usize = 45_000;
 
 /// A page with more lines than these has a table of contents.
 const LONG: usize = 150;
@@ -83,6 +72,41 @@ fn for_developers() -> Vec<String> {
     pages.retain(|path| path == "ARCHITECTURE.md" || path.starts_with(DESIGN));
     assert!(pages.len() > 10, "{pages:?}");
     pages
+}
+
+/// Pages that a section of the list has, by their paths in the repository.
+fn listed(section: &str) -> Vec<String> {
+    let text = written(INDEX);
+    let mut parts = text.split("\n## ");
+    let part = parts.find_map(|part| part.strip_prefix(section)?.strip_prefix('\n'));
+    assert!(part.is_some(), "{INDEX} has no section {section}");
+    let path = |link: String| match link.strip_prefix("../") {
+        Some(path) => path.to_owned(),
+        None => format!("docs/{link}"),
+    };
+    links(part.unwrap()).into_iter().map(path).collect()
+}
+
+#[test]
+fn every_page_is_in_the_list_of_pages() {
+    let listed: BTreeSet<String> =
+        [FOR_USERS, REFERENCE, "For developers"].into_iter().flat_map(listed).collect();
+    let mut missing = pages();
+    missing.retain(|path| path.starts_with("docs/") && !path.starts_with(DESIGN));
+    missing.retain(|path| path != INDEX && !listed.contains(path));
+    assert!(missing.is_empty(), "{INDEX} does not list {missing:?}");
+}
+
+#[test]
+fn pages_for_users_can_be_read_in_a_first_month() {
+    let pages = listed(FOR_USERS);
+    assert!(pages.len() > 15, "{pages:?}");
+    let words = |path: &String| {
+        let text = fs::read_to_string(workspace().join(path)).unwrap();
+        text.split_whitespace().count()
+    };
+    let all: usize = pages.iter().map(words).sum();
+    assert!(all <= WORDS, "{all} words, {WORDS} are allowed: move what few need to {REFERENCE}");
 }
 
 #[test]
@@ -131,8 +155,8 @@ fn pages_for_users_name_no_tests() {
     // Words that could be anything's name are nobody's.
     let tests: BTreeSet<String> =
         all_tests().into_iter().filter(|name| name.matches('_').count() >= 2).collect();
-    for path in FOR_USERS {
-        let text = written(path);
+    for path in listed(FOR_USERS).into_iter().chain(listed(REFERENCE)) {
+        let text = written(&path);
         let named: Vec<&str> =
             quoted(&text).into_iter().filter(|name| tests.contains(*name)).collect();
         assert!(named.is_empty(), "{path} names tests, which docs/tests.md does: {named:?}");

@@ -136,13 +136,13 @@ pub(super) fn fit(page: &str) {
         assert!(wrong.len() == 1 && wrong[0].contains(of), "{query}: {wrong:?}");
     }
     let documented =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md"))
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md"))
             .unwrap();
     for name in metrics.keys().filter(|name| !name.starts_with("limiter_cluster")) {
-        assert!(documented.contains(&format!("`{name}`")), "docs/operations.md has no {name}");
+        assert!(documented.contains(&format!("`{name}`")), "docs/metrics.md has no {name}");
     }
     for alert in rules.split("- alert: ").skip(1).map(word) {
-        assert!(documented.contains(&format!("| `{alert}` |")), "docs/operations.md: no {alert}");
+        assert!(documented.contains(&format!("| `{alert}` |")), "docs/metrics.md: no {alert}");
     }
 }
 
