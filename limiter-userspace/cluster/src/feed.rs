@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn a_line_that_is_no_change_is_refused_in_words_and_passed_over() {
         let lines = ["pass 192.0.2.0/24", "deny 192.0.2.7", "deny 192.0.2.7/24", "\x1b[2J\n", ""];
-        let raw = |(at, line): (usize, &&str)| (at as i64 + 1, b"2".into(), -1, (*line).into());
-        let mut raw: Vec<_> = lines.iter().enumerate().map(raw).collect();
+        let raw = |(at, line): (i64, &&str)| (at, b"2".into(), -1, (*line).into());
+        let mut raw: Vec<_> = (1..).zip(&lines).map(raw).collect();
         raw.push((6, b"2".into(), -1, vec![0xff; 5000]));
         raw.push((7, b"2".into(), -1, unlist(1).to_string().into()));
         let beat = Beat { name: "n".to_owned(), digest: 0, version: "1".to_owned() };
