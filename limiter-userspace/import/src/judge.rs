@@ -22,13 +22,12 @@ use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
 use super::lists::Denied;
 use super::packets::{Packets, state};
-use super::paths::Paths;
+use super::paths::{Paths, paths_of};
 use super::tables::{Piece, Tables};
 use super::translation::Translation;
 use beside::Placed;
 use names::{is_interface, place};
 use step::{of_hook, with_room};
-use wire::paths_of;
 
 pub(super) use step::{Kind, Step};
 

@@ -1,14 +1,12 @@
 //! Packets as they are on the wire, where a rule sees them behind a translation of addresses, or
 //! behind rules that write into their headers.
 
-use ipnet::IpNet;
 use limiter_rules::model::Fact;
 
 use super::{Judge, Step};
 use crate::difference::Difference;
 use crate::firewall::{Hook, Key, Limit, Rewrite, Verdict, Written};
 use crate::packets::{Packets, state};
-use crate::paths::{Paths, paths};
 use crate::translation::{To, Translation};
 
 impl Judge<'_> {
@@ -200,21 +198,4 @@ impl Judge<'_> {
     pub(super) fn is_untranslated(&self, meant: &Packets, packets: &Packets) -> bool {
         meant.translated && !self.translations.iter().any(|one| one.makes_some_of(packets))
     }
-}
-
-/// Paths of a limit, before them those of a port that has a bucket of its own.
-pub(super) fn paths_of(
-    packets: &Packets,
-    limit: &Limit,
-    exempt: &[IpNet],
-    beside: Option<u16>,
-) -> Result<Paths, String> {
-    let of = |packets: &Packets| paths(packets, &limit.key, exempt, limit.shared.is_some());
-    let mut all = of(packets)?;
-    if let Some(port) = beside {
-        let before = of(&Packets { ports: Some(vec![(port, port)]), ..packets.clone() })?;
-        all.limited.splice(0..0, before.limited);
-        all.exempt.splice(0..0, before.exempt);
-    }
-    Ok(all)
 }

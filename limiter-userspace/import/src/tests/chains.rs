@@ -1,4 +1,5 @@
-//! Random rule sets of iptables and ip6tables, walked packet by packet, beside the rules that are made of them.
+//! Random rule sets of iptables and ip6tables, walked packet by packet, beside the rules that are
+//! made of them.
 //!
 //! The walk here knows nothing of the one under test. For each packet it tells which limits the
 //! packet meets, as long as all of them hold, and in which bucket of each it is. The rules are

@@ -111,7 +111,8 @@ fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
     // One bucket for all sources, and a range, are one here as well.
     let text = format!(
         "*nat\n{redirect}\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp --dport 8080 -m \
-         limit --limit 5/s --limit-burst 9 -j ACCEPT\n-A INPUT -p tcp --dport 8080 -j DROP\nCOMMIT\n"
+         limit --limit 5/s --limit-burst 9 -j ACCEPT\n-A INPUT -p tcp --dport 8080 -j \
+         DROP\nCOMMIT\n"
     );
     let made = imported(Format::Iptables, &text);
     let one = [80, 8080].map(|port| {
