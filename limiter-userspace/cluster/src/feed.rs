@@ -15,6 +15,9 @@ pub(super) const WAITING: usize = 1024;
 /// microseconds.
 const ANEW: u64 = 1_000_000;
 
+/// Words about a line that [`Change::parse`] does not read.
+const UNKNOWN: &str = "it is no change that this version knows";
+
 /// Change of this node that is not in the store, or not known to be.
 #[derive(Debug)]
 struct Own {
@@ -32,8 +35,8 @@ struct Own {
 pub(super) struct News {
     /// Changes of others, in their order.
     pub(super) changes: Vec<Change>,
-    /// Changes that are not taken over, with the daemon that made them and the reason.
-    pub(super) refused: Vec<(Change, u64, &'static str)>,
+    /// Changes that are not taken over, in words, with the daemon that made them and the reason.
+    pub(super) refused: Vec<(String, u64, &'static str)>,
     /// [`Notice::Missed`], if changes were.
     pub(super) missed: Option<Notice>,
     /// True if there is more to read.
@@ -49,13 +52,12 @@ pub(super) struct Feed {
     own: VecDeque<Own>,
     /// Changes in the call under way.
     sent: usize,
-    unknown: u64,
     trust: Trust,
 }
 
 impl Feed {
     pub(super) fn new(instance: u64, trust: Trust) -> Self {
-        Self { instance, known: None, own: VecDeque::new(), sent: 0, unknown: 0, trust }
+        Self { instance, known: None, own: VecDeque::new(), sent: 0, trust }
     }
 
     /// Wall clock of the newest change that was taken over, where nodes have a key.
@@ -66,11 +68,6 @@ impl Feed {
     /// Number of the latest change that was taken in.
     pub(super) fn known(&self) -> u64 {
         self.known.unwrap_or(0)
-    }
-
-    /// Changes of others that this version does not know.
-    pub(super) fn unknown(&self) -> u64 {
-        self.unknown
     }
 
     /// Changes that are to go to the store.
@@ -141,11 +138,13 @@ impl Feed {
                         }
                         Verdict::Take(_) | Verdict::Known => {}
                         Verdict::Refused(why) => {
-                            news.refused.push((change.clone(), entry.instance, why));
+                            news.refused.push((change.to_string(), entry.instance, why));
                         }
                     }
                 }
-                Line::Unknown => self.unknown += 1,
+                Line::Unknown(text) => {
+                    news.refused.push((text.clone(), entry.instance, UNKNOWN));
+                }
                 Line::Change(_) | Line::Ended => {}
             }
             known = entry.number;
@@ -179,7 +178,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meeting::{Entry, Meeting, Place, Presence};
+    use crate::meeting::{Beat, Meeting, Place, Presence};
 
     const NOW: u64 = 1_795_000_000_000_000;
 
@@ -323,11 +322,23 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_newer_version_is_counted() {
+    fn a_line_that_is_no_change_is_refused_in_words_and_passed_over() {
+        let lines = ["pass 192.0.2.0/24", "deny 192.0.2.7", "deny 192.0.2.7/24", "\x1b[2J\n", ""];
+        let raw = |(at, line): (i64, &&str)| (at, b"2".into(), -1, (*line).into());
+        let mut raw: Vec<_> = (1..).zip(&lines).map(raw).collect();
+        raw.push((6, b"2".into(), -1, vec![0xff; 5000]));
+        raw.push((7, b"2".into(), -1, unlist(1).to_string().into()));
+        let beat = Beat { name: "n".to_owned(), digest: 0, version: "1".to_owned() };
+        let meeting =
+            Meeting { instance: 1, presence: Presence::Beat(beat), known: 0, changes: vec![] };
+        let met = crate::meeting::read(&meeting, &[9, 1, 7, 0], vec![], raw).expect("an answer");
         let mut feed = feed(1);
-        let entry = Entry { number: 7, instance: 2, line: Line::Unknown, proof: None };
-        let met = Met { latest: 7, oldest: 7, changes: vec![entry], ..Met::default() };
-        assert_eq!(feed.met(&met, 9, NOW), News::default());
-        assert_eq!((feed.unknown(), feed.known()), (1, 7));
+        let news = feed.met(&met, 9, NOW);
+        assert_eq!((news.changes, feed.known()), (vec![unlist(1)], 7));
+        let texts: Vec<&str> = news.refused.iter().map(|(text, ..)| text.as_str()).collect();
+        let long = "\u{fffd}".repeat(crate::change::TEXT_MAX);
+        let cleaned = ["\u{fffd}[2J\u{fffd}", "", &long];
+        assert_eq!(texts, [&lines[..3], &cleaned[..]].concat());
+        assert!(news.refused.iter().all(|(_, by, why)| (*by, *why) == (2, UNKNOWN)));
     }
 }

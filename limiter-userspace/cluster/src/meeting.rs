@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use limiter_sharing::rate::EXACT;
+use limiter_text::plain::clean;
 
-use super::change::Change;
+use super::change::{Change, TEXT_MAX};
 use super::sign::Proof;
 use super::store_error::StoreError;
 
@@ -105,8 +106,8 @@ pub enum Line {
     Change(Change),
     /// A change that nothing is left of.
     Ended,
-    /// No change that this version knows.
-    Unknown,
+    /// No change that this version knows, in plain characters, and cut to the length of one.
+    Unknown(String),
 }
 
 /// Answer of the store.
@@ -170,17 +171,20 @@ fn left(end: i64, now: u64) -> Option<Duration> {
 }
 
 fn line(text: &[u8], end: i64, now: u64) -> (Line, Option<Proof>) {
+    let unknown = |text: &str| Line::Unknown(clean(text).chars().take(TEXT_MAX).collect());
     let split = std::str::from_utf8(text).ok().and_then(Proof::split);
-    let Some((text, proof)) = split else { return (Line::Unknown, None) };
+    let Some((text, proof)) = split else {
+        return (unknown(&String::from_utf8_lossy(text)), None);
+    };
     let line = match Change::parse(text, left(end, now)) {
         Some(change) => change.after(Duration::ZERO).map_or(Line::Ended, Line::Change),
-        None => Line::Unknown,
+        None => unknown(text),
     };
     (line, proof)
 }
 
 /// Reads an answer to `meeting`. Numbers out of range spoil all of it; a node or a change that is
-/// not understood may be of a newer version, and is passed over.
+/// not understood may be of a newer version, and does not spoil the others.
 pub fn read(
     meeting: &Meeting,
     numbers: &[i64],

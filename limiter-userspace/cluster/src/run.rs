@@ -266,14 +266,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     }
 
     /// Reports changes that are not taken over: how many, and some of them.
-    fn refused(&mut self, refused: Vec<(Change, u64, &'static str)>) {
+    fn refused(&mut self, refused: Vec<(String, u64, &'static str)>) {
         if refused.is_empty() {
             return;
         }
         let count = refused.len() as u64;
         let latest = refused.into_iter().rev().take(REFUSED_TOLD).rev();
         let latest = latest.map(|(change, instance, why)| RefusedChange {
-            change: change.to_string(),
+            change,
             node: self.roster.name_of(instance),
             why: why.to_owned(),
         });
@@ -418,7 +418,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         status.count = self.roster.count();
         status.waiting_changes = self.feed.waiting();
         status.newest_change = self.feed.newest();
-        status.unknown_changes = self.feed.unknown();
         status.dropped_notices = self.dropped;
         *self.ends.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }

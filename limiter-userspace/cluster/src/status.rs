@@ -129,8 +129,6 @@ pub struct Status {
     /// Time of the newest change of another node that was taken over, by the clock of the node that
     /// made it, in microseconds since 1970; 0 without a key of the nodes.
     pub newest_change: u64,
-    /// Changes of other nodes that this version does not know.
-    pub unknown_changes: u64,
     /// Keys of rules that have leases on this node.
     pub keys: usize,
     /// Keys that found no leases since the node began: all were in use.
@@ -223,7 +221,6 @@ impl Status {
             count: settings.nodes.into(),
             waiting_changes: 0,
             newest_change: settings.newest,
-            unknown_changes: 0,
             signed: settings.keys.is_some(),
             beyond: 0,
             latest_beyond: None,

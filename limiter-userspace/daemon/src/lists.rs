@@ -347,7 +347,7 @@ impl Book {
             let time = match entry.listed.expires() {
                 Some(end) => format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
                 None if !entry.is_of_rule_file() && self.store.lacks(&selector) => {
-                    "until a reboot, not saved,".to_owned()
+                    "until a reboot (not saved)".to_owned()
                 }
                 None => "for ever".to_owned(),
             };

@@ -460,6 +460,7 @@ fn refused(options: &RunOptions, error: ServiceError) -> StartError {
             StartError::Plan { files: rule_files::names(&options.rules), source }
         }
         ServiceError::Datapath(fault) => StartError::Datapath(fault),
+        ServiceError::State(fault) => StartError::State(fault),
         other => StartError::Service(Box::new(other)),
     }
 }

@@ -62,6 +62,8 @@ pub(super) enum Difference {
     DeniesOpen,
     /// A rule of `tc`.
     Policed(&'static str),
+    /// Packets to one port are given another, and both have one bucket.
+    Redirected { place: String, from: u16, to: u16 },
 }
 
 impl Difference {
@@ -85,6 +87,7 @@ impl Difference {
             Self::Several => 'O',
             Self::DeniesOpen => 'P',
             Self::Policed(_) => 'Q',
+            Self::Redirected { .. } => 'R',
         }
     }
 }
@@ -197,6 +200,11 @@ impl fmt::Display for Difference {
                 "with the limits beside it: a packet that one drops is charged to none here; \
                  there, to \
                  those before",
+            ),
+            Self::Redirected { place, from, to } => write!(
+                f,
+                "{place} gives packets to port {from} the port {to}: there both have one bucket, \
+                 here each its own, so a source that uses both passes twice as much"
             ),
             Self::DeniesOpen => f.write_str(
                 "packets of open connections are accepted before; here they are dropped as well",

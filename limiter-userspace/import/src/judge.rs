@@ -22,7 +22,7 @@ use super::difference::Difference;
 use super::firewall::{Case, Firewall, Hook, Key, Limit, Verdict};
 use super::lists::Denied;
 use super::packets::{Packets, state};
-use super::paths::{Paths, paths};
+use super::paths::{Paths, paths_of};
 use super::tables::{Piece, Tables};
 use super::translation::Translation;
 use beside::Placed;
@@ -324,11 +324,11 @@ impl<'a> Judge<'a> {
         self.charges_once(step, limit)?;
         let before = self.before(step, limit)?;
         self.is_tracked(step, before.established)?;
-        let wire = self.on_the_wire(step, limit, before.established)?;
         let mut differences = limit.differences.clone();
         differences.extend(of_hook(step.hook));
         differences.extend(before.differences);
-        let mut packets = wire;
+        let (mut packets, beside) =
+            self.on_the_wire(step, limit, before.established, &mut differences)?;
         let mut exempt = before.exempt;
         if let Some(pair) = &limit.pair {
             let between = (step.between)(pair)?;
@@ -350,9 +350,8 @@ impl<'a> Judge<'a> {
         if exempt.len() > MOST_EXEMPT {
             return Err(format!("more than {MOST_EXEMPT} sources are exempt from it"));
         }
-        let together = limit.shared.is_some();
         let Paths { limited, exempt, shared, prefix64 } =
-            paths(&packets, &limit.key, &exempt, together)?;
+            paths_of(&packets, limit, &exempt, beside)?;
         if prefix64 {
             differences.push(Difference::Prefix64);
         }
@@ -362,7 +361,7 @@ impl<'a> Judge<'a> {
         }
         let name = self.name(step.rule);
         let common = limit.shared.as_ref().map(|name| clean(name));
-        let placed = Placed::new(step, common.clone());
+        let placed = Placed::of(step, common.clone(), beside);
         let budget = shared.then(|| common.unwrap_or_else(|| name.clone()));
         let over = if rejects { Over::Reject } else { Over::Drop };
         let limit = RuleLimit::hard(meter);
@@ -371,7 +370,7 @@ impl<'a> Judge<'a> {
         let firewall = self.firewall;
         let place = |rule: usize| place(firewall, rule);
         self.tables.add(piece, place)?;
-        self.placed.push(placed);
+        self.placed.extend(placed);
         if step.hook == Hook::Forward {
             self.forwarded.insert(step.rule);
         }

@@ -132,7 +132,13 @@ impl Packets {
 
     /// Reasons why the conditions cannot be translated.
     pub(super) fn reasons(&self) -> Option<String> {
-        let reasons: Vec<&str> = self.unknown.iter().map(|one| one.reason.as_str()).collect();
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in self.unknown.iter().map(|one| one.reason.as_str()) {
+            // Two options may lack the same.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 

@@ -6,7 +6,7 @@ use limiter_rules::model as rules;
 use limiter_rules::model::key::has_ports;
 use limiter_rules::model::{Fact, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
-use super::firewall::Key;
+use super::firewall::{Key, Limit};
 use super::packets::{Family, Packets, inner};
 
 /// The most paths of one rule.
@@ -34,9 +34,26 @@ struct Values {
     together: bool,
 }
 
+/// Makes the paths of a limit, before them those of a port that has a bucket of its own.
+pub(super) fn paths_of(
+    packets: &Packets,
+    limit: &Limit,
+    exempt: &[IpNet],
+    beside: Option<u16>,
+) -> Result<Paths, String> {
+    let of = |packets: &Packets| paths(packets, &limit.key, exempt, limit.shared.is_some());
+    let mut all = of(packets)?;
+    if let Some(port) = beside {
+        let before = of(&Packets { ports: Some(vec![(port, port)]), ..packets.clone() })?;
+        all.limited.splice(0..0, before.limited);
+        all.exempt.splice(0..0, before.exempt);
+    }
+    Ok(all)
+}
+
 /// Makes the paths. `exempt` are sources that the limit is not for; `together` asks for one bucket
 /// that rules can share.
-pub(super) fn paths(
+fn paths(
     packets: &Packets,
     key: &[Key],
     exempt: &[IpNet],

@@ -38,6 +38,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Itself with what follows from its addresses: those of loopback are this host's.
+    pub(super) fn settled(mut self) -> Self {
+        if let To::One(nets) = &self.addresses {
+            self.here |= !self.source && nets.iter().all(|net| net.addr().is_loopback());
+        }
+        self
+    }
+}
+
 /// A rule that translates, with the packets that come to it.
 #[derive(Clone, Debug)]
 pub(super) struct Translation {

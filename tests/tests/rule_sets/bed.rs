@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
@@ -22,10 +22,7 @@ use limiter_tests::veth::{self, RECEIVER, SENDER};
 use limiter_tests::work_dir::WorkDir;
 use serde_json::Value;
 
-use super::conditions::{BEHIND, HERE, Language, PORTS};
-
-/// Sources of packets.
-const SOURCES: [&str; 5] = ["10.1.2.3", "10.1.2.4", "10.1.77.1", "203.0.113.9", "198.51.100.20"];
+use super::conditions::{Family, Language, PORTS};
 
 /// Packets of a kind in a load.
 const OF_KIND: usize = 12;
@@ -44,36 +41,53 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// A kind of packets of a source; those of a small set are such as its rules are for.
-    pub(super) fn random(random: &mut Rng, source: &'static str, small: bool) -> Self {
+    /// A kind of packets of a source of a family; those of a small set are such as its rules are
+    /// for.
+    pub(super) fn random(
+        random: &mut Rng,
+        (family, source): (Family, &'static str),
+        small: bool,
+    ) -> Self {
         let ports = if small { &PORTS[..3] } else { &PORTS[..] };
         let protocols: &[_] = if small { &["tcp", "tcp", "udp"] } else { &["tcp", "udp", "icmp"] };
         Self {
             source,
-            destination: if random.u8(..100) < if small { 8 } else { 25 } { BEHIND } else { HERE },
+            destination: if random.u8(..100) < if small { 8 } else { 25 } {
+                family.behind()
+            } else {
+                family.here()
+            },
             protocol: protocols[random.usize(..protocols.len())],
             port: ports[random.usize(..ports.len())],
             payload: [18, 18, 200][random.usize(..3)],
         }
     }
 
-    /// Any source.
-    pub(super) fn source(random: &mut Rng) -> &'static str {
-        SOURCES[random.usize(..SOURCES.len())]
+    /// Any source of a family.
+    pub(super) fn source(random: &mut Rng, family: Family) -> &'static str {
+        let sources = family.sources();
+        sources[random.usize(..sources.len())]
     }
 
-    /// A frame with a port, or an id, and an identification of its own.
+    /// A frame with a port, or an id, and an identification, or a flow label, of its own.
     fn frame(&self, own: u16) -> Result<Vec<u8>> {
-        let (from, to): (Ipv4Addr, Ipv4Addr) = (self.source.parse()?, self.destination.parse()?);
+        let (from, to): (IpAddr, IpAddr) = (self.source.parse()?, self.destination.parse()?);
         let transport = match self.protocol {
             "tcp" => Transport::Tcp { source: own, destination: self.port, flags: 2 },
             "udp" => Transport::Udp { source: own, destination: self.port },
             _ => Transport::Echo { id: own, sequence: 1 },
         };
-        let frame = Frame::ipv4(from.octets(), to.octets())
-            .transport(transport)
-            .payload(&vec![0; self.payload]);
-        let mut frame = frame.build();
+        let frame = match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Frame::ipv4(from.octets(), to.octets()),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Frame::ipv6(from.octets(), to.octets()),
+            _ => bail!("{self:?} is of two families"),
+        };
+        let mut frame = frame.transport(transport).payload(&vec![0; self.payload]).build();
+        if from.is_ipv6() {
+            frame.get_mut(16..18).context("a frame without a header")?[..]
+                .copy_from_slice(&own.to_be_bytes());
+            return Ok(frame);
+        }
         let header = frame.get_mut(14..34).context("a frame without a header")?;
         header[4..6].copy_from_slice(&own.to_be_bytes());
         header[10..12].fill(0);
@@ -97,6 +111,14 @@ pub(super) struct Judged {
     pub(super) here: bool,
 }
 
+/// The program for rules of iptables of a family.
+const fn iptables(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
+    }
+}
+
 /// Two namespaces and a cable.
 pub(super) struct Bed {
     receiver: Arc<Netns>,
@@ -113,6 +135,7 @@ impl Bed {
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
         veth::connect(&sender, &receiver)?;
         receiver.sysctl("ipv4/conf/all/forwarding", "1")?;
+        receiver.sysctl("ipv6/conf/all/forwarding", "1")?;
         let wire = sender.enter(|| PacketSocket::sender(SENDER.interface))??;
         Ok(Self { receiver, wire, dir, next: 1024 })
     }
@@ -127,21 +150,22 @@ impl Bed {
     }
 
     /// Loads rules anew, with nothing that they remember.
-    pub(super) fn load(&self, language: Language, text: &str) -> Result<()> {
+    pub(super) fn load(&self, language: Language, family: Family, text: &str) -> Result<()> {
         self.receiver.run("nft", ["flush", "ruleset"])?;
         match language {
             Language::Iptables => {
-                self.feed("iptables-restore", &[], "*filter\nCOMMIT\n*nat\nCOMMIT\n")?;
-                self.feed("iptables-restore", &[], text)
+                let restore = format!("{}-restore", iptables(family));
+                self.feed(&restore, &[], "*filter\nCOMMIT\n*nat\nCOMMIT\n")?;
+                self.feed(&restore, &[], text)
             }
             Language::Nft => self.feed("nft", &["-f", "-"], text),
         }
     }
 
     /// The rules as the program prints them.
-    pub(super) fn saved(&self, language: Language) -> Result<String> {
+    pub(super) fn saved(&self, language: Language, family: Family) -> Result<String> {
         match language {
-            Language::Iptables => self.receiver.run("iptables-save", [""; 0]),
+            Language::Iptables => self.receiver.run(&format!("{}-save", iptables(family)), [""; 0]),
             Language::Nft => self.receiver.run("nft", ["-j", "list", "ruleset"]),
         }
     }
@@ -150,8 +174,10 @@ impl Bed {
     pub(super) fn judge(&mut self, set: &RuleSet, kinds: &[Kind]) -> Result<Vec<Judged>> {
         let chain = |hook: &str| {
             format!(
-                "set {hook}s {{ typeof ip id; size 65535; flags dynamic; }}\nchain {hook}c \
-                 {{\ntype filter hook {hook} priority 5000;\nadd @{hook}s {{ ip id }}\n}}\n"
+                "set {hook}4 {{ typeof ip id; size 65535; flags dynamic; }}\nset {hook}6 {{ typeof \
+                 ip6 flowlabel; size 65535; flags dynamic; }}\nchain {hook}c {{\ntype filter hook \
+                 {hook} priority 5000;\nadd @{hook}4 {{ ip id }}\nadd @{hook}6 {{ ip6 flowlabel \
+                 }}\n}}\n"
             )
         };
         let seen = format!("table inet last {{\n{}{}}}\n", chain("input"), chain("forward"));
@@ -176,7 +202,7 @@ impl Bed {
             let outcome = model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
             judged.push((own, kind, outcome.reason.verdict() == Verdict::Pass));
         }
-        let [input, forward] = [self.seen("inputs")?, self.seen("forwards")?];
+        let [input, forward] = [self.seen("input")?, self.seen("forward")?];
         let with_end = |(own, kind, here)| {
             let through = forward.contains(&own);
             Judged { kind, there: through || input.contains(&own), through, here }
@@ -184,14 +210,19 @@ impl Bed {
         Ok(judged.into_iter().map(with_end).collect())
     }
 
-    /// Identifications of the packets that passed, once no more come.
-    fn seen(&self, set: &str) -> Result<BTreeSet<u16>> {
+    /// Numbers of the packets that passed, of both families, once no more come.
+    fn seen(&self, hook: &str) -> Result<BTreeSet<u16>> {
         let mut before = None;
         loop {
-            let said = self.receiver.run("nft", ["-j", "list", "set", "inet", "last", set])?;
-            let said: Value = serde_json::from_str(&said)?;
-            let objects = said["nftables"].as_array().context("nft lists nothing")?;
-            let elements = objects.iter().filter_map(|object| object["set"]["elem"].as_array());
+            let said = ["4", "6"].map(|family| -> Result<Value> {
+                let set = format!("{hook}{family}");
+                let said = self.receiver.run("nft", ["-j", "list", "set", "inet", "last", &set])?;
+                Ok(serde_json::from_str(&said)?)
+            });
+            let [v4, v6] = said;
+            let said = [v4?, v6?];
+            let objects = said.iter().filter_map(|said| said["nftables"].as_array()).flatten();
+            let elements = objects.filter_map(|object| object["set"]["elem"].as_array());
             let number = |element: &Value| {
                 let number = element.as_u64().or_else(|| element["elem"]["val"].as_u64());
                 number.and_then(|number| u16::try_from(number).ok())

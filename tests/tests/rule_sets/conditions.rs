@@ -9,17 +9,81 @@ pub(super) enum Language {
     Nft,
 }
 
-/// Sources that rules name.
-const NETS: [&str; 3] = ["10.1.0.0/16", "10.1.2.3", "203.0.113.0/24"];
 /// Destination ports that rules and packets have.
 pub(super) const PORTS: [u16; 5] = [22, 80, 81, 443, 8080];
-/// Addresses of the machine, and of one behind it.
-pub(super) const HERE: &str = "192.0.2.254";
-pub(super) const BEHIND: &str = "10.9.9.9";
+
+/// Address families of rules and packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Family {
+    #[default]
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(super) fn other(self) -> Self {
+        if self == Self::V4 { Self::V6 } else { Self::V4 }
+    }
+
+    /// Sources that rules name.
+    const fn nets(self) -> [&'static str; 3] {
+        match self {
+            Self::V4 => ["10.1.0.0/16", "10.1.2.3", "203.0.113.0/24"],
+            Self::V6 => ["2001:db8:a::/48", "2001:db8:a:1::3", "2001:db8:cb::/48"],
+        }
+    }
+
+    /// Sources of packets. Those of IPv6 are of several /64s: a source is a /64 here (letter D).
+    pub(super) const fn sources(self) -> [&'static str; 5] {
+        match self {
+            Self::V4 => ["10.1.2.3", "10.1.2.4", "10.1.77.1", "203.0.113.9", "198.51.100.20"],
+            Self::V6 => [
+                "2001:db8:a:1::3",
+                "2001:db8:a:2::4",
+                "2001:db8:a:4d::1",
+                "2001:db8:cb::9",
+                "2001:db8:c6::20",
+            ],
+        }
+    }
+
+    /// The address of the machine.
+    pub(super) const fn here(self) -> &'static str {
+        match self {
+            Self::V4 => "192.0.2.254",
+            Self::V6 => "2001:db8::fe",
+        }
+    }
+
+    /// An address behind it.
+    pub(super) const fn behind(self) -> &'static str {
+        match self {
+            Self::V4 => "10.9.9.9",
+            Self::V6 => "2001:db8:9::9",
+        }
+    }
+
+    /// That address with a port.
+    pub(super) fn behind_at(self, port: u16) -> String {
+        match self {
+            Self::V4 => format!("{}:{port}", self.behind()),
+            Self::V6 => format!("[{}]:{port}", self.behind()),
+        }
+    }
+
+    /// The family in nft.
+    pub(super) const fn nft(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
+}
 
 /// Conditions of a rule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
+    family: Family,
     pub(super) protocol: Option<&'static str>,
     ports: Vec<(u16, u16)>,
     source: Option<(bool, &'static str)>,
@@ -41,13 +105,14 @@ pub(super) fn percent(random: &mut Rng, percent: u8) -> bool {
 
 impl Conditions {
     /// Conditions of a small set are few, so that most of its limits are translated.
-    pub(super) fn random(random: &mut Rng, small: bool) -> Self {
+    pub(super) fn random(random: &mut Rng, family: Family, small: bool) -> Self {
         if small {
             let port = one_of(random, &PORTS[..3]);
             return Self {
+                family,
                 protocol: Some(one_of(random, &["tcp", "tcp", "udp"])),
                 ports: if percent(random, 65) { vec![(port, port)] } else { Vec::new() },
-                source: percent(random, 25).then(|| (false, one_of(random, &NETS))),
+                source: percent(random, 25).then(|| (false, one_of(random, &family.nets()))),
                 state: percent(random, 25).then_some("NEW"),
                 ..Self::default()
             };
@@ -55,6 +120,7 @@ impl Conditions {
         let protocol = match random.u8(..20) {
             0..=11 => Some("tcp"),
             12..=16 => Some("udp"),
+            17 if family == Family::V6 => Some("ipv6-icmp"),
             17 => Some("icmp"),
             _ => None,
         };
@@ -70,11 +136,14 @@ impl Conditions {
                 _ => {}
             }
         }
+        let nets = family.nets();
         Self {
+            family,
             protocol,
             ports,
-            source: percent(random, 22).then(|| (percent(random, 15), one_of(random, &NETS))),
-            destination: percent(random, 6).then(|| one_of(random, &[HERE, BEHIND])),
+            source: percent(random, 22).then(|| (percent(random, 15), one_of(random, &nets))),
+            destination: percent(random, 6)
+                .then(|| one_of(random, &[family.here(), family.behind()])),
             state: match random.u8(..20) {
                 0..=4 => Some("NEW"),
                 5 => Some("RELATED,ESTABLISHED"),
@@ -115,17 +184,22 @@ impl Conditions {
                     .into_iter()
                     .for_each(|state| put(format!(" -m conntrack --ctstate {state}")));
                 if self.ttl {
-                    put(" -m ttl --ttl-lt 70".to_owned());
+                    let ttl = match self.family {
+                        Family::V4 => " -m ttl --ttl-lt 70",
+                        Family::V6 => " -m hl --hl-lt 70",
+                    };
+                    put(ttl.to_owned());
                 }
                 if self.length {
                     put(" -m length --length 0:100".to_owned());
                 }
             }
             Language::Nft => {
+                let ip = self.family.nft();
                 if let Some((not, net)) = self.source {
-                    put(format!(" ip saddr {}{net}", if not { "!= " } else { "" }));
+                    put(format!(" {ip} saddr {}{net}", if not { "!= " } else { "" }));
                 }
-                self.destination.into_iter().for_each(|net| put(format!(" ip daddr {net}")));
+                self.destination.into_iter().for_each(|net| put(format!(" {ip} daddr {net}")));
                 self.interface.into_iter().for_each(|name| put(format!(" iifname \"{name}\"")));
                 let ports: Vec<String> = self
                     .ports
@@ -146,7 +220,8 @@ impl Conditions {
                     .into_iter()
                     .for_each(|state| put(format!(" ct state {}", state.to_lowercase())));
                 if self.ttl {
-                    put(" ip ttl < 70".to_owned());
+                    let hops = if self.family == Family::V4 { "ttl" } else { "hoplimit" };
+                    put(format!(" {ip} {hops} < 70"));
                 }
                 if self.length {
                     put(" meta length 0-100".to_owned());

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-use super::conditions::{BEHIND, Conditions, Language, PORTS, one_of, percent};
+use super::conditions::{Conditions, Family, Language, PORTS, one_of, percent};
 
 /// A rule set in the making.
 struct Making<'r> {
     random: &'r mut Rng,
     language: Language,
+    family: Family,
     small: bool,
     /// Number of the next limit.
     next: usize,
@@ -50,7 +51,7 @@ impl Making<'_> {
 
     /// A rule without a limit.
     fn plain(&mut self, chain: &str, below: &[&str]) {
-        let conditions = Conditions::random(self.random, self.small);
+        let conditions = Conditions::random(self.random, self.family, self.small);
         let verdict = match self.random.u8(..10) {
             // Whatever is accepted is limited no more.
             0..=1 if self.small && percent(self.random, 60) => self.verdict("LOG"),
@@ -69,7 +70,7 @@ impl Making<'_> {
 
     /// A limit, with what drops the rest.
     fn limit(&mut self, chain: &str) {
-        let mut conditions = Conditions::random(self.random, self.small);
+        let mut conditions = Conditions::random(self.random, self.family, self.small);
         self.next += 1;
         let (number, burst) = (self.next, self.random.u8(2..7));
         let kind = self.random.u8(..3);
@@ -80,6 +81,7 @@ impl Making<'_> {
                 let what = if kind == 0 { "above" } else { "upto" };
                 let mode = match (by_port, percent(self.random, 15)) {
                     (true, _) => "srcip,dstport",
+                    (false, true) if self.family == Family::V6 => "srcip --hashlimit-srcmask 48",
                     (false, true) => "srcip --hashlimit-srcmask 24",
                     (false, false) => "srcip",
                 };
@@ -91,9 +93,13 @@ impl Making<'_> {
             (Language::Iptables, _) => format!("-m limit --limit 2/hour --limit-burst {burst}"),
             (Language::Nft, 0 | 1) => {
                 let what = if kind == 0 { " over" } else { "" };
+                let ip = self.family.nft();
+                let address = if self.family == Family::V4 { "ipv4_addr" } else { "ipv6_addr" };
                 let (kind, key) = match conditions.protocol.filter(|_| by_port) {
-                    Some(name) => ("ipv4_addr . inet_service", format!("ip saddr . {name} dport")),
-                    None => ("ipv4_addr", "ip saddr".to_owned()),
+                    Some(name) => {
+                        (format!("{address} . inet_service"), format!("{ip} saddr . {name} dport"))
+                    }
+                    None => (address.to_owned(), format!("{ip} saddr")),
                 };
                 let set = format!("set s{number} {{ type {kind}; size 65535; flags dynamic; }}\n");
                 self.sets.push_str(&set);
@@ -121,7 +127,7 @@ impl Making<'_> {
 
     /// Two rules that note and count, and whatever stands between them.
     fn pair(&mut self, chain: &str, below: &[&str]) {
-        let conditions = Conditions::random(self.random, self.small);
+        let conditions = Conditions::random(self.random, self.family, self.small);
         self.next += 1;
         let list =
             if percent(self.random, 25) { "SHARED".to_owned() } else { format!("r{}", self.next) };
@@ -142,7 +148,8 @@ impl Making<'_> {
                 _ => self.plain(chain, below),
             }
         }
-        let conditions = if odd { Conditions::random(self.random, self.small) } else { conditions };
+        let conditions =
+            if odd { Conditions::random(self.random, self.family, self.small) } else { conditions };
         self.rule(chain, &conditions, other);
         if percent(self.random, 5) {
             let removes = format!("-m recent --remove --name {list}");
@@ -178,34 +185,35 @@ impl Making<'_> {
             let to = (from + self.random.usize(1..ports.len())) % ports.len();
             let [from, to] = [ports[from], ports[to]];
             let kind = if self.small { self.random.u8(..3) } else { self.random.u8(..4) };
+            let (behind, behind_at) = (self.family.behind(), self.family.behind_at(to));
             let line = match (self.language, kind) {
                 (Language::Iptables, 0 | 1) => format!(
                     "-A PREROUTING -p {protocol} --dport {from} -j REDIRECT --to-ports {to}\n"
                 ),
                 (Language::Iptables, 2) => format!(
                     "-A PREROUTING -p {protocol} --dport {from} -j DNAT --to-destination \
-                     {BEHIND}:{to}\n"
+                     {behind_at}\n"
                 ),
                 (Language::Iptables, _) => format!(
-                    "-A PREROUTING -p {protocol} --dport {from} -j DNAT --to-destination {BEHIND}\n"
+                    "-A PREROUTING -p {protocol} --dport {from} -j DNAT --to-destination {behind}\n"
                 ),
                 (Language::Nft, 0 | 1) => format!("{protocol} dport {from} redirect to :{to}\n"),
-                (Language::Nft, 2) => format!("{protocol} dport {from} dnat to {BEHIND}:{to}\n"),
-                (Language::Nft, _) => format!("{protocol} dport {from} dnat to {BEHIND}\n"),
+                (Language::Nft, 2) => format!("{protocol} dport {from} dnat to {behind_at}\n"),
+                (Language::Nft, _) => format!("{protocol} dport {from} dnat to {behind}\n"),
             };
             self.text.push_str(&line);
         }
     }
 }
 
-/// A rule set in a language, and whether it is a small one.
-pub(super) fn rule_set(random: &mut Rng, language: Language) -> (String, bool) {
+/// A rule set in a language, for a family, and whether it is a small one.
+pub(super) fn rule_set(random: &mut Rng, language: Language, family: Family) -> (String, bool) {
     let small = percent(random, 70);
     let translates = percent(random, if small { 60 } else { 40 });
     let forwards = percent(random, if small { 10 } else { 40 });
     let policy = if percent(random, if small { 8 } else { 25 }) { "drop" } else { "accept" };
     let (sets, text) = (String::new(), String::new());
-    let mut making = Making { random, language, small, next: 0, sets, text };
+    let mut making = Making { random, language, family, small, next: 0, sets, text };
     let mut text = String::new();
     // A string takes everything.
     let mut line = |part: &str| {
@@ -235,7 +243,8 @@ pub(super) fn rule_set(random: &mut Rng, language: Language) -> (String, bool) {
         Language::Nft => {
             if translates {
                 making.translation();
-                line("table ip n {\nchain p {\ntype nat hook prerouting priority dstnat;");
+                line(&format!("table {} n {{", family.nft()));
+                line("chain p {\ntype nat hook prerouting priority dstnat;");
                 line(making.text.trim_end());
                 line("}\n}");
                 making.text.clear();

@@ -105,10 +105,14 @@ fn refused(port: Option<u16>, request: &Request) -> Option<Failure> {
         );
         return Some(Failure(StatusCode::FORBIDDEN, text));
     }
-    let says = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
-    let origin = says(ORIGIN).is_none_or(|origin| origin == format!("http://{host}").as_bytes());
-    let site = matches!(says(FETCH_SITE), None | Some(b"same-origin" | b"none"));
-    if !origin || !(site || says(FETCH_MODE) == Some(b"navigate")) {
+    // A header that is there twice has to fit twice.
+    let fits = |name: HeaderName, of: &dyn Fn(&[u8]) -> bool| {
+        headers.get_all(name).iter().all(|value| of(value.as_bytes()))
+    };
+    let origin = fits(ORIGIN, &|origin| origin == format!("http://{host}").as_bytes());
+    let site = fits(FETCH_SITE, &|site| matches!(site, b"same-origin" | b"none"));
+    let opens = headers.contains_key(FETCH_MODE) && fits(FETCH_MODE, &|mode| mode == b"navigate");
+    if !origin || !(site || opens) {
         let text = "another site asks: only the page from here is answered".to_owned();
         return Some(Failure(StatusCode::FORBIDDEN, text));
     }

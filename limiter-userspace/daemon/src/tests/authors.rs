@@ -207,7 +207,8 @@ fn nothing_is_for_ever_that_is_not_saved() {
     }
     let changed = daemon.person(ListName::Deny, &["198.51.100.7"], None);
     assert!(changed.not_saved.is_some(), "{changed:?}");
-    assert!(!changed.done[0].contains("for ever"), "{changed:?}");
+    let done = "198.51.100.7: denied until a reboot (not saved), was on no list";
+    assert_eq!(changed.done, [done]);
     let lists = daemon.service.lists().unwrap();
     assert!(lists.not_saved.is_some() && lists.entries[0].not_saved, "{lists:?}");
     let table = crate::render::text(&lists);

@@ -175,6 +175,11 @@ fn other_sites_get_nothing() {
     assert_eq!(asked(&[("origin", "http://localhost:9465")]), 200);
     for site in ["cross-site", "same-site"] {
         assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]), 403);
+        // A header that comes twice is no way around.
+        let twice = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", site)];
+        assert_eq!(asked(&twice), 403);
+        let modes = [("sec-fetch-mode", "navigate"), ("sec-fetch-mode", "cors")];
+        assert_eq!(asked(&[&twice[1..], &modes[..]].concat()), 403);
         // Somebody follows a link to here.
         assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-mode", "navigate")]), 200);
     }

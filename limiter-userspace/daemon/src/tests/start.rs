@@ -90,6 +90,21 @@ fn bad_input_never_reaches_the_kernel() {
     assert_eq!(fake.state().opened, 0);
 }
 
+/// A directory with the name of a state file is refused alike, whichever file it is.
+#[test]
+fn a_state_file_that_is_no_file_is_refused() {
+    for name in ["edits.json", "applied.json", "ends.json", "lists.json", "lists.journal"] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(&directory);
+        fs::write(&options.rules[0], RULES).unwrap();
+        fs::create_dir_all(options.state_dir.join(name)).unwrap();
+        let error = run(&options, &Fake::default()).unwrap_err();
+        assert!(error.to_string().contains(&format!("state/{name}: cannot read the")), "{error}");
+        assert!(!error.is_failure(), "{name}: {error}");
+        assert!(!options.socket.exists());
+    }
+}
+
 #[test]
 fn a_second_daemon_is_refused_with_the_first_one_s_pid() {
     let directory = tempfile::tempdir().unwrap();

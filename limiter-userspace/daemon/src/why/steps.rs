@@ -105,7 +105,7 @@ fn before_rules(
             };
             let end = match entry.expires() {
                 Some(end) => ends(end),
-                None if lists.lacks(source, now) => "until a reboot, not saved".to_owned(),
+                None if lists.lacks(source, now) => "until a reboot (not saved)".to_owned(),
                 None => "for ever".to_owned(),
             };
             let by = by.map(|by| format!(" by {}", clean(by))).unwrap_or_default();

@@ -65,7 +65,7 @@ pub(super) fn option(change: &mut Change, option: &str, value: Option<&str>) -> 
         "--to-ports" => change.ports = value.and_then(ports).map_or(To::Any, To::One),
         "--to-destination" | "--to-source" => {
             let (addresses, ports) = ends(value.unwrap_or_default());
-            (change.addresses, change.ports) = (addresses, ports);
+            *change = Change { addresses, ports, ..*change }.settled();
         }
         "--to" => {
             change.addresses =

@@ -26,6 +26,17 @@ impl Placed {
         Self { rule: step.rule, hook: step.hook, packets: step.packets.clone(), shared }
     }
 
+    /// A limit, and itself for a port on the wire that is another one there.
+    pub(super) fn of(step: &Step<'_>, shared: Option<String>, port: Option<u16>) -> Vec<Self> {
+        let own = Self::new(step, shared);
+        let wire = port.map(|port| {
+            let mut wire = Self::new(step, own.shared.clone());
+            wire.packets.ports = Some(vec![(port, port)]);
+            wire
+        });
+        wire.into_iter().chain([own]).collect()
+    }
+
     /// True if a packet can come to both.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let ways = [self.hook, other.hook];

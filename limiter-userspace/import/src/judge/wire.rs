@@ -4,18 +4,21 @@
 use limiter_rules::model::Fact;
 
 use super::{Judge, Step};
-use crate::firewall::{Hook, Key, Limit, Rewrite, Written};
+use crate::difference::Difference;
+use crate::firewall::{Hook, Key, Limit, Rewrite, Verdict, Written};
 use crate::packets::{Packets, state};
-use crate::translation::Translation;
+use crate::translation::{To, Translation};
 
 impl Judge<'_> {
-    /// The packets of a limit as they are on the wire.
+    /// The packets of a limit as they are on the wire, and beside them a port that has a bucket of
+    /// its own here, and not there.
     pub(super) fn on_the_wire(
         &mut self,
         step: &Step<'_>,
         limit: &Limit,
         established: bool,
-    ) -> Result<Packets, String> {
+        differences: &mut Vec<Difference>,
+    ) -> Result<(Packets, Option<u16>), String> {
         self.spend(self.translations.len() + self.firewall.rewrites.len())?;
         let mut packets = step.packets.clone();
         let opens = established || packets.states.is_some_and(|states| states == state::NEW);
@@ -26,13 +29,28 @@ impl Judge<'_> {
         }
         let place = (step.hook, step.priority);
         let changes = |of: &&Translation| of.changes(place, &packets, limit, opens);
-        if let Some(by) = self.translations.iter().find(changes) {
-            return Err(format!(
-                "{} translates addresses or ports of some of its packets, and limiter sees them \
-                 as they are on the wire: write a rule for those by hand, or ask for \
-                 `--ctorigdstport` there",
-                self.place(by.rule)
-            ));
+        let changing: Vec<&Translation> =
+            self.translations.iter().filter(changes).take(2).collect();
+        let mut beside = None;
+        if let Some(by) = changing.first() {
+            let alone = changing.len() == 1;
+            let port = self.port_before(by, step, limit, differences).filter(|_| alone);
+            let (from, to) = port.ok_or_else(|| {
+                format!(
+                    "{} translates addresses or ports of some of its packets, and limiter sees \
+                     them as they are on the wire: write a rule for those by hand, or ask for \
+                     `--ctorigdstport` there",
+                    self.place(by.rule)
+                )
+            })?;
+            let one_range = from.abs_diff(to) == 1 && !limit.key.contains(&Key::Port);
+            if limit.key.is_empty() || one_range {
+                packets.ports = Some(vec![(from, from), (to, to)]);
+            } else {
+                beside = Some(from);
+                let place = self.place(by.rule);
+                differences.push(Difference::Redirected { place, from, to });
+            }
         }
         self.is_as_sent(step, limit)?;
         let original = std::mem::take(&mut packets.original);
@@ -72,7 +90,78 @@ impl Judge<'_> {
                 }
             }
         }
-        Ok(packets)
+        Ok((packets, beside))
+    }
+
+    /// The port on the wire, and behind it, of packets to which a rule gives the only port of a
+    /// limit; none where that rule has conditions, or another one has a say in it.
+    fn port_before(
+        &self,
+        by: &Translation,
+        step: &Step<'_>,
+        limit: &Limit,
+        differences: &mut Vec<Difference>,
+    ) -> Option<(u16, u16)> {
+        let (wire, packets) = (&by.packets, step.packets);
+        let (&[(from, last)], To::One((to, end))) = (wire.ports.as_deref()?, &by.change.ports)
+        else {
+            return None;
+        };
+        let alone = Packets {
+            family: packets.family.filter(|_| wire.family.is_some()),
+            protocols: wire.protocols.clone().filter(|protocols| protocols.len() == 1),
+            ports: Some(vec![(from, from)]),
+            ..Packets::default()
+        };
+        let fits = by.hook == Hook::Nat
+            && by.change.here
+            && step.hook == Hook::Input
+            && (from, to) == (last, end)
+            && *wire == alone
+            && packets.protocols == alone.protocols
+            && packets.ports == Some(vec![(*to, *to)])
+            && packets.destinations.is_none()
+            && packets.original == alone.original
+            && !limit.key.contains(&Key::Destination);
+        let others = || {
+            let others = self.translations.iter().filter(|other| other.rule != by.rule);
+            let mut others = others.filter(|other| !other.change.source && other.hook == Hook::Nat);
+            others.all(|other| other.packets.is_apart(wire))
+                && self.firewall.untracked.iter().all(|(_, packets)| packets.is_apart(wire))
+        };
+        if !fits || !others() {
+            return None;
+        }
+        let mut dropped = Vec::new();
+        for chain in self.firewall.chains.values().filter(|chain| !chain.rules.is_empty()) {
+            let rules = match chain.hook {
+                Some(Hook::Nat) => {
+                    // Of several chains it would have to be known which comes first.
+                    let at = chain.rules.iter().position(|rule| *rule == by.rule)?;
+                    chain.rules.get(..at)?
+                }
+                Some(Hook::Prerouting) if chain.priority <= by.priority => &chain.rules,
+                _ => continue,
+            };
+            let rules = rules.iter().filter_map(|at| Some((*at, self.firewall.rules.get(*at)?)));
+            let cases = rules.flat_map(|(at, rule)| rule.cases.iter().map(move |case| (at, case)));
+            for (at, case) in cases.filter(|(_, case)| !case.packets.is_apart(wire)) {
+                match (&case.verdict, &case.limit) {
+                    (Verdict::Continue | Verdict::Marks(_), _) => {}
+                    _ if chain.hook == Some(Hook::Nat) => return None,
+                    // Only for its own chain, or a limit of its own.
+                    (Verdict::Accept | Verdict::Return, _) | (Verdict::Drop, Some(_)) => {}
+                    (Verdict::Drop, None) if !case.packets.has_all_of(wire) => {
+                        dropped.push(self.place(at));
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        if !dropped.is_empty() {
+            differences.push(Difference::DroppedBefore(dropped.join(", ")));
+        }
+        Some((from, *to))
     }
 
     /// Refuses conditions on what an earlier rule writes.

@@ -139,7 +139,7 @@ fn change(name: &str, body: &Value) -> Change {
         None => To::Same,
         Some(port) => ports(port).map_or(To::Any, To::One),
     };
-    Change { source, here: name == "redirect", addresses, ports: to }
+    Change { source, here: name == "redirect", addresses, ports: to }.settled()
 }
 
 impl Reading<'_> {

@@ -1,4 +1,5 @@
-//! Random rule sets of iptables, walked packet by packet, beside the rules that are made of them.
+//! Random rule sets of iptables and ip6tables, walked packet by packet, beside the rules that are
+//! made of them.
 //!
 //! The walk here knows nothing of the one under test. For each packet it tells which limits the
 //! packet meets, as long as all of them hold, and in which bucket of each it is. The rules are
@@ -6,7 +7,7 @@
 //! the same packets and put the same of them into one bucket.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fastrand::Rng;
 use ipnet::IpNet;
@@ -22,7 +23,7 @@ const CHAINS: [&str; 3] = ["INPUT", "ONE", "TWO"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Packet {
-    source: Ipv4Addr,
+    source: IpAddr,
     tcp: bool,
     port: u16,
     /// Of a connection that is known.
@@ -54,7 +55,29 @@ struct Line {
     target: &'static str,
 }
 
-fn conditions(random: &mut Rng) -> Conditions {
+/// An address of IPv4 as one of IPv6: each has a /64 of its own, for that is a source here.
+fn of_v6(address: Ipv4Addr) -> Ipv6Addr {
+    (0x2001_0db8 << 96 | u128::from(u32::from(address)) << 64 | 1).into()
+}
+
+/// A prefix, of IPv6 if that is asked for. One address stays one.
+fn net(text: &str, v6: bool) -> IpNet {
+    let net = text.parse().unwrap();
+    match net {
+        IpNet::V4(net) if v6 => {
+            let bits = if net.prefix_len() == 32 { 128 } else { 32 + net.prefix_len() };
+            IpNet::new(of_v6(net.addr()).into(), bits).unwrap().trunc()
+        }
+        net => net,
+    }
+}
+
+/// So many bits of the source that are one bucket in rules with a mask.
+const fn mask(v6: bool) -> u8 {
+    if v6 { 48 } else { 16 }
+}
+
+fn conditions(random: &mut Rng, v6: bool) -> Conditions {
     let some = |random: &mut Rng| random.u8(..3) == 0;
     let tcp = random.bool().then(|| random.u8(..4) > 0);
     let ports = match (tcp, random.u8(..5)) {
@@ -64,7 +87,7 @@ fn conditions(random: &mut Rng) -> Conditions {
     };
     Conditions {
         source: some(random).then(|| {
-            let net = SOURCES[random.usize(..SOURCES.len())].parse().unwrap();
+            let net = net(SOURCES[random.usize(..SOURCES.len())], v6);
             (random.u8(..5) == 0, net)
         }),
         tcp,
@@ -74,11 +97,11 @@ fn conditions(random: &mut Rng) -> Conditions {
     }
 }
 
-fn lines(random: &mut Rng) -> Vec<Line> {
+fn lines(random: &mut Rng, v6: bool) -> Vec<Line> {
     let mut lines = Vec::new();
     for _ in 0..random.usize(3..10) {
         let chain = [0, 0, 1, 2][random.usize(..4)];
-        let mut conditions = conditions(random);
+        let mut conditions = conditions(random, v6);
         let limit = match random.u8(..3) {
             0 => None,
             1 => Some((true, [By::Source, By::Mask, By::SourceAndPort][random.usize(..3)])),
@@ -119,7 +142,7 @@ fn lines(random: &mut Rng) -> Vec<Line> {
     lines
 }
 
-fn text(lines: &[Line], drops: bool) -> String {
+fn text(lines: &[Line], drops: bool, v6: bool) -> String {
     let policy = if drops { "DROP" } else { "ACCEPT" };
     let mut text = format!("*filter\n:INPUT {policy} [0:0]\n:ONE - [0:0]\n:TWO - [0:0]\n");
     for (index, line) in lines.iter().enumerate() {
@@ -147,9 +170,9 @@ fn text(lines: &[Line], drops: bool) -> String {
         match limit {
             Some((true, by)) => {
                 let mode = match by {
-                    By::Source | By::Nothing => "srcip",
-                    By::Mask => "srcip --hashlimit-srcmask 16",
-                    By::SourceAndPort => "srcip,dstport",
+                    By::Source | By::Nothing => "srcip".to_owned(),
+                    By::Mask => format!("srcip --hashlimit-srcmask {}", mask(v6)),
+                    By::SourceAndPort => "srcip,dstport".to_owned(),
                 };
                 put(
                     &mut text,
@@ -174,7 +197,7 @@ fn put(text: &mut String, part: &str) {
 
 impl Conditions {
     fn hold(&self, packet: Packet) -> bool {
-        self.source.is_none_or(|(not, net)| net.contains(&IpAddr::from(packet.source)) != not)
+        self.source.is_none_or(|(not, net)| net.contains(&packet.source) != not)
             && self.tcp.is_none_or(|tcp| tcp == packet.tcp)
             && (self.ports.is_empty() || self.ports.contains(&packet.port))
             && self.open.is_none_or(|open| open == packet.open)
@@ -250,17 +273,20 @@ fn bucket(line: &Line, packet: Packet) -> String {
     match line.limit.unwrap().1 {
         By::Nothing => String::new(),
         By::Source => packet.source.to_string(),
-        By::Mask => format!("{:?}", &packet.source.octets()[..2]),
+        By::Mask => {
+            let bits = mask(packet.source.is_ipv6());
+            IpNet::new(packet.source, bits).unwrap().trunc().to_string()
+        }
         By::SourceAndPort => format!("{} {}", packet.source, packet.port),
     }
 }
 
 /// The value of a part for a packet, if the part is for it; and how specific its own is.
 fn part(part: &Part, packet: Packet) -> Option<(String, u8)> {
-    let source = IpAddr::from(packet.source);
+    let source = packet.source;
     Some(match part {
         Part::Source(masks, value) => {
-            let bits = masks.v4?;
+            let bits = if source.is_ipv6() { masks.v6? } else { masks.v4? };
             if value.is_some_and(|net| !net.contains(&source)) {
                 return None;
             }
@@ -350,12 +376,13 @@ fn met(set: &RuleSet, packet: Packet) -> BTreeMap<usize, String> {
     met
 }
 
-fn packets() -> Vec<Packet> {
+fn packets(v6: bool) -> Vec<Packet> {
     let mut packets = Vec::new();
     for source in
         ["10.1.2.3", "10.1.2.4", "10.1.3.1", "10.2.0.1", "192.0.2.1", "192.0.3.1", "8.8.8.8"]
     {
-        let source = source.parse().unwrap();
+        let source: Ipv4Addr = source.parse().unwrap();
+        let source = if v6 { of_v6(source).into() } else { source.into() };
         for port in [22, 53, 80, 443, 9999] {
             for (tcp, open) in [(true, true), (true, false), (false, true), (false, false)] {
                 packets.push(Packet { source, tcp, port, open });
@@ -368,10 +395,11 @@ fn packets() -> Vec<Packet> {
 /// Compares one rule set; tells how many limits were translated.
 fn compare(seed: u64) -> usize {
     let mut random = Rng::with_seed(seed);
-    let lines = lines(&mut random);
+    let v6 = seed % 3 == 2;
+    let lines = lines(&mut random, v6);
     let drops = random.u8(..3) == 0;
-    let text = text(&lines, drops);
-    let imported = imported(Format::Iptables, &text);
+    let text = text(&lines, drops, v6);
+    let imported = imported(if v6 { Format::Ip6tables } else { Format::Iptables }, &text);
     let set = RuleFile::parse("x", imported.text.as_bytes(), 1522).unwrap().rules;
     let told = || format!("seed {seed}\n{text}\n{}", imported.text);
     let translated: BTreeSet<usize> = imported
@@ -386,9 +414,9 @@ fn compare(seed: u64) -> usize {
     let denied: Vec<IpNet> =
         set.lists.keys().map(|source| crate::iptables::net(&source.to_string()).unwrap()).collect();
     let mut buckets: BTreeMap<usize, BTreeSet<(String, String)>> = BTreeMap::new();
-    for packet in packets() {
+    for packet in packets(v6) {
         let (end, there) = walk(&lines, drops, packet, None);
-        let is_denied = denied.iter().any(|net| net.contains(&IpAddr::from(packet.source)));
+        let is_denied = denied.iter().any(|net| net.contains(&packet.source));
         // Open connections of denied sources are the difference P.
         assert!(
             !is_denied || packet.open || end != End::Accepted,

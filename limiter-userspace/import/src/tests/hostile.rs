@@ -175,6 +175,28 @@ fn large_inputs_take_bounded_time() {
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
 }
 
+/// Chains that lead to each other in a long row, with jumps or gotos, cost no depth of the stack;
+/// those as deep as nftables allows are followed.
+#[test]
+fn a_long_row_of_chains_ends_no_process() {
+    for (row, verb, followed) in
+        [(12, "-j", true), (15, "-g", true), (50_000, "-j", false), (50_000, "-g", false)]
+    {
+        let rules = (1..row).fold(String::new(), |mut text, n| {
+            writeln!(text, "-A C{} {verb} C{n}", n - 1).unwrap();
+            text
+        });
+        let text = format!(
+            "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p udp -j C0\n{rules}-A C{} -m hashlimit \
+             --hashlimit-above 5/s --hashlimit-mode srcip --hashlimit-name a -j DROP\nCOMMIT\n",
+            row - 1
+        );
+        let imported = import(text.as_bytes(), &Options::default()).unwrap();
+        assert_eq!(imported.translated == 1, followed, "{row} {verb}");
+        check(text.as_bytes(), None);
+    }
+}
+
 /// As many sources as the lists have room for, in each of the formats of lists.
 #[test]
 fn a_list_of_a_million_sources_is_translated() {

@@ -5,6 +5,16 @@ use super::*;
 
 const HASH: &str = "-m hashlimit --hashlimit-mode srcip --hashlimit-name a";
 
+/// Two options of which limiter has neither, for one reason.
+#[test]
+fn a_reason_is_said_once() {
+    let made = iptables(
+        "-A INPUT -m hashlimit --hashlimit-above 10/s --hashlimit-rate-match \
+         --hashlimit-rate-interval 10 --hashlimit-mode srcip --hashlimit-name b -j DROP",
+    );
+    assert_eq!(refusal(&made), "rate-match estimates a rate, and has no bucket");
+}
+
 #[test]
 fn hashlimit_is_read_in_every_spelling() {
     let every = "0.0.0.0/0";

@@ -25,7 +25,8 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
     let masquerade = "-A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE";
     for (nat, chain, limit, is_same) in [
         // To the port that is written, and to the one that it is written over.
-        (redirect, "INPUT", "-p tcp --dport 8080 HASH srcip", false),
+        (redirect, "INPUT", "-p tcp --dport 8080 HASH srcip", true),
+        (redirect, "INPUT", "-p tcp --dport 8080 HASH srcip,dstip", false),
         (redirect, "INPUT", "-p tcp --dport 80 HASH srcip", false),
         (redirect, "INPUT", "-p tcp --dport 8000:9000 HASH srcip", false),
         (redirect, "INPUT", "-p tcp HASH srcip,dstport", false),
@@ -81,6 +82,81 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
     }
 }
 
+/// A port that one rule alone gives to all of another port's packets: the limit is for both, as one
+/// bucket where a rule here can have it.
+#[test]
+fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
+    let redirect = "-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080";
+    let of = |nat: &str, limit: &str| {
+        let made = behind(nat, "INPUT", limit);
+        let told = made.rules.last().unwrap().differences.iter();
+        let twice = told.filter(|told| told.starts_with("R: ")).count();
+        (rules(&made), twice)
+    };
+    let both = |key: &str| {
+        let rule = |port| format!("protocol=tcp destination_port={port} {key}: 5/s burst 9");
+        (vec![rule(80), rule(8080)], 1)
+    };
+    let source = both("remote_address=0.0.0.0/0");
+    let limit = "-p tcp --dport 8080 HASH srcip";
+    assert_eq!(of(redirect, limit), source);
+    let dnat = "-A PREROUTING -p tcp --dport 80 -j DNAT --to-destination 127.0.0.1:8080";
+    assert_eq!(of(dnat, limit), source);
+    let logged = format!(
+        "-A PREROUTING -p tcp -j LOG\n-A PREROUTING -s 10.1.0.0/16 -p udp -j \
+                          ACCEPT\n{redirect}\n-A PREROUTING -p tcp --dport 81 -j REDIRECT \
+                          --to-ports 82"
+    );
+    assert_eq!(of(&logged, limit), source);
+    // One bucket for all sources, and a range, are one here as well.
+    let text = format!(
+        "*nat\n{redirect}\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp --dport 8080 -m \
+         limit --limit 5/s --limit-burst 9 -j ACCEPT\n-A INPUT -p tcp --dport 8080 -j \
+         DROP\nCOMMIT\n"
+    );
+    let made = imported(Format::Iptables, &text);
+    let one = [80, 8080].map(|port| {
+        format!(
+            "protocol=tcp destination_port={port} remote_address=0.0.0.0/0: together 5/s burst 9"
+        )
+    });
+    assert_eq!(rules(&made), one, "{}", made.text);
+    assert!(!made.text.contains("R: "), "{}", made.text);
+    let range = "-A PREROUTING -p tcp --dport 8081 -j REDIRECT --to-ports 8080";
+    let joined = "protocol=tcp destination_port=8080-8081 remote_address=0.0.0.0/0: 5/s burst 9";
+    assert_eq!(of(range, limit), (vec![joined.to_owned()], 0));
+    // Other rules have a say in what comes to the port.
+    for nat in [
+        "-A PREROUTING -s 10.1.0.0/16 -j RETURN\nREDIRECT",
+        "-A PREROUTING -s 10.1.0.0/16 -p tcp --dport 80 -j ACCEPT\nREDIRECT",
+        "-A PREROUTING -p tcp -j OTHER\nREDIRECT",
+        "-A PREROUTING -j OTHER\n-A OTHER -p tcp --dport 80 -j REDIRECT --to-ports 8080",
+        "-A PREROUTING -s 10.1.0.0/16 -p tcp --dport 80 -j REDIRECT --to-ports 81\nREDIRECT",
+        "REDIRECT\n-A PREROUTING -p tcp --dport 81 -j REDIRECT --to-ports 8080",
+        "REDIRECT\n-A PREROUTING -p tcp --dport 8080 -j REDIRECT --to-ports 9",
+        "-A PREROUTING -i eth0 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
+        "-A PREROUTING -p tcp --dport 80:81 -j REDIRECT --to-ports 8080",
+        "-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080-8090",
+        "-A PREROUTING -p tcp --dport 80 -j DNAT --to-destination 10.0.0.5:8080",
+        "REDIRECT\nCOMMIT\n*raw\n-A PREROUTING -p tcp --dport 80 -j NOTRACK",
+        "REDIRECT\nCOMMIT\n*raw\n-A PREROUTING -p tcp --dport 80 -j DROP",
+    ] {
+        let nat = nat
+            .replace("REDIRECT\n", &format!("{redirect}\n"))
+            .replace("\nREDIRECT", &format!("\n{redirect}"));
+        assert_eq!(of(&nat, limit).0, [""; 0], "{nat}");
+    }
+    // Some of the packets are dropped before, which is named.
+    let raw = format!(
+        "{redirect}\nCOMMIT\n*raw\n-A PREROUTING -s 10.1.0.0/16 -p tcp --dport 80 -j \
+                       DROP"
+    );
+    let made = behind(&raw, "INPUT", limit);
+    let told = &made.rules.last().unwrap().differences;
+    assert!(told.iter().any(|told| told.starts_with("H: ")), "{told:?}");
+    assert_eq!(of(&raw, limit), source);
+}
+
 #[test]
 fn tables_before_the_translation_see_the_wire() {
     let nat = "*nat\n-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080\nCOMMIT\n";
@@ -125,8 +201,18 @@ fn nft_translates_as_well() {
             ),
         )
     };
+    let redirect = r#"{"redirect": {"port": 8080}}"#;
+    let made = of(redirect, &port(8080));
+    let both = [80, 8080].map(|port| {
+        ["0.0.0.0/0", "::/0"].map(|all| {
+            format!(
+                "protocol=tcp destination_port={port} remote_address={all}: together 5/s burst 9"
+            )
+        })
+    });
+    assert_eq!(rules(&made), both.concat(), "{}", made.text);
+    assert_eq!(rules(&of(redirect, &port(80))), [""; 0]);
     for nat in [
-        r#"{"redirect": {"port": 8080}}"#,
         r#"{"dnat": {"addr": "10.0.0.1", "port": 8080}}"#,
         r#"{"dnat": {"addr": {"map": {"key": 1, "data": {"set": []}}}}}"#,
         r#"{"xt": {"type": "target", "name": "REDIRECT"}}"#,

@@ -29,8 +29,12 @@ impl<'a> Walk<'a> {
     /// The verdict that a verdict comes to: that of a chain which decides on everything, or on
     /// nothing.
     pub(super) fn ends(&self, table: &str, verdict: &Verdict) -> Verdict {
+        self.ends_from(0, table, verdict)
+    }
+
+    fn ends_from(&self, depth: usize, table: &str, verdict: &Verdict) -> Verdict {
         let (Verdict::Jump(to) | Verdict::Goto(to)) = verdict else { return verdict.clone() };
-        match self.of_chain(table, to) {
+        match self.of_chain(depth, table, to) {
             // Goes on at a place that this does not look for.
             Verdict::Continue | Verdict::Marks(_) if matches!(verdict, Verdict::Goto(_)) => {
                 Verdict::Unknown(format!("chain {to}"))
@@ -39,22 +43,23 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn of_chain(&self, table: &str, name: &str) -> Verdict {
+    fn of_chain(&self, depth: usize, table: &str, name: &str) -> Verdict {
         let unknown = || Verdict::Unknown(format!("chain {name}"));
         let key = (table.to_owned(), name.to_owned());
         if let Some(known) = self.ends.borrow().get(&key) {
             return known.clone();
         }
-        let Some(chain) = self.firewall.chains.get(&key) else { return unknown() };
+        let known = self.firewall.chains.get(&key).filter(|_| depth < DEEPEST);
+        let Some(chain) = known else { return unknown() };
         // A walk that comes here again goes in a circle.
         self.ends.borrow_mut().insert(key.clone(), unknown());
-        let end = self.of_rules(table, chain).unwrap_or_else(unknown);
+        let end = self.of_rules(depth + 1, table, chain).unwrap_or_else(unknown);
         self.ends.borrow_mut().insert(key, end.clone());
         end
     }
 
     /// The end of all that comes into a chain; none if that is not one end.
-    fn of_rules(&self, table: &str, chain: &Chain) -> Option<Verdict> {
+    fn of_rules(&self, depth: usize, table: &str, chain: &Chain) -> Option<Verdict> {
         if chain.rules.len() > MOST_OF_CHAIN {
             return None;
         }
@@ -63,7 +68,7 @@ impl<'a> Walk<'a> {
         let mut some_back = false;
         for (.., case) in cases(self.firewall, chain, None) {
             let all = case.limit.is_none() && case.packets == Packets::default();
-            match self.ends(table, &case.verdict) {
+            match self.ends_from(depth, table, &case.verdict) {
                 Verdict::Continue => {}
                 marks @ Verdict::Marks(_) => went_on = marks,
                 Verdict::Return if all => return Some(went_on),

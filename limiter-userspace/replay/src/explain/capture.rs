@@ -19,6 +19,10 @@ use super::{CaptureError, obsolete};
 
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;
+const TOO_LARGE: &str = "a block of more than 16 MiB";
+
+/// The most bytes that libpcap writes of a packet: its `MAXIMUM_SNAPLEN`.
+const MAX_CAPTURED: usize = 262_144;
 
 /// The option of a packet in pcapng that says which way it went.
 pub(super) const FLAGS: u16 = 2;
@@ -31,6 +35,10 @@ const SECOND: u64 = 1_000_000_000;
 /// microseconds.
 const BEYOND: &str = "its fraction of a second is a second or more, as where times are in \
      nanoseconds and the head of the file says microseconds";
+
+/// A head of a packet that is none.
+const NO_LENGTH: &str = "more bytes of it than programs write, as where the file is damaged, or of \
+     another kind of pcap than its head says";
 
 /// Bits of pcap's link type that say something else.
 const LINK_TYPE: i32 = 0xffff;
@@ -109,6 +117,8 @@ pub struct Capture {
     reader: Blocks,
     extent: Extent,
     unpacked: Unpacked,
+    /// Of pcap: reads a number in the byte order of the file.
+    order: Option<opening::Order>,
     /// Packets read.
     number: u64,
     /// Of pcap: nanoseconds in one unit of the fraction.
@@ -136,12 +146,13 @@ impl Capture {
     ///
     /// When it cannot be read, or is no capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let Opened { file, blocks: reader, extent, unpacked } = opening::open(path)?;
+        let Opened { file, blocks: reader, extent, unpacked, order } = opening::open(path)?;
         Ok(Self {
             file,
             reader,
             extent,
             unpacked,
+            order,
             number: 0,
             unit: 1000,
             link: Link::Plain(Framing::Ethernet),
@@ -191,7 +202,7 @@ impl Capture {
                     while !self.reader.grow(room) {
                         room = room.saturating_mul(2);
                         if room > MAX_BLOCK {
-                            return Err(self.broken("a block of more than 16 MiB"));
+                            return Err(self.broken(TOO_LARGE));
                         }
                     }
                     if self.reader.refill().is_err() {
@@ -234,8 +245,17 @@ impl Capture {
         if self.reader.data().is_empty() && !self.unpacked.is_cut_off() {
             return Ok(None);
         }
-        let what =
-            if self.interfaces.is_empty() { "packet" } else { "a block at or before packet" };
+        // What was cut off has a length that can be.
+        let word = |at: usize| self.reader.data().get(at..).and_then(|rest| rest.first_chunk());
+        // A section of pcapng has a byte order of its own.
+        let either = |word: &[u8; 4]| u32::from_le_bytes(*word).min(u32::from_be_bytes(*word));
+        let (length, most, broken, what) = match self.order {
+            Some(order) => (word(8).map(|word| order(*word)), MAX_CAPTURED, NO_LENGTH, "packet"),
+            None => (word(4).map(either), MAX_BLOCK, TOO_LARGE, "a block at or before packet"),
+        };
+        if length.is_some_and(|length| usize::try_from(length).is_ok_and(|length| length > most)) {
+            return Err(self.broken(broken));
+        }
         Err(CaptureError::CutOff { file: self.file.clone(), what, packet: self.number + 1 })
     }
 

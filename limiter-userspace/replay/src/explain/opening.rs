@@ -131,7 +131,12 @@ pub(super) struct Opened {
     pub(super) blocks: Blocks,
     pub(super) extent: Extent,
     pub(super) unpacked: Unpacked,
+    /// Of pcap: reads a number in the byte order of the file.
+    pub(super) order: Option<Order>,
 }
+
+/// Byte order of numbers.
+pub(super) type Order = fn([u8; 4]) -> u32;
 
 /// Opens a file, or standard input for `-`.
 pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
@@ -186,7 +191,12 @@ fn begin(
     if let Some((_, name, unpack)) = compressed {
         return Err(CaptureError::Compressed { file, name, unpack });
     }
-    if head.starts_with(&SECTION) {
+    let order: Option<Order> = match head.first() {
+        _ if head.starts_with(&SECTION) => None,
+        Some(0xa1) => Some(u32::from_be_bytes),
+        _ => Some(u32::from_le_bytes),
+    };
+    if order.is_none() {
         let Some(length) = section_length(&head) else {
             return Err(CaptureError::CutHeader { file });
         };
@@ -205,7 +215,7 @@ fn begin(
         return Err(CaptureError::CutHeader { file });
     }
     match create_reader(BUFFER, Cursor::new(head).chain(input)) {
-        Ok(blocks) => Ok(Opened { file, blocks, extent, unpacked }),
+        Ok(blocks) => Ok(Opened { file, blocks, extent, unpacked, order }),
         Err(_not_recognised) => Err(CaptureError::NoCapture { file }),
     }
 }

@@ -140,6 +140,34 @@ fn what_is_cut_off_says_where() {
     assert!(refused(&lies).starts_with("neither pcap nor pcapng"));
 }
 
+/// A length that no program writes is no sign of a file that was cut off: it is damaged, or its
+/// records have another head, as those of some old distributions.
+#[test]
+fn what_is_of_another_kind_was_not_cut_off() {
+    let packets: Vec<_> = (0..4).map(|n| (n, 0, 42, frame(1, 9))).collect();
+    let other = "packet 2: more bytes of it than programs write, as where the file is damaged";
+    for order in [LITTLE, BIG] {
+        let whole = pcap(order, 0xa1b2_c3d4, ETHERNET, &packets);
+        for length in [262_145, 1 << 24, 1 << 31, u32::MAX] {
+            let mut damaged = whole[..24 + 58 + 20].to_vec();
+            damaged[24 + 58 + 8..][..4].copy_from_slice(&order(length));
+            assert!(refused(&damaged).starts_with(other), "{length}");
+        }
+    }
+    // Two bytes more in each head, as in one kind of pcap.
+    let whole = pcap(LITTLE, 0xa1b2_c3d4, ETHERNET, &packets);
+    let mut wider = whole[..24].to_vec();
+    for record in whole[24..].chunks(58) {
+        wider.extend([&record[..16], &[0; 2], &record[16..]].concat());
+    }
+    assert!(refused(&wider).starts_with(other), "{}", refused(&wider));
+    let mut blocks = [section(), interface(1, &[]), enhanced(0, 1, &frame(1, 9), &[])].concat();
+    let end = blocks.len();
+    blocks.extend(enhanced(0, 2, &frame(1, 9), &[]));
+    blocks[end + 4..][..4].copy_from_slice(&(u32::MAX - 3).to_le_bytes());
+    assert!(refused(&blocks).starts_with("packet 2: a block of more than 16 MiB: what is printed"));
+}
+
 #[test]
 fn what_is_to_be_unpacked_is_named() {
     for (magic, name, tool) in [
