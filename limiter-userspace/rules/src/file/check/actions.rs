@@ -41,13 +41,13 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
             "drop" => Ok(Over::Drop),
             "reject" => Ok(Over::Reject),
             other => {
-                let problem = match LIKE.iter().find(|(name, _)| *name == other) {
-                    Some((name, like)) => Problem::NeedsMore { name, like },
-                    None => {
-                        let names = LIKE.iter().map(|(name, _)| *name);
-                        let expected = ["drop", "reject"].into_iter().chain(names).collect();
-                        Problem::UnknownWord { field: "action", word: word.clone(), expected }
-                    }
+                let known = LIKE.iter().find(|(name, _)| *name == other);
+                let problem = if let Some((name, like)) = known {
+                    Problem::NeedsMore { name, like }
+                } else {
+                    let names = LIKE.iter().map(|(name, _)| *name);
+                    let expected = ["drop", "reject"].into_iter().chain(names).collect();
+                    Problem::UnknownWord { field: "action", word: word.clone(), expected }
                 };
                 Err(at(raw.referenced, problem))
             }
