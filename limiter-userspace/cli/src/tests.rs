@@ -302,7 +302,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
     );
     let banned = render::text(&SourceView { banned_seconds: Some(60), martian: true, ..none });
     assert!(!banned.contains("not limited"), "{banned}");
-    assert!(banned.contains("ban      every packet is dropped for 60 s more"), "{banned}");
+    assert!(banned.contains("ban      every packet is dropped for 1 min more"), "{banned}");
     assert!(banned.contains("no host can have this source"), "{banned}");
 }
 

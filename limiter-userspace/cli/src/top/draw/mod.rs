@@ -10,7 +10,7 @@ mod theme;
 
 use limiter_daemon::api::sources::By;
 use limiter_daemon::api::sources::{WHERE, drop_words, each_second};
-use limiter_daemon::render::number;
+use limiter_daemon::render::{number, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -72,25 +72,15 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
     let mut line = vec![
         Span::styled(format!("limiter {version}  "), Modifier::BOLD),
         limits,
-        format!("  up {}  generation {}", uptime(top.uptime_seconds), top.generation).into(),
+        format!("  up {}  generation {}", seconds(top.uptime_seconds), top.generation).into(),
     ];
     if let Some(trial) = state.status.as_ref().and_then(|status| status.trial) {
-        line.push(Span::styled(format!("  on trial: {} s left", trial.seconds_left), theme.near()));
+        let left = seconds(trial.seconds_left);
+        line.push(Span::styled(format!("  on trial: {left} left"), theme.near()));
     }
     let (v4, v6) = (number(top.tracked_v4), number(top.tracked_v6));
     line.push(Span::styled(format!("  {v4} IPv4, {v6} IPv6 sources"), theme.quiet()));
     Line::from(line)
-}
-
-/// Two units are enough.
-fn uptime(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    }
 }
 
 /// Name of the order of sources.

@@ -4,7 +4,7 @@ use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::source::{counted, other_rules, question, rule_text};
 use limiter_daemon::api::sources::SourceRow;
-use limiter_daemon::render::{duration, number, rate};
+use limiter_daemon::render::{duration, number, rate, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -65,7 +65,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     }
     match row.banned_seconds {
         Some(left) => {
-            let text = format!("banned for {} s more", number(left));
+            let text = format!("banned for {} more", seconds(left));
             fact("ban", vec![Span::styled(text, theme.bad())]);
         }
         None => fact("ban", text("none".to_owned())),
@@ -73,7 +73,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     let shadow = if view.shadow { ", in shadow mode: it would drop, and only counts" } else { "" };
     fact("rule", text(clean(&rule_text(view)) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
-        let effective = rate(limit.effective_per_second);
+        let effective = rate(limit.effective_per_second, &limit.count);
         let name = if number == 0 { "limit" } else { "and" };
         fact(name, text(format!("{} (effective {effective})", clean(&limit.text))));
     }
