@@ -19,7 +19,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::state::{State, Tab};
-use history::history;
+use history::histories;
 use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
@@ -27,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     // Sources have a sample of what is not by rules that count each; so that is told.
     let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
     let elsewhere = elsewhere.filter(|_| state.tab == Tab::Sources);
-    let [head, histories, tabs, note, body, foot] = Layout::vertical([
+    let [head, charts, tabs, note, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Length(1),
@@ -37,10 +37,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(header(state, theme)), head);
-    let [passed, dropped] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(histories);
-    history(frame, passed, ("passed", theme.good()), &state.passed, theme);
-    history(frame, dropped, ("dropped", theme.bad()), &state.dropped, theme);
+    let rows = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(charts);
+    histories(frame, rows, [&state.passed, &state.dropped], theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
     if let Some(words) = elsewhere {
         let words = format!("dropped: {words}; see 2 rules, {WHERE}");

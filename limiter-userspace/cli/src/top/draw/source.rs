@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::state::State;
-use super::history::history;
+use super::history::histories;
 use super::theme::Theme;
 
 /// Least height, in lines, at which histories take more than one.
@@ -37,8 +37,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str,
     let heading = Line::styled(clean(name), Modifier::BOLD);
     frame.render_widget(Paragraph::new(vec![Line::default(), heading]), title);
     let [of_passed, of_dropped] = &state.of_source;
-    history(frame, passed, ("passed", theme.good()), of_passed, theme);
-    history(frame, dropped, ("dropped", theme.bad()), of_dropped, theme);
+    histories(frame, [passed, dropped], [of_passed, of_dropped], theme);
     let mut lines = vec![Line::default()];
     match (&state.view, &state.top.watched) {
         (Some(view), Some(row)) => describe(&mut lines, view, row, theme),
