@@ -292,7 +292,9 @@ impl Render for SourceView {
         }
         row("rule", rule_text(self));
         if let Some(limit) = &self.limit {
-            let count = self.count.as_deref().unwrap_or_default();
+            // `count` is of the limit with the least left.
+            let first = self.limits.first().map(|limit| limit.count.as_str());
+            let count = first.or(self.count.as_deref()).unwrap_or_default();
             let effective = match self.effective_per_second {
                 Some(_) => format!(" (effective {})", rate(self.effective_per_second, count)),
                 None => String::new(),
