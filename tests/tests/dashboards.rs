@@ -51,14 +51,15 @@ fn the_queries_of_the_dashboard_can_be_read() -> Result<()> {
         serde_json::from_str(&fs::read_to_string(of_dist("grafana/limiter.json"))?)?;
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
     let mut queries = 0;
-    for panel in dashboard["panels"].as_array().context("no panels")? {
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let query = target["expr"].as_str().context("a target without a query")?;
-            let query = query.replace("$__rate_interval", "5m");
-            queries += 1;
-            let query = serde_json::to_string(&query)?;
-            writeln!(rules, "      - {{record: \"a:{queries}\", expr: {query}}}")?;
-        }
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let marks = dashboard["annotations"]["list"].as_array().context("no marks")?;
+    for target in targets.chain(marks) {
+        let query = target["expr"].as_str().context("a target without a query")?;
+        let query = query.replace("$__rate_interval", "5m");
+        queries += 1;
+        let query = serde_json::to_string(&query)?;
+        writeln!(rules, "      - {{record: \"a:{queries}\", expr: {query}}}")?;
     }
     ensure!(queries > 25, "{queries} queries");
     let dir = WorkDir::create("dashboard")?;

@@ -151,6 +151,26 @@ fn a_missing_bpf_file_system_is_found_and_gone_by_its_command() -> Result<()> {
     bed.close()
 }
 
+/// Where its pins are not seen, the daemon's own program is no stranger to the doctor that asks it.
+#[test]
+fn the_daemon_s_program_is_known_from_another_mount_namespace() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docmount")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let line = format!(
+        "umount /sys/fs/bpf; {} --socket {} doctor --json --iface {}",
+        limiter.binary().display(),
+        limiter.socket().display(),
+        RECEIVER.interface,
+    );
+    let mut command = Command::new("unshare");
+    let found = Report::of(&bed.receiver.output(command.args(["--mount", "sh", "-c", &line]))?)?;
+    ensure!(found.level("other-xdp", &[])? == "ok", "{}", found.json);
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 fn a_plain_user_is_told_what_was_not_seen() -> Result<()> {
     require_root();

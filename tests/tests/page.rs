@@ -194,6 +194,18 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     let option = format!("--rule={NAME}");
     let wanted = ["capture", "--dropped", &option, "--count", "100", "-w", "rule.pcapng"];
     ensure!(words.lines().eq(wanted), "{words}");
+
+    // The address names what is shown, and a reload shows it again.
+    browser.run("document.getElementById('tab-sources').click()")?;
+    browser.run("document.querySelector('#sources-table button.name').click()")?;
+    browser.wait("an address", "return location.hash === '#sources/203.0.113.5'")?;
+    browser.run("document.getElementById('tab-events').click()")?;
+    browser.run("location.reload()")?;
+    browser.wait(
+        "the source again",
+        "return document.getElementById('source-title').textContent === '203.0.113.5'",
+    )?;
+    shown(&browser, "events")?;
     let said = browser.console()?;
     ensure!(said.is_empty(), "the console has errors: {said:?}");
     drop(traffic);

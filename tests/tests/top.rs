@@ -185,7 +185,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     watching.keys("b")?;
     watching.wait_for("word of the deny list", |text| text.contains(" deny list "))?;
     watching.keys("\r")?;
-    watching.wait_for("a ban for a time", |text| text.contains("is denied for 600 s"))?;
+    watching.wait_for("a ban for a time", |text| text.contains("is denied for 10 min"))?;
     let lists = limiter.json(&["lists"])?;
     ensure!(lists["entries"][0]["source"] == expected[0], "{lists}");
     ensure!(lists["entries"][0]["expires_in_seconds"].is_u64(), "{lists}");

@@ -228,6 +228,12 @@ impl Render for Observed {
             ),
             None => line(text, format_args!("{NONE_WHOLE}")),
         }
+        if self.sources == 0 && self.sources_cut == 0 && self.asked_share > 1 {
+            line(
+                text,
+                format_args!("of few sources none may be in the share: `--share 1` takes all"),
+            );
+        }
         if self.sources_cut > 0 {
             line(
                 text,

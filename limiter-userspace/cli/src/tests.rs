@@ -277,6 +277,20 @@ dropped    4
         r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"listed_by":null,"listed_beside":[],"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"banned_by":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
+    // Each limit in its own unit, whichever has the least left.
+    let limit = |count: &str| LimitView {
+        text: "1000/s".into(),
+        algorithm: "token_bucket".into(),
+        rate: "1000/s".into(),
+        count: count.into(),
+        burst: Some(100),
+        effective_per_second: Some(1000.0),
+        upper: None,
+    };
+    let limits = vec![limit("packets"), limit("bytes")];
+    let two = render::text(&SourceView { limits, count: Some("bytes".into()), ..view.clone() });
+    assert!(two.contains("limit      1000/s (effective 1000.0/s)\n"), "{two}");
+    assert!(two.contains("and        1000/s (effective 1000.0 B/s)\n"), "{two}");
     // Without a rule of its own, it is not said that nothing limits it, where something may.
     let none =
         SourceView { rule: None, limit: None, remaining: None, of: None, tracked: false, ..view };
@@ -302,7 +316,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
     );
     let banned = render::text(&SourceView { banned_seconds: Some(60), martian: true, ..none });
     assert!(!banned.contains("not limited"), "{banned}");
-    assert!(banned.contains("ban      every packet is dropped for 60 s more"), "{banned}");
+    assert!(banned.contains("ban      every packet is dropped for 1 min more"), "{banned}");
     assert!(banned.contains("no host can have this source"), "{banned}");
 }
 

@@ -7,7 +7,7 @@ use limiter_rules::RateText;
 use limiter_text::stderr::say;
 
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 17] = [
+const TRIED: [(&str, &str); 18] = [
     (
         "start",
         "`limiter run --iface IFACE --rules FILE` is the daemon; as a service it is \
@@ -43,6 +43,11 @@ const TRIED: [(&str, &str); 17] = [
     ("config", "`limiter check FILE` reads rules, `limiter export` writes those in force"),
     ("info", "use `limiter status` for the daemon, `limiter show ADDRESS` for a source"),
     ("version", "use `limiter --version`"),
+    (
+        "page",
+        "the daemon serves it: `limiter run --page-listen 127.0.0.1:9465`, or its socket through \
+        `ssh -L 9465:/run/limiter/limiter.sock HOST`",
+    ),
 ];
 
 /// Options that people try, and what there is instead.
@@ -204,6 +209,7 @@ mod tests {
             ("limiter run --iface eth0 --egress", "for what comes in"),
             ("limiter whitelist 192.0.2.7", "`limiter allow ADDRESS`"),
             ("limiter version", "`limiter --version`"),
+            ("limiter page", "`limiter run --page-listen 127.0.0.1:9465`"),
         ] {
             let told = told(line).unwrap_or_default();
             assert!(told.contains(part), "{line}: {told}");
@@ -246,6 +252,10 @@ mod tests {
             for time in ["0", "0s", "0ms"] {
                 let said = refused(&format!("limiter {command} --for {time}"));
                 assert!(said.contains("0 seconds are over at once"), "{command} {time}: {said}");
+            }
+            for time in ["forever", "never", "10min."] {
+                let said = refused(&format!("limiter {command} --for {time}"));
+                assert!(said.contains("write one like 90s, 10m, 2h or 1d"), "{command}: {said}");
             }
             for time in ["-1", "-1s", "-600s"] {
                 let said = refused(&format!("limiter {command} --for {time}"));

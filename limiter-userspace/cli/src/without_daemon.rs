@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use limiter_daemon::control::{Client, Refusal};
-use limiter_daemon::from_maps;
+use limiter_daemon::{from_maps, render};
 use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
 use serde::de::DeserializeOwned;
 
@@ -70,8 +70,8 @@ fn notes_on(maps: &dyn Observed, first: &str) -> Result<Notes, Failure> {
     let mut notes = vec![format!("{first}; {in_force}")];
     if let Some(left) = from_maps::trial_left(maps)? {
         notes.push(format!(
-            "these rules are on trial: in {} s the rules before are in force again",
-            left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0))
+            "these rules are on trial: in {} the rules before are in force again",
+            render::seconds(left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)))
         ));
     }
     if from_maps::daemon_lost(maps)? {

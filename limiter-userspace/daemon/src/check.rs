@@ -95,6 +95,9 @@ pub(crate) struct Rate {
     pub(crate) rule: String,
     /// The limit.
     pub(crate) limit: String,
+    /// Unit of both rates, which the limit shows.
+    #[serde(skip)]
+    pub(crate) count: &'static str,
     /// Rate in the rule file, per second.
     pub(crate) configured_per_second: f64,
     /// Rate that the program enforces, per second.
@@ -297,6 +300,7 @@ fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<
             off.push(Rate {
                 rule: subject().to_string(),
                 limit: limit_text(limit),
+                count: quota.count.name(),
                 configured_per_second: configured,
                 effective_per_second: effective,
             });
@@ -355,8 +359,8 @@ impl Render for Checked {
                 rates.add_row([
                     off.rule.clone(),
                     off.limit.clone(),
-                    rate(Some(off.configured_per_second)),
-                    rate(Some(off.effective_per_second)),
+                    rate(Some(off.configured_per_second), off.count),
+                    rate(Some(off.effective_per_second), off.count),
                 ]);
             }
             text.push('\n');

@@ -14,10 +14,16 @@ use crate::control::Refusal;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
     /// Rules wait to be confirmed.
-    #[error("rules are on trial: `limiter confirm` or `limiter revert` them first")]
+    #[error(
+        "rules are on trial: `limiter confirm` or `limiter revert` them first; `limiter deny` and \
+         `limiter ban` work meanwhile"
+    )]
     OnTrial,
     /// No rules wait to be confirmed.
-    #[error("no rules are on trial: `limiter apply --confirm TIME` begins one")]
+    #[error(
+        "no rules are on trial: `limiter apply --confirm TIME` begins one; `limiter reload` goes \
+         back to the rule files"
+    )]
     NoTrial,
     /// A trial that is longer than anybody waits.
     #[error("confirm_seconds: give 1 to 86400, which is a day")]
@@ -25,6 +31,12 @@ pub(super) enum ServiceError {
     /// Rules waited to be confirmed until a moment ago.
     #[error("the time of the trial is over: the rules before are in force again; apply them anew")]
     TooLate,
+    /// A prefix, of which only sources are banned.
+    #[error(
+        "{0:?} is more than one source: `limiter deny {0} --for TIME` drops all of it, and \
+         `limiter sources --within {0}` lists the sources in it, to ban one"
+    )]
+    BanSeveral(String),
     #[error(transparent)]
     Source(#[from] SourceTextError),
     #[error(transparent)]
@@ -127,6 +139,7 @@ impl From<ServiceError> for Refusal {
         let text = error.to_string();
         match error {
             E::Source(_)
+            | E::BanSeveral(_)
             | E::Rate(_)
             | E::File(_)
             | E::Plan(_)

@@ -27,6 +27,7 @@ use limiter_text::plain::clean;
 use super::error::ServiceError;
 use super::state_dir::{Damage, StateDir, StateError};
 use crate::api::lists::{ListName, ListedSource, ListsChanged, RULE_FILE, UnsetList};
+use crate::render::seconds;
 use entries::{Entries, Entry};
 use saved::Reasons;
 use standing::All;
@@ -345,7 +346,10 @@ impl Book {
                 Listed::Deny => "denied",
             };
             let time = match entry.listed.expires() {
-                Some(end) => format!("for {} s", end.since(now).as_nanos().div_ceil(1_000_000_000)),
+                Some(end) => {
+                    let left = end.since(now).as_nanos().div_ceil(1_000_000_000);
+                    format!("for {}", seconds(left))
+                }
                 None if !entry.is_of_rule_file() && self.store.lacks(&selector) => {
                     "until a reboot (not saved)".to_owned()
                 }

@@ -38,7 +38,7 @@ pub fn number(number: u64) -> String {
 
 /// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
-pub fn rate(per_second: Option<f64>) -> String {
+pub fn rate(per_second: Option<f64>, count: &str) -> String {
     let Some(rate) = per_second else {
         return "-".to_owned();
     };
@@ -48,19 +48,46 @@ pub fn rate(per_second: Option<f64>) -> String {
         .find(|unit| rate * unit.seconds() as f64 > 0.9999)
         .unwrap_or(Unit::Week);
     let (value, unit) = (rate * unit.seconds() as f64, unit.short());
-    if value >= 1000.0 { format!("{value:.1}/{unit}") } else { format!("{value:.4}/{unit}") }
+    let counted = counted_in(count);
+    if value >= 1000.0 {
+        format!("{value:.1}{counted}/{unit}")
+    } else {
+        format!("{value:.4}{counted}/{unit}")
+    }
 }
 
-/// A length of time in its natural unit.
+/// The unit behind a number of what a limit counts: none of packets.
+pub fn counted_in(count: &str) -> &'static str {
+    match count {
+        "bytes" => " B",
+        "syns" => " syns",
+        "flows" => " flows",
+        _ => "",
+    }
+}
+
+/// A length of time of whole seconds, in at most two units: `45 s`, `16 min 40 s`, `8 h`.
+pub fn seconds(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let ((large, unit), (small, smaller)) = match (days, hours, minutes) {
+        (0, 0, 0) => return format!("{seconds} s"),
+        (0, 0, _) => ((minutes, "min"), (seconds % 60, "s")),
+        (0, ..) => ((hours, "h"), (minutes % 60, "min")),
+        _ => ((days, "d"), (hours % 24, "h")),
+    };
+    let large = number(large);
+    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
+}
+
+/// A length of time in its natural unit, from a minute on in whole seconds.
 pub fn duration(nanos: u64) -> String {
-    const UNITS: [(u64, &str); 6] = [
-        (86_400_000_000_000, "d"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "min"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "us"),
-    ];
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    if nanos == 0 {
+        return "0 s".to_owned();
+    }
+    if nanos >= 60_000_000_000 {
+        return seconds(nanos.saturating_add(500_000_000) / 1_000_000_000);
+    }
     for (size, unit) in UNITS {
         if nanos >= size {
             #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -132,4 +159,48 @@ pub fn would_drop(reason: &str) -> bool {
 /// A rule in a column: the name that its author gave it, else what it is for.
 pub fn titled(rule: Option<&str>, name: Option<&str>) -> String {
     name.or(rule).unwrap_or("-").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody reads 28,800 s as 8 hours, nor 1.984 min.
+    #[test]
+    fn times_have_two_units_at_most() {
+        for (time, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (1_000, "16 min 40 s"),
+            (28_800, "8 h"),
+            (28_790, "7 h 59 min"),
+            (86_400, "1 d"),
+            (90_000, "1 d 1 h"),
+            (31_557_600, "365 d 6 h"),
+        ] {
+            assert_eq!(seconds(time), text);
+        }
+        for (nanos, text) in [
+            (0, "0 s"),
+            (999, "999 ns"),
+            (907_807_000, "907.807 ms"),
+            (59_960_000_000, "59.960 s"),
+            (119_040_000_000, "1 min 59 s"),
+            (26_029_000_000_000, "7 h 13 min"),
+        ] {
+            assert_eq!(duration(nanos), text);
+        }
+    }
+
+    #[test]
+    fn a_rate_of_bytes_is_told_from_one_of_packets() {
+        for (per_second, count, text) in [
+            (250_000.0, "bytes", "250000.0 B/s"),
+            (250_000.0, "packets", "250000.0/s"),
+            (5.0 / 60.0, "syns", "5.0000 syns/min"),
+        ] {
+            assert_eq!(rate(Some(per_second), count), text);
+        }
+    }
 }

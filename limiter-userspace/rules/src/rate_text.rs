@@ -13,6 +13,7 @@ mod error;
 mod meant;
 
 pub use error::RateTextError;
+pub(crate) use error::ZERO;
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;

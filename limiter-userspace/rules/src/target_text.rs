@@ -26,6 +26,15 @@ pub enum TargetError {
     /// An address or prefix.
     #[error(transparent)]
     Source(#[from] SourceTextError),
+    /// A port where an address is read.
+    #[error("{0:?} is no address: write --port {0}")]
+    IsPort(String),
+    /// A rate where an address is read.
+    #[error("{0:?} is a rate, and no address: write it behind the address")]
+    IsRate(String),
+    /// A word where an address is read.
+    #[error("{0}; a port is --port, as in --port 22/tcp")]
+    Word(SourceTextError),
     /// Neither sources nor a port.
     #[error(
         "whom to limit is not said: name an address or prefix, or a port with --port, as in \
@@ -73,7 +82,9 @@ impl Target {
         port: Option<&str>,
         shared: bool,
     ) -> Result<Self, TargetError> {
-        let selector = source.map(source_text::parse).transpose()?;
+        let selector =
+            source.map(|text| source_text::parse(text).map_err(|error| meant(text, error)));
+        let selector = selector.transpose()?;
         let mut parts = port.map(self::port).transpose()?.unwrap_or_default();
         match (selector, shared) {
             (None, _) if parts.is_empty() => return Err(TargetError::Nothing),
@@ -117,6 +128,22 @@ impl Target {
         }
         let syns = display_rate(&Quota { count: Count::Syns, ..quota }.with_burst(0));
         Err(TargetError::Ask { rate: text.to_owned(), path: self.path.clone(), syns })
+    }
+}
+
+/// Why a text is no address, with what it may have been meant as.
+fn meant(text: &str, error: SourceTextError) -> TargetError {
+    let is_word = !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    if !matches!(error, SourceTextError::Syntax(_)) {
+        error.into()
+    } else if RateText::parse(text).is_ok() {
+        TargetError::IsRate(text.to_owned())
+    } else if port(text).is_ok() {
+        TargetError::IsPort(text.to_owned())
+    } else if is_word {
+        TargetError::Word(error)
+    } else {
+        error.into()
     }
 }
 
@@ -188,11 +215,16 @@ mod tests {
         ] {
             assert_eq!(path(source, port, shared).as_deref(), Ok(wanted), "{source:?} {port:?}");
         }
+        let error = path(Some("ssh"), None, false).unwrap_err();
+        assert!(error.ends_with("; a port is --port, as in --port 22/tcp"), "{error}");
         for (source, port, shared, wanted) in [
             (None, None, false, "whom to limit is not said"),
             (None, None, true, "whom to limit is not said"),
             (Some("0.0.0.0/0"), None, true, "one limit over every source and port"),
             (Some("office"), None, false, "\"office\" is not an IP address or prefix"),
+            (Some("22/tcp"), None, false, "\"22/tcp\" is no address: write --port 22/tcp"),
+            (Some("icmp"), None, false, "\"icmp\" is no address: write --port icmp"),
+            (Some("100/s"), None, false, "\"100/s\" is a rate, and no address: write it behind"),
             (None, Some("ssh"), false, "\"ssh\" is no port: write one like 22/tcp"),
             (None, Some("70000/tcp"), false, "\"70000/tcp\" is no port"),
             (None, Some("90-80/tcp"), false, "\"90-80/tcp\" is no port"),

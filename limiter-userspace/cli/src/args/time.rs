@@ -3,9 +3,21 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+/// A length of time, or how to write one.
+fn length(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| match error {
+        humantime::DurationError::NumberExpected(_)
+        | humantime::DurationError::InvalidCharacter(_)
+        | humantime::DurationError::Empty => {
+            "that is no length of time: write one like 90s, 10m, 2h or 1d".to_owned()
+        }
+        error => error.to_string(),
+    })
+}
+
 /// Whole seconds from one to a day.
 pub(crate) fn trial_time(text: &str) -> Result<NonZeroU32, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let time = length(text)?;
     let seconds = u32::try_from(time.as_secs()).ok().and_then(NonZeroU32::new);
     seconds
         .filter(|seconds| seconds.get() <= 86_400 && time.subsec_nanos() == 0)
@@ -14,10 +26,9 @@ pub(crate) fn trial_time(text: &str) -> Result<NonZeroU32, String> {
 
 /// A length of time that is not over at once: refused here, whether there is a daemon or not.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("0 seconds are over at once: give at least 1s".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(error.to_string()),
+    match length(text)? {
+        Duration::ZERO => Err("0 seconds are over at once: give at least 1s".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -27,9 +38,8 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time >= Duration::from_secs(seconds) => Ok(time),
-        Ok(_) => Err(format!("give at least {seconds}s")),
-        Err(error) => Err(error.to_string()),
+    match length(text)? {
+        time if time >= Duration::from_secs(seconds) => Ok(time),
+        _ => Err(format!("give at least {seconds}s")),
     }
 }

@@ -14,7 +14,7 @@ const ONE_BUFFER: u32 = 4096 - 256 - 320 - 22;
 pub(super) enum Owner {
     /// There is none.
     Nobody,
-    /// These pins, in a mode.
+    /// These pins, or the daemon that answers, in a mode.
     Ours(Mode),
     /// Somebody else: the error of a start.
     Other(DatapathError),
@@ -27,7 +27,10 @@ pub(super) fn program(name: &str, owner: &Owner) -> Finding {
     let check = "other-xdp";
     match owner {
         Owner::Nobody => Finding::ok(check, "no XDP program is on it"),
-        Owner::Ours(_) => Finding::ok(check, "it is under the limits of these pins"),
+        Owner::Ours(_) => Finding::ok(
+            check,
+            "it is under the limits of these pins, or of the daemon that answers",
+        ),
         Owner::Unseen(id) => {
             Finding::unprivileged(check, &format!("whose XDP program (id {id}) is on it"))
         }

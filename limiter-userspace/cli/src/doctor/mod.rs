@@ -60,6 +60,16 @@ pub(super) struct Ask {
     json: bool,
 }
 
+/// What is known of limiter on this machine, whatever interface is looked at.
+struct Here<'a> {
+    /// Directory of the pins.
+    pin_dir: &'a Path,
+    /// True if this process may look at programs.
+    may_bpf: bool,
+    /// Numbers of the programs that the daemon says are its own.
+    programs: Vec<u32>,
+}
+
 /// Looks at the machine. A problem is an answer, with exit code 1.
 pub(super) fn doctor(ask: &Ask, client: &Client, output: Output) -> Result<Answer, Failure> {
     let report = Report::of(look(ask, client), ask.verbose);
@@ -90,8 +100,12 @@ fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
     findings.push(kernel::memlock(&release));
     findings.push(pins::place(&pin_dir, machine::pin_place(&pin_dir), may_bpf));
     findings.push(pins::pinned(&pin_dir, &machine::pinned(&pin_dir), may_bpf));
+    // In another mount namespace the pins of the daemon that answers are not seen.
+    let programs = status.as_ref().map_or(&[][..], |status| &status.interfaces).iter();
+    let here =
+        Here { pin_dir: &pin_dir, may_bpf, programs: programs.map(|at| at.program_id).collect() };
     match machine::links() {
-        Ok(links) => findings.extend(interfaces(ask, &links, &pin_dir, may_bpf)),
+        Ok(links) => findings.extend(interfaces(ask, &links, &here)),
         Err(error) => findings.push(Finding::unseen("interfaces", &error)),
     }
     findings.push(host::conntrack(host::tracked()));
@@ -103,13 +117,13 @@ fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
 }
 
 /// Findings about interfaces, and about what stands on them.
-fn interfaces(ask: &Ask, links: &[Link], pin_dir: &Path, may_bpf: bool) -> Vec<Finding> {
+fn interfaces(ask: &Ask, links: &[Link], here: &Here<'_>) -> Vec<Finding> {
     let mut findings = vec![host::docker(links)];
     for name in &ask.iface {
         match machine::link(name, links) {
-            Ok(link) => findings.extend(interface(link, links, pin_dir, may_bpf, true)),
+            Ok(link) => findings.extend(interface(link, links, here, true)),
             Err(DatapathError::NoInterface(name)) => {
-                let error = machine::missing(name.clone(), &ask.iface, pin_dir);
+                let error = machine::missing(name.clone(), &ask.iface, here.pin_dir);
                 findings.push(Finding::refused("interface", &error).on(&name));
             }
             Err(error) => findings.push(Finding::unseen("interface", &error).on(name)),
@@ -123,7 +137,7 @@ fn interfaces(ask: &Ask, links: &[Link], pin_dir: &Path, may_bpf: bool) -> Vec<F
             findings.push(Finding::note("interface", seen).remedy("name one with --iface"));
         }
         for link in candidates {
-            findings.extend(interface(link, links, pin_dir, may_bpf, false));
+            findings.extend(interface(link, links, here, false));
         }
     }
     findings
@@ -140,13 +154,8 @@ fn is_candidate(link: &Link, links: &[Link]) -> bool {
     is_usable && !is_inner_port && !is_inner_bridge
 }
 
-fn interface(
-    link: &Link,
-    links: &[Link],
-    pin_dir: &Path,
-    may_bpf: bool,
-    asked: bool,
-) -> Vec<Finding> {
+fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<Finding> {
+    let &Here { pin_dir, may_bpf, ref programs } = here;
     let name = &link.name;
     let state = match &link.interface {
         Ok(state) => state,
@@ -154,6 +163,7 @@ fn interface(
     };
     let owner = match state.program {
         None => Owner::Nobody,
+        Some((mode, id)) if programs.contains(&id) => Owner::Ours(mode),
         Some((_, id)) if !may_bpf => Owner::Unseen(id),
         Some(_) => match machine::owner(state, pin_dir) {
             Ok(mode) => mode.map_or(Owner::Nobody, Owner::Ours),

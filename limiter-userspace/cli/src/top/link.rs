@@ -12,6 +12,7 @@ use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::{Client, ClientError};
+use limiter_daemon::render;
 use limiter_daemon::ssh;
 
 use crate::hand;
@@ -103,13 +104,13 @@ impl Link for Client {
             Action::Deny { source, seconds } => {
                 list(ListName::Deny, source, *seconds)?;
                 Ok(match seconds {
-                    Some(seconds) => format!("{source} is denied for {seconds} s"),
+                    Some(left) => format!("{source} is denied for {}", render::seconds(*left)),
                     None => format!("{source} is denied"),
                 })
             }
             Action::Allow { source, seconds } => {
                 list(ListName::Allow, source, Some(*seconds))?;
-                Ok(format!("{source} is allowed for {seconds} s"))
+                Ok(format!("{source} is allowed for {}", render::seconds(*seconds)))
             }
             Action::Limit { source, rate } => {
                 let limit = SetLimit {

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::words;
-use crate::render::{Render, push, table};
+use crate::render::{Render, push, seconds, table};
 
 /// `GET /v1/bans`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -100,7 +100,8 @@ impl Render for BannedSource {
         let Self { source, ends_in_seconds, by_hand, .. } = self;
         // A ban that ends later stays, with its author.
         let by = if *by_hand { String::new() } else { format!(" by {}", clean(&self.author())) };
-        let _: std::fmt::Result = writeln!(text, "{source} is banned for {ends_in_seconds} s{by}");
+        let _: std::fmt::Result =
+            writeln!(text, "{source} is banned for {}{by}", seconds(*ends_in_seconds));
     }
 }
 
@@ -120,7 +121,7 @@ impl Render for Bans {
             for entry in &self.entries {
                 table.add_row([
                     entry.source.clone(),
-                    format!("{} s", entry.ends_in_seconds),
+                    seconds(entry.ends_in_seconds),
                     entry.bans.to_string(),
                     entry.author(),
                 ]);

@@ -6,7 +6,7 @@ use limiter_cluster::status::{self, Contact, LeaseStatus, NodeStatus, ServerStat
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::render::{Render, line, number, push, table, warnings};
+use crate::render::{Render, line, number, push, seconds, table, warnings};
 
 /// `GET /v1/cluster`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -208,11 +208,11 @@ impl From<&LeaseStatus> for Lease {
 
 impl Render for Cluster {
     fn render(&self, text: &mut String) {
-        let seconds = self.contact_seconds;
+        let time = seconds(self.contact_seconds);
         let contact = match self.contact {
             ContactState::Starting => "not connected yet".to_owned(),
-            ContactState::Connected => format!("connected for {seconds} s"),
-            ContactState::CutOff => format!("cut off for {seconds} s"),
+            ContactState::Connected => format!("connected for {time}"),
+            ContactState::CutOff => format!("cut off for {time}"),
         };
         line(
             text,
@@ -298,7 +298,7 @@ impl Render for Cluster {
                 refused.add_row([
                     at.change.clone(),
                     at.node.clone().unwrap_or_else(|| "-".to_owned()),
-                    format!("{} s", number(at.seconds_ago)),
+                    seconds(at.seconds_ago),
                     at.why.clone(),
                 ]);
             }

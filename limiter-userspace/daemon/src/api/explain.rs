@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::words;
-use crate::render::{Render, duration, line, number, push, table};
+use crate::render::{Render, duration, line, number, push, seconds, table};
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -214,8 +214,8 @@ impl Render for ExplainedNow {
             let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);
             lines.push(("passes in", time(self.passes_in_ns, waits)));
         }
-        if let Some(seconds) = self.trial_seconds_left {
-            lines.push(("on trial", format!("these rules, for {seconds} s more")));
+        if let Some(left) = self.trial_seconds_left {
+            lines.push(("on trial", format!("these rules, for {} more", seconds(left))));
         }
         for (name, value) in lines {
             line(text, format_args!("{name:<10} {value}"));

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::{Counts, words};
-use crate::render::{Render, Table, line, number, push, rate, table};
+use crate::render::{Render, Table, counted_in, line, number, push, rate, seconds, table};
 
 /// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -226,8 +226,9 @@ pub struct UnsetLimit {
     pub port: Option<u16>,
 }
 
-fn optional(value: Option<u64>) -> String {
-    value.map_or_else(|| "-".to_owned(), number)
+/// A burst in its unit.
+fn at_once(burst: Option<u64>, count: &str) -> String {
+    burst.map_or_else(|| "-".to_owned(), |burst| number(burst) + counted_in(count))
 }
 
 /// Empty for a rule that drops: 0 would read as "in shadow mode, and harmless".
@@ -306,22 +307,25 @@ fn name_and_end(entry: &LimitEntry) -> String {
     let name = entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_else(unknown);
     match entry.ends_in_seconds {
         None => name,
-        Some(seconds) => format!("{name} (for {seconds} s)").trim_start().to_owned(),
+        Some(left) => format!("{name} (for {})", seconds(left)).trim_start().to_owned(),
     }
 }
 
 /// Limit, burst and effective rate of each limit; those above soft limits have a line of their own.
 fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
     if entry.limits.is_empty() {
-        let effective = rate(entry.effective_per_second);
-        return vec![(entry.limit.clone(), optional(entry.burst), effective)];
+        let count = entry.count.as_deref().unwrap_or_default();
+        let effective = rate(entry.effective_per_second, count);
+        return vec![(entry.limit.clone(), at_once(entry.burst, count), effective)];
     }
     let mut lines = Vec::with_capacity(entry.limits.len() + 1);
     for limit in &entry.limits {
-        lines.push((limit.rate.clone(), optional(limit.burst), rate(limit.effective_per_second)));
+        let effective = rate(limit.effective_per_second, &limit.count);
+        lines.push((limit.rate.clone(), at_once(limit.burst, &limit.count), effective));
         if let Some(upper) = &limit.upper {
             let text = format!("{} {}", upper.kind, upper.rate);
-            lines.push((text, number(upper.burst), rate(upper.effective_per_second)));
+            let effective = rate(upper.effective_per_second, &limit.count);
+            lines.push((text, at_once(Some(upper.burst), &limit.count), effective));
         }
     }
     if entry.sharing.is_some() {

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::words;
-use crate::render::{Render, line, push, table};
+use crate::render::{Render, line, push, seconds, table};
 
 /// The author of entries that rule files have.
 pub(crate) const RULE_FILE: &str = "rule file";
@@ -237,7 +237,7 @@ impl Render for Lists {
         let mut table = table(&columns);
         for entry in &self.entries {
             let expires = match entry.expires_in_seconds {
-                Some(seconds) => format!("{seconds} s"),
+                Some(left) => seconds(left),
                 None if entry.not_saved => "at a reboot".to_owned(),
                 None => "never".to_owned(),
             };

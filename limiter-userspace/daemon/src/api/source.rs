@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::explain::{ExplainLimit, Here};
 use super::limits::LimitView;
 use super::lists::{ListName, ListedSource, RULE_FILE};
-use crate::render::{Render, duration, number, push, rate, table, titled};
+use crate::render::{Render, duration, number, push, rate, seconds, table, titled};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -285,16 +285,18 @@ impl Render for SourceView {
         if self.martian {
             row("martian", "no host can have this source: every packet is dropped".to_owned());
         }
-        if let Some(seconds) = self.banned_seconds {
+        if let Some(left) = self.banned_seconds {
             let by = self.banned_by.as_deref().map(|by| format!(", by {}", clean(by)));
-            let seconds = number(seconds);
-            let by = by.unwrap_or_default();
-            row("ban", format!("every packet is dropped for {seconds} s more{by}"));
+            let (left, by) = (seconds(left), by.unwrap_or_default());
+            row("ban", format!("every packet is dropped for {left} more{by}"));
         }
         row("rule", rule_text(self));
         if let Some(limit) = &self.limit {
+            // `count` is of the limit with the least left.
+            let first = self.limits.first().map(|limit| limit.count.as_str());
+            let count = first.or(self.count.as_deref()).unwrap_or_default();
             let effective = match self.effective_per_second {
-                Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
+                Some(_) => format!(" (effective {})", rate(self.effective_per_second, count)),
                 None => String::new(),
             };
             let shadow =
@@ -302,7 +304,8 @@ impl Render for SourceView {
             row("limit", format!("{limit}{effective}{shadow}"));
         }
         for limit in self.limits.iter().skip(1) {
-            row("and", format!("{} (effective {})", limit.text, rate(limit.effective_per_second)));
+            let effective = rate(limit.effective_per_second, &limit.count);
+            row("and", format!("{} (effective {effective})", limit.text));
         }
         if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {
             row("over it", action.to_owned());

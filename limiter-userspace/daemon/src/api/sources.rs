@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::lists::ListName;
 use super::source::RuleDrops;
 use super::words;
-use crate::render::{Render, number, push, table, titled};
+use crate::render::{Render, number, push, seconds, table, titled};
 
 /// Sources in one answer, unless it is said otherwise.
 pub const SOURCES: u32 = 20;
@@ -236,7 +236,7 @@ pub fn state(row: &SourceRow) -> String {
     match (row.listed, row.banned_seconds) {
         (Some(ListName::Deny), _) => "denied".to_owned(),
         (Some(ListName::Allow), _) => "allowed".to_owned(),
-        (None, Some(seconds)) => format!("banned {} s", number(seconds)),
+        (None, Some(left)) => format!("banned {}", seconds(left)),
         (None, None) => String::new(),
     }
 }

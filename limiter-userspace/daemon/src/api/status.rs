@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::rules::{Trial, TrialEnd};
 use super::words;
-use crate::render::{Render, number, push, table, warnings as push_warnings};
+use crate::render::{Render, number, push, seconds, table, warnings as push_warnings};
 
 /// `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -221,8 +221,8 @@ impl Render for Status {
             row("rule file", file.clone());
         }
         if let Some(trial) = self.trial {
-            let left = trial.seconds_left;
-            row("on trial", format!("for {left} s more, then the rules before: `limiter confirm`"));
+            let left = seconds(trial.seconds_left);
+            row("on trial", format!("for {left} more, then the rules before: `limiter confirm`"));
         }
         if let Some(end) = &self.last_trial {
             let how = end.reason.as_deref().unwrap_or("confirmed");
@@ -240,9 +240,15 @@ impl Render for Status {
         let watching = self.watch.map_or_else(
             || "off".to_owned(),
             |Watching { every_seconds: every, trial_seconds }| match trial_seconds {
-                None => format!("for changes, which are reported; read every {every} s"),
+                None => {
+                    format!("for changes, which are reported; read every {}", seconds(every))
+                }
                 Some(trial) => {
-                    format!("for changes, which are on trial for {trial} s; read every {every} s")
+                    format!(
+                        "for changes, which are on trial for {}; read every {}",
+                        seconds(trial),
+                        seconds(every)
+                    )
                 }
             },
         );

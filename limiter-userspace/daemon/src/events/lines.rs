@@ -3,6 +3,7 @@
 use limiter_text::plain::clean;
 
 use crate::api::events::{Episode, Line, packet};
+use crate::render::seconds;
 
 /// Lines in the log at once.
 const LOG_BURST: u64 = 20;
@@ -51,22 +52,22 @@ pub(super) fn say(line: &Line) {
             packet(at)
         ),
         Line::Still(at) => tracing::warn!(
-            "still {}: {} ({}){}: for {} s, {} sampled, last {}",
+            "still {}: {} ({}){}: for {}, {} sampled, last {}",
             drops(at),
             at.source,
             at.reason,
             rule(at),
-            at.seconds,
+            seconds(at.seconds),
             at.sampled,
             packet(at)
         ),
         Line::End(at) => tracing::info!(
-            "no more {}: {} ({}){}: it was {} s, {} sampled, last {}",
+            "no more {}: {} ({}){}: it was {}, {} sampled, last {}",
             drops(at),
             at.source,
             at.reason,
             rule(at),
-            at.seconds,
+            seconds(at.seconds),
             at.sampled,
             packet(at)
         ),

@@ -10,7 +10,7 @@ use limiter_cluster::Change;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
 use limiter_rules::model::TriePrefix;
-use limiter_rules::{Selector, source_text};
+use limiter_rules::{Selector, SourceTextError, source_text};
 
 use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
 use crate::api::lists::ListName;
@@ -81,7 +81,10 @@ pub(super) async fn unban(
 impl Service {
     /// Bans a source: all of its packets are dropped until that ends.
     pub(crate) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
-        let address = source_text::parse_one(&request.source)?;
+        let address = source_text::parse_one(&request.source).map_err(|error| match error {
+            SourceTextError::Several(prefix) => ServiceError::BanSeveral(prefix),
+            error => error.into(),
+        })?;
         let selector = Selector::address(address);
         if request.seconds == 0 {
             return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));

@@ -238,6 +238,9 @@ fn set_line(rule: &Rule, before: &str, seconds: Option<u64>) -> String {
         Some(net) if masks.of(&net) == Some(net.prefix_len()) && masks != SOURCE_MASKS => {
             format!("{text}; all of {net} shares it")
         }
+        Some(net) if Selector::Prefix(net).is_source() && net.addr().is_ipv6() => {
+            format!("{text}; all addresses of the /64 share it")
+        }
         Some(net) if Selector::Prefix(net).is_source() => text,
         Some(net) => format!("{text}; {own} of {net} has it"),
         None => format!("{text}; {own} has it"),

@@ -137,7 +137,7 @@ fn a_ban_names_its_author() {
         let asked = AskExplain { from: source.to_owned(), ..AskExplain::default() };
         let explained = daemon.service.explain(&asked).unwrap();
         let says = &explained.steps.iter().find(|step| step.step == "bans").unwrap().says;
-        assert!(says.ends_with(&format!(" s by {by}")), "{says}");
+        assert!(says.ends_with(&format!(" by {by}")), "{says}");
     }
     assert_eq!(daemon.service.source("192.0.2.3").unwrap().banned_by, None);
 }

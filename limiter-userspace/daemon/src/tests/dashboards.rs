@@ -46,7 +46,7 @@ fn strings(value: &Value, key: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Queries of the dashboard, each with its legend.
+/// Queries of the dashboard and of its marks, each with its legend.
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -54,6 +54,10 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
             let text = |key: &str| target[key].as_str().unwrap().to_owned();
             queries.push((text("expr"), text("legendFormat")));
         }
+    }
+    for mark in dashboard["annotations"]["list"].as_array().unwrap() {
+        let text = |key: &str| mark[key].as_str().unwrap().to_owned();
+        queries.push((text("expr"), text("titleFormat")));
     }
     queries
 }

@@ -18,6 +18,7 @@ use super::in_force::{InForce, nanos_up, plain};
 use super::named::Named;
 use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 use crate::api::source::beside_text;
+use crate::render::seconds;
 
 /// The step of bans.
 pub(crate) const BANS: &str = "bans";
@@ -91,8 +92,8 @@ fn before_rules(
 ) -> Vec<Step> {
     let [reason, by] = lists.words_of(source, now);
     let ends = |time: Ticks| {
-        let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
-        format!("for {seconds} s")
+        let left = nanos_up(time.since(now)).div_ceil(1_000_000_000);
+        format!("for {}", seconds(left))
     };
     let step = |name: &str, at: limiter_model::Step, says: &str| Step::plain(name, at, trail, says);
     let listed = match looked.listed {

@@ -2,11 +2,13 @@
 
 use limiter_common::wire::Count;
 
+use crate::rate_text::ZERO;
+
 /// Why a limit cannot be held, or not exactly enough.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// A rate of zero.
-    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
+    #[error("{ZERO}")]
     ZeroRate,
     /// Less than one frame.
     #[error("a burst of {burst} {what} lets no packet pass: give at least {least}", what = what(*.count))]

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use super::place::Place;
 use super::placed::At;
 use crate::model::Selector;
+use crate::model::key::KEYS;
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 
@@ -81,6 +82,24 @@ pub enum Problem {
         /// Why, and what to do.
         reason: &'static str,
     },
+    /// A word where fields belong.
+    #[error("{field}: {text:?} is not enough: write its fields, as in {like}")]
+    NotFields {
+        /// The field.
+        field: &'static str,
+        /// Text that stands there.
+        text: String,
+        /// How it is written.
+        like: &'static str,
+    },
+    /// An action by its name alone.
+    #[error("action: {name} needs more than its name: write it as in `action: {like}`")]
+    NeedsMore {
+        /// The action.
+        name: &'static str,
+        /// How it is written.
+        like: &'static str,
+    },
     /// A word that is none of a few.
     #[error("{field}: {word:?} is not known: {}", nearest(word, expected))]
     UnknownWord {
@@ -126,6 +145,15 @@ pub enum Problem {
         text: String,
         /// Fault of the text.
         wrong: &'static str,
+    },
+    /// A whole rate where its number belongs.
+    #[error(
+        "requests_per_unit: {text:?} is a rate: write `rate: {text}` in place of `unit` and \
+         `requests_per_unit`"
+    )]
+    IsRate {
+        /// Text that stands there.
+        text: String,
     },
     /// A number outside of its range.
     #[error("{field}: {text:?} does not fit: give a whole number from {low} to {high}")]
@@ -399,9 +427,10 @@ impl Problem {
             {
                 Self::Yaml("a rule file begins with fields, as in `descriptors:`".to_owned())
             }
-            Yaml::Unexpected { expected: "mapping start", .. } => {
-                Self::Yaml("fields are wanted here, as in `{rate: 100/s}`".to_owned())
-            }
+            Yaml::Unexpected { expected: "mapping start", .. } => Self::Yaml(
+                "fields are wanted here, as in `{FIELD: VALUE}`; of a limit `{rate: 100/s}`"
+                    .to_owned(),
+            ),
             other => Self::Yaml(plain(other)),
         };
         (place, problem)
@@ -456,8 +485,20 @@ fn ranges(text: &str, high: u16) -> String {
 const OF_LIMIT: [&str; 7] =
     ["rate", "unit", "requests_per_unit", "burst", "count", "algorithm", "unlimited"];
 
+/// Fields that belong into `action`, and are often written beside it.
+const OF_ACTION: [&str; 4] = ["ban", "mark", "class", "cpu"];
+
 /// `did you mean`, or the whole list.
 fn nearest(word: &str, expected: &[&'static str]) -> String {
+    if expected.contains(&"action") && OF_ACTION.contains(&word) {
+        return format!("write it inside `action`, as in `action: {{{word}: ...}}`");
+    }
+    if expected.contains(&"descriptors") && KEYS.contains(&word) {
+        return format!(
+            "it is a key: write `key: {word}` in a descriptor, and nest it under `descriptors` of \
+             another one to join two"
+        );
+    }
     if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
         return "write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`"
             .to_owned();

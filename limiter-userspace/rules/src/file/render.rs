@@ -237,7 +237,7 @@ impl Writer {
                 Count::Packets => None,
                 other => Some(text(other.name())),
             },
-            mark: limit.mark.map(|marking| boxed(mark(marking))),
+            mark: limit.mark.map(|marking| boxed(WordOr::Map(mark(marking)))),
             ..shape::RateLimit::default()
         };
         match &limit.meter {
@@ -316,11 +316,13 @@ fn action(over: &Over) -> Option<Box<Placed<WordOr<shape::Action>>>> {
     let action = match over {
         Over::Drop => return None,
         Over::Reject => return Some(boxed(WordOr::Word(Some(over.name().to_owned())))),
-        Over::Mark(marking) => shape::Action { mark: Some(boxed(mark(*marking))), ..none() },
+        Over::Mark(marking) => {
+            shape::Action { mark: Some(boxed(WordOr::Map(mark(*marking)))), ..none() }
+        }
         Over::Class(name) => shape::Action { class: Some(text(name)), ..none() },
         Over::Interface(name) => shape::Action { interface: Some(text(name)), ..none() },
         Over::Cpu(cpu) => shape::Action { cpu: Some(number(u64::from(*cpu))), ..none() },
-        Over::Ban(ban) => shape::Action { ban: Some(boxed(banning(ban))), ..none() },
+        Over::Ban(ban) => shape::Action { ban: Some(boxed(WordOr::Map(banning(ban)))), ..none() },
     };
     Some(boxed(WordOr::Map(action)))
 }

@@ -348,7 +348,7 @@ pub(super) struct RateLimit {
     /// How packets over a soft limit are marked.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Mark")]
-    pub(super) mark: Option<Box<Placed<Mark>>>,
+    pub(super) mark: Option<Box<Placed<WordOr<Mark>>>>,
     /// Every packet passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
@@ -427,7 +427,7 @@ pub(super) struct Action {
     /// Let it pass, marked.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Mark")]
-    pub(super) mark: Option<Box<Placed<Mark>>>,
+    pub(super) mark: Option<Box<Placed<WordOr<Mark>>>>,
     /// Charge it to this budget.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
@@ -448,7 +448,7 @@ pub(super) struct Action {
     /// Drop it, and maybe ban its source.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ban")]
-    pub(super) ban: Option<Box<Placed<Ban>>>,
+    pub(super) ban: Option<Box<Placed<WordOr<Ban>>>>,
 }
 
 /// A ban of the source for a time.

@@ -1,5 +1,9 @@
 //! Errors of rates and bursts, with the text that was probably meant.
 
+/// Why a rate of 0 is refused, and what blocks instead.
+pub(crate) const ZERO: &str = "a rate of 0 passes nothing: to block, write `action: drop` in a \
+    rule, or `limiter deny ADDRESS`; a rate is at least 1 per week";
+
 /// Why a text is no rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateTextError {
@@ -66,7 +70,7 @@ pub enum RateTextError {
     #[error("{0:?} is negative: give a rate of at least 1 per week")]
     Negative(String),
     /// Zero.
-    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
+    #[error("{ZERO}")]
     Zero,
     /// No number, or something behind it that is no size.
     #[error("{0:?} is not a burst: write one like 200, 10k, 60kB or 1MiB")]

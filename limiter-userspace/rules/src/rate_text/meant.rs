@@ -92,6 +92,7 @@ pub(super) fn meant(text: &str) -> Vec<String> {
         .map(|word| if matches!(word, "per" | "a" | "an") { "/" } else { word })
         .collect();
     let (amount, per) = words.split_once('/').unwrap_or((&words, ""));
+    let amount = ungrouped(amount);
     let digits = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
     let (number, suffix) = amount.split_at(digits);
     let digits = per.find(|c: char| !c.is_ascii_digit()).unwrap_or(per.len());
@@ -109,4 +110,17 @@ pub(super) fn meant(text: &str) -> Vec<String> {
     let unit = if unit.is_empty() && multiplier.is_empty() { "s" } else { unit };
     let rates = sizes.into_iter().map(|size| format!("{number}{size}/{multiplier}{unit}"));
     rates.filter(|rate| rate != text && RateText::read(rate).is_ok()).collect()
+}
+
+/// A number without what stands between its thousands, as in 1,000 and `1_000`.
+fn ungrouped(amount: &str) -> String {
+    let grouped = amount.find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '_' | '\''));
+    let (number, behind) = amount.split_at(grouped.unwrap_or(amount.len()));
+    let mut groups = number.split([',', '_', '\'']);
+    let first = groups.next().unwrap_or_default();
+    let mut groups = groups.peekable();
+    if first.is_empty() || groups.peek().is_none() || groups.any(|group| group.len() != 3) {
+        return amount.to_owned();
+    }
+    number.chars().filter(char::is_ascii_digit).chain(behind.chars()).collect()
 }

@@ -91,7 +91,16 @@ fn what_is_no_rate_is_refused_with_its_remedy() {
             "\"18446744073709551616/s\" is more than 2^64 - 1: lower it".to_owned(),
         ),
         ("-1/s", "\"-1/s\" is negative: give a rate of at least 1 per week".to_owned()),
-        ("0/s", "a rate of 0 blocks the source for ever: give at least 1 per week".to_owned()),
+        ("0/s", ZERO.to_owned()),
+        ("1,000/s", "\"1,000/s\" is not a rate: did you mean 1000/s?".to_owned()),
+        ("1_000_000/s", "\"1_000_000/s\" is not a rate: did you mean 1000000/s?".to_owned()),
+        ("12'500kB/s", "\"12'500kB/s\" is not a rate: did you mean 12500kB/s?".to_owned()),
+        (
+            "1,5/s",
+            "\"1,5/s\": \",5\" is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, \
+             kB, MB, GB, KiB, MiB or GiB"
+                .to_owned(),
+        ),
     ] {
         assert_eq!(RateText::parse(text).unwrap_err().to_string(), message, "{text}");
     }

@@ -10,7 +10,7 @@ mod theme;
 
 use limiter_daemon::api::sources::By;
 use limiter_daemon::api::sources::{WHERE, drop_words, each_second};
-use limiter_daemon::render::number;
+use limiter_daemon::render::{number, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -19,7 +19,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::state::{State, Tab};
-use history::history;
+use history::histories;
 use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
@@ -27,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     // Sources have a sample of what is not by rules that count each; so that is told.
     let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
     let elsewhere = elsewhere.filter(|_| state.tab == Tab::Sources);
-    let [head, histories, tabs, note, body, foot] = Layout::vertical([
+    let [head, charts, tabs, note, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Length(1),
@@ -37,10 +37,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(header(state, theme)), head);
-    let [passed, dropped] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(histories);
-    history(frame, passed, ("passed", theme.good()), &state.passed, theme);
-    history(frame, dropped, ("dropped", theme.bad()), &state.dropped, theme);
+    let rows = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(charts);
+    histories(frame, rows, [&state.passed, &state.dropped], theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
     if let Some(words) = elsewhere {
         let words = format!("dropped: {words}; see 2 rules, {WHERE}");
@@ -72,25 +70,15 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
     let mut line = vec![
         Span::styled(format!("limiter {version}  "), Modifier::BOLD),
         limits,
-        format!("  up {}  generation {}", uptime(top.uptime_seconds), top.generation).into(),
+        format!("  up {}  generation {}", seconds(top.uptime_seconds), top.generation).into(),
     ];
     if let Some(trial) = state.status.as_ref().and_then(|status| status.trial) {
-        line.push(Span::styled(format!("  on trial: {} s left", trial.seconds_left), theme.near()));
+        let left = seconds(trial.seconds_left);
+        line.push(Span::styled(format!("  on trial: {left} left"), theme.near()));
     }
     let (v4, v6) = (number(top.tracked_v4), number(top.tracked_v6));
     line.push(Span::styled(format!("  {v4} IPv4, {v6} IPv6 sources"), theme.quiet()));
     Line::from(line)
-}
-
-/// Two units are enough.
-fn uptime(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    }
 }
 
 /// Name of the order of sources.

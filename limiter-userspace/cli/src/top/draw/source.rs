@@ -4,7 +4,7 @@ use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::source::{counted, other_rules, question, rule_text};
 use limiter_daemon::api::sources::SourceRow;
-use limiter_daemon::render::{duration, number, rate};
+use limiter_daemon::render::{duration, number, rate, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::state::State;
-use super::history::history;
+use super::history::histories;
 use super::theme::Theme;
 
 /// Least height, in lines, at which histories take more than one.
@@ -37,8 +37,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str,
     let heading = Line::styled(clean(name), Modifier::BOLD);
     frame.render_widget(Paragraph::new(vec![Line::default(), heading]), title);
     let [of_passed, of_dropped] = &state.of_source;
-    history(frame, passed, ("passed", theme.good()), of_passed, theme);
-    history(frame, dropped, ("dropped", theme.bad()), of_dropped, theme);
+    histories(frame, [passed, dropped], [of_passed, of_dropped], theme);
     let mut lines = vec![Line::default()];
     match (&state.view, &state.top.watched) {
         (Some(view), Some(row)) => describe(&mut lines, view, row, theme),
@@ -65,7 +64,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     }
     match row.banned_seconds {
         Some(left) => {
-            let text = format!("banned for {} s more", number(left));
+            let text = format!("banned for {} more", seconds(left));
             fact("ban", vec![Span::styled(text, theme.bad())]);
         }
         None => fact("ban", text("none".to_owned())),
@@ -73,7 +72,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     let shadow = if view.shadow { ", in shadow mode: it would drop, and only counts" } else { "" };
     fact("rule", text(clean(&rule_text(view)) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
-        let effective = rate(limit.effective_per_second);
+        let effective = rate(limit.effective_per_second, &limit.count);
         let name = if number == 0 { "limit" } else { "and" };
         fact(name, text(format!("{} (effective {effective})", clean(&limit.text))));
     }

@@ -48,6 +48,8 @@ fn sources_are_listed() {
     );
     assert!(lines[1].starts_with("passed      1,000/s"), "{shown}");
     assert!(lines[2].starts_with("dropped        50/s"), "{shown}");
+    // One scale: a twentieth of what passed is no full bar.
+    assert!(lines[1].ends_with('█') && !lines[2].ends_with('█'), "{shown}");
     assert_eq!(lines[3].trim(), "1 sources  2 rules  3 interfaces   by drops a second");
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(lines[4]), "SOURCE DROPPED/S DROPPED PASSED/S PASSED USED STATE LIMIT RULE");

@@ -46,10 +46,13 @@ class Chart {
     const points = history.points.map((point) => ({ ...point, rate: point[this.kind] ?? null }));
     const known = points.filter((point) => point.rate !== null);
     const most = Math.max(...known.map((point) => point.rate), 0);
+    // One scale for what passed and what was dropped, so that they compare.
+    const both = history.points.flatMap(({ passed, dropped }) => [passed ?? 0, dropped ?? 0]);
+    const scale = Math.max(...both, 0);
     const x = (time) => (SHOWN - (last - time) / 1000).toFixed(1);
     const bar = (point, top) => `M${x(point.from)} 100V${top}H${x(point.at)}V100Z`;
-    const height = (point) => (100 - (95 * point.rate) / most).toFixed(1);
-    const bars = most > 0 ? known.map((point) => bar(point, height(point))) : [];
+    const height = (point) => (100 - (95 * point.rate) / scale).toFixed(1);
+    const bars = scale > 0 ? known.map((point) => bar(point, height(point))) : [];
     this.path.setAttribute("d", bars.join(""));
     // Where the rate is not known, which is not 0.
     const gaps = points.filter((point) => point.rate === null);

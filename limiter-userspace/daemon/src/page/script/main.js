@@ -6,12 +6,15 @@ const SLOWEST = 5000;
 
 const TABS = ["sources", "rules", "events", "interfaces", "tune"];
 
+// A source in the address of the page.
+const SOURCE = /^[0-9a-f.:]+(\/\d+)?$/i;
+
 class Page {
   constructor() {
     this.tab = "sources";
     this.all = new History();
     this.charts = ["passed", "dropped"].map((kind) => new Chart(byId("totals"), kind, kind));
-    this.source = new SourceView();
+    this.source = new SourceView(() => this.place());
     const open = (source, opener) => this.show(source, opener);
     this.sources = new Sources(open);
     this.rules = new Rules();
@@ -42,12 +45,29 @@ class Page {
     byId("order").addEventListener("change", () => this.soon());
     byId("within").addEventListener("change", () => this.soon());
     document.addEventListener("visibilitychange", () => this.soon());
-    this.turn(this.tab);
+    window.addEventListener("hashchange", () => this.follow());
+    this.turn(this.tab, location.hash);
+    this.follow();
+  }
+
+  // Shows the tab and the source that the address names, as of a link or after a reload.
+  follow() {
+    const [tab, ...source] = location.hash.slice(1).split("/");
+    if (TABS.includes(tab) && tab !== this.tab) this.turn(tab, location.hash);
+    const named = source.join("/");
+    if (SOURCE.test(named) && named !== this.source.source) this.show(named);
+  }
+
+  // Keeps in the address what is shown.
+  place() {
+    const { source } = this.source;
+    history.replaceState(null, "", source ? `#${this.tab}/${source}` : `#${this.tab}`);
   }
 
   // Shows a tab.
-  turn(name) {
+  turn(name, address) {
     this.tab = name;
+    if (!address) this.place();
     for (const each of TABS) {
       const chosen = each === name;
       byId(each).hidden = !chosen;
@@ -60,6 +80,7 @@ class Page {
   // Shows one source.
   show(source, opener) {
     this.source.open(source, opener);
+    this.place();
     this.soon();
   }
 

@@ -1,8 +1,9 @@
 // One source: its limit and its bucket now, its last minutes, and the commands about it.
 
 class SourceView {
-  constructor() {
+  constructor(closed) {
     this.source = null;
+    this.closed = closed;
     this.opener = null;
     byId("source-close").addEventListener("click", () => this.close());
     byId("source").addEventListener("keydown", (event) => {
@@ -42,6 +43,7 @@ class SourceView {
   close() {
     byId("source").hidden = true;
     this.source = null;
+    this.closed();
     if (this.opener?.isConnected) this.opener.focus();
     else byId("body").focus();
   }

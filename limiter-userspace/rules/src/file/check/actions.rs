@@ -20,6 +20,15 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The most strikes that the program counts.
 const MOST_STRIKES: u64 = 65_535;
 
+/// Actions that need more than their name, and how they are written.
+const LIKE: [(&str, &str); 5] = [
+    ("mark", "{mark: {dscp: 10}}"),
+    ("class", "{class: BUDGET}"),
+    ("interface", "{interface: eth1}"),
+    ("cpu", "{cpu: 1}"),
+    ("ban", "{ban: {first: 10min}}"),
+];
+
 pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, Failure> {
     let Some(raw) = raw else {
         return Ok(Over::Drop);
@@ -31,14 +40,16 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
         WordOr::Word(Some(word)) => match word.as_str() {
             "drop" => Ok(Over::Drop),
             "reject" => Ok(Over::Reject),
-            "mark" | "class" | "interface" | "cpu" | "ban" => {
-                let reason = "it needs more than its name: write it as `action: {NAME: ...}`";
-                Err(at(raw.referenced, Problem::NotSupported { what: word.clone(), reason }))
-            }
-            _ => {
-                let expected = vec!["drop", "reject", "mark", "class", "interface", "cpu", "ban"];
-                let (field, word) = ("action", word.clone());
-                Err(at(raw.referenced, Problem::UnknownWord { field, word, expected }))
+            other => {
+                let known = LIKE.iter().find(|(name, _)| *name == other);
+                let problem = if let Some((name, like)) = known {
+                    Problem::NeedsMore { name, like }
+                } else {
+                    let names = LIKE.iter().map(|(name, _)| *name);
+                    let expected = ["drop", "reject"].into_iter().chain(names).collect();
+                    Problem::UnknownWord { field: "action", word: word.clone(), expected }
+                };
+                Err(at(raw.referenced, problem))
             }
         },
         WordOr::Map(map) => {
@@ -73,8 +84,8 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
     }
 }
 
-pub(super) fn mark(raw: &Placed<shape::Mark>) -> Result<Mark, Failure> {
-    let shape::Mark { dscp, ecn } = &raw.value;
+pub(super) fn mark(raw: &Placed<WordOr<shape::Mark>>) -> Result<Mark, Failure> {
+    let shape::Mark { dscp, ecn } = fields(raw, "mark", "`mark: {dscp: 10}`")?;
     let ecn = ecn.as_ref().filter(|ecn| ecn.value);
     match (dscp, ecn) {
         (Some(_), Some(ecn)) => Err(at(ecn.referenced, Problem::Beside("ecn", "dscp"))),
@@ -83,6 +94,21 @@ pub(super) fn mark(raw: &Placed<shape::Mark>) -> Result<Mark, Failure> {
         (None, None) => {
             let (field, remedy) = ("mark", "write `dscp: NUMBER` or `ecn: true` in it");
             Err(at(raw.referenced, Problem::Empty { field, remedy }))
+        }
+    }
+}
+
+/// The fields of `mark` or `ban`, which are more than a word.
+fn fields<'a, T>(
+    raw: &'a Placed<WordOr<T>>,
+    field: &'static str,
+    like: &'static str,
+) -> Result<&'a T, Failure> {
+    match &raw.value {
+        WordOr::Map(fields) => Ok(fields),
+        WordOr::Word(word) => {
+            let text = word.clone().unwrap_or_default();
+            Err(at(raw.referenced, Problem::NotFields { field, text, like }))
         }
     }
 }
@@ -97,9 +123,10 @@ pub(super) fn on_loss(raw: Option<&Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 
-fn ban(raw: &Placed<shape::Ban>) -> Result<Ban, Failure> {
+fn ban(raw: &Placed<WordOr<shape::Ban>>) -> Result<Ban, Failure> {
     let mut ban = Ban::default();
-    let shape::Ban { first, longest, memory, strikes, evidence } = &raw.value;
+    let shape::Ban { first, longest, memory, strikes, evidence } =
+        fields(raw, "ban", "`ban: {first: 10min}`")?;
     let times = [
         ("first", first, &mut ban.first),
         ("longest", longest, &mut ban.longest),

@@ -9,6 +9,7 @@ use super::checked::Failure;
 use crate::compile::{MAX_TICKS, ticks};
 use crate::file::error::Problem;
 use crate::file::placed::{At, Scalar};
+use crate::rate_text::{RateText, RateTextError};
 
 pub(super) fn at(location: At, problem: Problem) -> Failure {
     (location.place(), problem)
@@ -43,11 +44,17 @@ pub(super) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failur
     let wrong = if text.starts_with('-') {
         "is negative"
     } else if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        if field == "requests_per_unit" && RateText::parse(text).is_ok() {
+            return Err(at(scalar.referenced, Problem::IsRate { text: text.to_owned() }));
+        }
         "is not a whole number"
     } else {
         match text.parse::<u64>() {
             Ok(0) if field == "burst" => "lets no packet pass",
-            Ok(0) => "blocks the source for ever, which `limiter deny` does",
+            Ok(0) => {
+                let error = Box::new(RateTextError::Zero);
+                return Err(at(scalar.referenced, Problem::RateText { field, error }));
+            }
             Ok(number) => return Ok(number),
             Err(_) => "is too large",
         }

@@ -12,8 +12,16 @@ fn actions_refuse_what_they_cannot_be() {
         (acting("rejct"), "2:75: action: \"rejct\" is not known: did you mean \"reject\"?"),
         (
             acting("ban"),
-            "2:75: \"ban\" is not supported: it needs more than its name: write it as `action: \
-             {NAME: ...}`",
+            "2:75: action: ban needs more than its name: write it as in `action: {ban: {first: \
+             10min}}`",
+        ),
+        (
+            acting("{ban: 10m}"),
+            "2:81: ban: \"10m\" is not enough: write its fields, as in `ban: {first: 10min}`",
+        ),
+        (
+            acting("{mark: 12}"),
+            "2:82: mark: \"12\" is not enough: write its fields, as in `mark: {dscp: 10}`",
         ),
         (
             acting(""),
@@ -98,8 +106,8 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "replies: {unit: second, requests_per_unit: 0}\n".into(),
-            "1:44: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` \
-             does: give a whole number from 1 to 18446744073709551615",
+            "1:44: requests_per_unit: a rate of 0 passes nothing: to block, write `action: drop` in a rule, or \
+             `limiter deny ADDRESS`; a rate is at least 1 per week",
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),

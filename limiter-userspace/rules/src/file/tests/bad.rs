@@ -11,6 +11,7 @@ fn with_limit(lines: &str) -> String {
 #[expect(clippy::too_many_lines, reason = "a table of mistakes")]
 fn bad_files_are_refused_with_place_and_remedy() {
     let good = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let zero = crate::rate_text::ZERO;
     let whole = "give a whole number from 1 to 18446744073709551615";
     let table: Vec<(String, String)> = vec![
         (
@@ -158,7 +159,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             with_limit("rate: 0/s"),
-            "4:13: rate: a rate of 0 blocks the source for ever: give at least 1 per week".into(),
+            format!("4:13: rate: {zero}"),
         ),
         (
             with_limit("rate:"),
@@ -262,7 +263,17 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "descriptors:\n  - key: remote_address\n    rate_limit: 5/s\n".into(),
-            "3:17: fields are wanted here, as in `{rate: 100/s}`".into(),
+            "3:17: fields are wanted here, as in `{FIELD: VALUE}`; of a limit `{rate: 100/s}`".into(),
+        ),
+        (
+            "descriptors: [{key: remote_address, ban: 10m}]".into(),
+            "1:37: unknown field \"ban\": write it inside `action`, as in `action: {ban: ...}`".into(),
+        ),
+        (
+            "descriptors: [{key: destination_port, value: 53, protocol: udp}]".into(),
+            "1:50: unknown field \"protocol\": it is a key: write `key: protocol` in a descriptor, \
+             and nest it under `descriptors` of another one to join two"
+                .into(),
         ),
         (
             with_limit("unit_multiplier: 2\n      requests_per_unit: 1"),
@@ -282,10 +293,13 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             with_limit("unit: second\n      requests_per_unit: 0"),
-            format!(
-                "5:26: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` \
-                 does: {whole}"
-            ),
+            format!("5:26: requests_per_unit: {zero}"),
+        ),
+        (
+            with_limit("unit: second\n      requests_per_unit: 1000/s"),
+            "5:26: requests_per_unit: \"1000/s\" is a rate: write `rate: 1000/s` in place of `unit` \
+             and `requests_per_unit`"
+                .into(),
         ),
         (
             with_limit("unit: second\n      requests_per_unit: -3"),
