@@ -3,7 +3,7 @@
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
 use limiter_common::source::Source;
-use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
+use limiter_common::wire::{LISTS_AUTHORS, LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 use limiter_model::SOURCE_BITS;
 use limiter_rules::model::{Selector, TriePrefix};
 
@@ -17,16 +17,19 @@ pub(super) struct Lists {
     exact: HashMap<MapData, [u8; 16], Wire<ListEntry>>,
     prefixes: LpmTrie<MapData, [u8; 16], Wire<ListEntry>>,
     counts: [usize; 2],
+    /// True if the maps say who wrote an entry: [`LISTS_AUTHORS`].
+    authors: bool,
 }
 
 impl Lists {
-    /// Takes them by name and counts what adopted ones hold.
-    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+    /// Takes them by name and counts what adopted ones hold, whose word in `CONTROL` is `word`.
+    pub(super) fn take(source: &mut MapSource<'_>, word: u64) -> Result<Self, DatapathError> {
         let exact = source(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
         let prefixes = source(map::LISTED_PREFIXES)?
             .try_into()
             .map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-        let mut lists = Self { exact, prefixes, counts: [0; 2] };
+        let authors = word & LISTS_AUTHORS != 0;
+        let mut lists = Self { exact, prefixes, counts: [0; 2], authors };
         lists.counts = [lists.exact.keys().count(), lists.prefixes.keys().count()];
         Ok(lists)
     }
@@ -38,21 +41,41 @@ impl Lists {
             (map::LISTED_PREFIXES, self.prefixes.get(&Key::new(at.length, at.address), 0))
         };
         match found {
-            Ok(entry) => Ok(Some(entry.0)),
+            Ok(entry) => Ok(Some(self.entry(entry))),
             Err(MapError::KeyNotFound) => Ok(None),
             Err(source) => Err(DatapathError::Map { map: name, source }),
         }
     }
 
+    /// An entry of the maps, with its author.
+    const fn entry(&self, found: Wire<ListEntry>) -> ListEntry {
+        if self.authors { found.0 } else { found.0.before_authors() }
+    }
+
+    /// Writes entries of an earlier version as this one reads them. To be followed by
+    /// [`Lists::word`] in `CONTROL`; without that the next start does the same again.
+    pub(super) fn settle(&mut self) -> Result<(), DatapathError> {
+        if !self.authors {
+            for (selector, entry) in self.all()? {
+                if entry.expires().is_some() {
+                    self.put(&selector, entry)?;
+                }
+            }
+            self.authors = true;
+        }
+        Ok(())
+    }
+
     /// The entry of a source itself.
     pub(super) fn of_source(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
-        Ok(found(map::LISTED, self.exact.get(&source.trie_key(), 0))?.map(|entry| entry.0))
+        let found = found(map::LISTED, self.exact.get(&source.trie_key(), 0))?;
+        Ok(found.map(|entry| self.entry(entry)))
     }
 
     /// The entry of the longest prefix around a source.
     pub(super) fn around(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
         let entry = longest(map::LISTED_PREFIXES, &self.prefixes, SOURCE_BITS, source.trie_key());
-        Ok(entry?.map(|entry| entry.0))
+        Ok(entry?.map(|entry| self.entry(entry)))
     }
 
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
@@ -107,13 +130,19 @@ impl Lists {
         };
         for entry in &self.exact {
             let (address, entry) = entry.map_err(DatapathError::map(map::LISTED))?;
-            add(TriePrefix::of_source(address), entry.0);
+            add(TriePrefix::of_source(address), self.entry(entry));
         }
         for entry in &self.prefixes {
             let (key, entry) = entry.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-            add(TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0);
+            let prefix = TriePrefix { length: key.prefix_len(), address: key.data() };
+            add(prefix, self.entry(entry));
         }
         Ok(all)
+    }
+
+    /// True if there are no entries.
+    pub(super) const fn is_empty(&self) -> bool {
+        matches!(self.counts, [0, 0])
     }
 
     /// The word that tells the program which lists to ask: none while there are no entries.
@@ -125,6 +154,9 @@ impl Lists {
         }
         if prefixes > 0 {
             word |= LISTS_PREFIXES;
+        }
+        if word != 0 && self.authors {
+            word |= LISTS_AUTHORS;
         }
         word
     }

@@ -10,7 +10,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{
-    Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, ListEntry, map,
+    Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, LISTS_AUTHORS, ListEntry, map,
 };
 use limiter_decision::event::EventRate;
 use limiter_rules::{Plan, Selector};
@@ -71,6 +71,10 @@ impl Datapath for Kernel {
     }
 
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
+        // The author of the first entry is to be known, also if this daemon is killed now.
+        if self.held.lists.is_empty() {
+            self.held.maps.set_control(Control::Lists, LISTS_AUTHORS)?;
+        }
         self.held.lists.put(selector, entry)?;
         self.held.maps.set_control(Control::Lists, self.held.lists.word())
     }
