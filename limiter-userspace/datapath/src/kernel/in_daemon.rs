@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aya::maps::MapError;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
@@ -17,6 +16,7 @@ use limiter_rules::{Plan, Selector};
 use limiter_sharing::Leases;
 
 use super::Kernel;
+use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
@@ -98,17 +98,7 @@ impl Datapath for Kernel {
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        match self.held.tables.bans.remove(&source.trie_key()) {
-            Ok(()) => Ok(true),
-            Err(MapError::KeyNotFound) => Ok(false),
-            // The system call as it is: removing says it in this way, looking up in the other.
-            Err(MapError::SyscallError(call))
-                if call.io_error.kind() == std::io::ErrorKind::NotFound =>
-            {
-                Ok(false)
-            }
-            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
-        }
+        removed(map::BANS, self.held.tables.bans.remove(&source.trie_key()))
     }
 
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {
