@@ -9,7 +9,7 @@ use limiter_common::verdict::Verdict;
 use limiter_common::window::LATE;
 use limiter_model::Model;
 use limiter_rules::Environment;
-use limiter_tests::packet::Frame;
+use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::rule_set;
 
 const SECOND: u64 = 1_000_000_000;
@@ -180,7 +180,8 @@ descriptors:
     let plan = model.installed().plan(&set, 1, 64, &Environment::of_frame(65_535)).unwrap();
     model.commit(plan, Ticks::ZERO);
     let mut passed = |source: [u8; 4], port: u16, count: u32| {
-        let frame = Frame::ipv4(source, [192, 0, 2, 254]).tcp(40_000, port).build();
+        let syn = Transport::Tcp { source: 40_000, destination: port, flags: 2 };
+        let frame = Frame::ipv4(source, [192, 0, 2, 254]).transport(syn).build();
         let now = Ticks::from_nanos(START);
         (0..count).filter(|_| model.judge(&frame, now).reason.verdict() == Verdict::Pass).count()
     };
