@@ -49,14 +49,16 @@ impl Crowd {
         if let Some(of) = NAT64.into_iter().find(|of| of.contains(net)) {
             return Some(Self::Nat64(of));
         }
-        let [_, _, a, b, c, d, e, f, ..] = net.addr().octets();
+        // The IPv4 address that begins at a bit.
+        let within = |from: u32| {
+            let bits = net.addr().to_bits() >> (96 - from);
+            Ipv4Addr::from_bits(u32::try_from(bits & 0xffff_ffff).unwrap_or_default())
+        };
+        let known = |bits: u8, from| (net.prefix_len() >= bits).then(|| within(from));
         if TEREDO.contains(net) {
-            let server = (net.prefix_len() >= 64).then(|| Ipv4Addr::new(c, d, e, f));
-            return Some(Self::Teredo(server));
+            return Some(Self::Teredo(known(64, 32)));
         }
-        SIX_TO_FOUR
-            .contains(net)
-            .then(|| Self::SixToFour((net.prefix_len() >= 48).then(|| Ipv4Addr::new(a, b, c, d))))
+        SIX_TO_FOUR.contains(net).then(|| Self::SixToFour(known(48, 16)))
     }
 
     /// True if one /64 is the addresses of many hosts, which only a longer mask tells apart.
