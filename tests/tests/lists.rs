@@ -55,8 +55,8 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
     bed.close()
 }
 
-/// Packets of IPv4 stand inside `::/8` in the trie, and are not of it: neither with an entry for all
-/// of IPv4, nor after it, nor where an older version left the maps.
+/// Packets of IPv4 stand inside `::/8` in the trie, and are not of it: neither with an entry for
+/// all of IPv4, nor after it, nor where an older version left the maps.
 #[test]
 fn a_prefix_of_ipv6_is_not_for_ipv4() -> Result<()> {
     require_root();

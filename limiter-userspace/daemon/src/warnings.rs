@@ -11,8 +11,8 @@ use limiter_rules::{Path, Selector, Subject, Terms};
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
 
-/// Warnings that follow from the rules, and the lists of their files, alone. Whoever sets a limit on the command line says whether
-/// all share it.
+/// Warnings that follow from the rules, and the lists of their files, alone. Whoever sets a limit
+/// on the command line says whether all share it.
 pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) -> Warnings {
     let by_hand: HashSet<&Path> = set
         .rules

@@ -52,8 +52,8 @@ impl Lists {
         if self.authors { found.0 } else { found.0.before_authors() }
     }
 
-    /// Writes entries of an earlier version as this one reads them, and keeps IPv4 apart. To be followed by
-    /// [`Lists::word`] in `CONTROL`; without that the next start does the same again.
+    /// Writes entries of an earlier version as this one reads them, and keeps IPv4 apart. To be
+    /// followed by [`Lists::word`] in `CONTROL`; without that the next start does the same again.
     pub(super) fn settle(&mut self) -> Result<(), DatapathError> {
         if !self.authors {
             for (selector, entry) in self.all()? {

@@ -26,8 +26,8 @@ pub struct Warnings {
 }
 
 impl Warnings {
-    /// Judges a rule set, and the entries of the lists beside it. `meant` is true of rules that were
-    /// asked for as they are, by somebody who said that all packets share them.
+    /// Judges a rule set, and the entries of the lists beside it. `meant` is true of rules that
+    /// were asked for as they are, by somebody who said that all packets share them.
     pub fn of(
         set: &RuleSet,
         lists: &BTreeMap<Selector, Listing>,

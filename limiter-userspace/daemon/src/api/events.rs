@@ -61,8 +61,8 @@ pub struct Episode {
     pub would_drop: bool,
     /// Time when it began, in RFC 3339; of a time that is asked for, its first part in that.
     pub began: String,
-    /// Seconds from the first drop that was reported to the last one; of a time that is asked for, in
-    /// the parts that are in it.
+    /// Seconds from the first drop that was reported to the last one; of a time that is asked for,
+    /// in the parts that are in it.
     pub seconds: u64,
     /// Drops that were reported, likewise. A sample: at a high rate most are only counted.
     pub sampled: u64,
