@@ -117,7 +117,7 @@ fn examples_have_no_warnings_but_the_ban_by_syns() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let file = RuleFile::parse(&name, &std::fs::read(&path).unwrap(), 1522).unwrap();
-        let lines = Warnings::of(&file.rules, |_| false).in_full();
+        let lines = Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full();
         told.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
     }
     assert_eq!(told.len(), 1, "{told:#?}");

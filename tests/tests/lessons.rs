@@ -9,7 +9,7 @@ use limiter_common::verdict::Verdict;
 use limiter_common::window::LATE;
 use limiter_model::Model;
 use limiter_rules::Environment;
-use limiter_tests::packet::Frame;
+use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::rule_set;
 
 const SECOND: u64 = 1_000_000_000;
@@ -149,4 +149,47 @@ fn lesson_6_nothing_overflows_after_a_week_of_silence_or_with_large_frames() {
         let passed = paced(&mut slow, &large, START + weeks * WEEK, SECOND, 10);
         assert_eq!(passed, 2, "after {weeks} weeks");
     }
+}
+
+/// envoyproxy/ratelimit #435: a client has 10 a minute, of these 2 for one service and 5 for
+/// another; what is left is for all others. What a service's limit drops costs the client nothing.
+#[test]
+fn a_client_s_limit_holds_around_those_of_its_services() {
+    let set = rule_set(
+        "domain: clients
+descriptors:
+  - key: remote_address
+    value: 192.0.2.7
+    rate_limit: {name: client1, unit: minute, requests_per_unit: 10}
+  - key: destination_port
+    value: 81
+    descriptors:
+      - key: remote_address
+        value: 192.0.2.7
+        rate_limit: {name: svc1, unit: minute, requests_per_unit: 2}
+  - key: destination_port
+    value: 82
+    descriptors:
+      - key: remote_address
+        value: 192.0.2.7
+        rate_limit: {name: svc2, unit: minute, requests_per_unit: 5}
+",
+    )
+    .unwrap();
+    let mut model = Model::new();
+    let plan = model.installed().plan(&set, 1, 64, &Environment::of_frame(65_535)).unwrap();
+    model.commit(plan, Ticks::ZERO);
+    let mut passed = |source: [u8; 4], port: u16, count: u32| {
+        let syn = Transport::Tcp { source: 40_000, destination: port, flags: 2 };
+        let frame = Frame::ipv4(source, [192, 0, 2, 254]).transport(syn).build();
+        let now = Ticks::from_nanos(START);
+        (0..count).filter(|_| model.judge(&frame, now).reason.verdict() == Verdict::Pass).count()
+    };
+    let client = [192, 0, 2, 7];
+    assert_eq!(passed(client, 81, 8), 2);
+    assert_eq!(passed(client, 82, 8), 5);
+    assert_eq!(passed(client, 84, 10), 3, "what is left of ten");
+    assert_eq!(passed(client, 81, 1) + passed(client, 82, 1), 0);
+    // Another client has none of these limits.
+    assert_eq!(passed([192, 0, 2, 8], 81, 20), 20);
 }

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{Map, MapData};
 use limiter_tests::generator::{Pattern, Stream};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
@@ -49,6 +51,63 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
     limiter.json(&["unlist", "203.0.113.0/24"])?;
     // Packets that came while it was listed were charged to nobody.
     ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Packets of IPv4 stand inside `::/8` in the trie, and are not of it: neither with an entry for
+/// all of IPv4, nor after it, nor where an older version left the maps.
+#[test]
+fn a_prefix_of_ipv6_is_not_for_ipv4() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("apart")?;
+    let mut limiter = bed.limiter("domain: test\ndescriptors: []\n")?;
+    limiter.start()?;
+    limiter.ok(["deny", "::/8", "--force"])?;
+    ensure!(arrive_of_ten(&bed)? == 10, "::/8 is for IPv4");
+    limiter.ok(["deny", "::/16", "--force"])?;
+    limiter.ok(["unlist", "::/8"])?;
+    ensure!(arrive_of_ten(&bed)? == 10, "::/16 is for IPv4");
+    limiter.ok(["deny", "0.0.0.0/0", "--force"])?;
+    ensure!(arrive_of_ten(&bed)? == 0, "all of IPv4 is denied, and arrives");
+    limiter.ok(["unlist", "0.0.0.0/0"])?;
+    ensure!(arrive_of_ten(&bed)? == 10, "::/16 is for IPv4 where that was on a list");
+    let alone = limiter.cli(["unlist", "0.0.0.0/0"])?;
+    ensure!(alone.status.code() == Some(2), "it is told to be on a list");
+    let sources = |limiter: &Limiter| -> Result<Vec<String>> {
+        let lists = limiter.json(&["lists"])?;
+        let entries = lists["entries"].as_array().context("no entries")?.iter();
+        Ok(entries.map(|it| it["source"].as_str().unwrap_or_default().to_owned()).collect())
+    };
+    ensure!(sources(&limiter)? == ["::/16"], "{:?}", sources(&limiter)?);
+    limiter.terminate()?;
+    let data = MapData::from_pin(limiter.pins().join("maps/LISTED_PREFIXES"))?;
+    let mut prefixes: LpmTrie<_, [u8; 16], [u64; 2]> = Map::from_map_data(data)?.try_into()?;
+    let v4 = Key::new(96, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+    prefixes.remove(&v4)?;
+    ensure!(arrive_of_ten(&bed)? == 0, "this test cannot see what it is about");
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 10, "::/16 is for IPv4 in maps of before");
+    ensure!(sources(&limiter)? == ["::/16"], "{:?}", sources(&limiter)?);
+    limiter.ok(["unlist", "::/16"])?;
+    ensure!(prefixes.keys().count() == 0, "something is left in the trie");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A prefix inside another is one more, and the other holds when it goes.
+#[test]
+fn a_prefix_around_another_holds_without_it() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("around")?;
+    let mut limiter = bed.limiter("domain: test\ndescriptors: []\n")?;
+    limiter.start()?;
+    limiter.ok(["deny", "203.0.0.0/16"])?;
+    limiter.ok(["deny", "203.0.113.0/24"])?;
+    limiter.ok(["unlist", "203.0.113.0/24"])?;
+    ensure!(arrive_of_ten(&bed)? == 0, "the prefix around it is not asked any more");
+    limiter.ok(["unlist", "203.0.0.0/16"])?;
+    ensure!(arrive_of_ten(&bed)? == 10, "it is denied by nobody");
     limiter.close()?;
     bed.close()
 }

@@ -20,7 +20,7 @@ pub enum Control {
     /// Non-zero: `limiter off`, every packet passes.
     Brake = 2,
     /// The lists that have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no
-    /// other.
+    /// other. [`LISTS_AUTHORS`] is for the daemon.
     Lists = 3,
     /// [`RuleSetHeader`] of even generations, written before the generation that it belongs to.
     EvenRuleSet = 4,
@@ -203,6 +203,11 @@ pub const LISTS_EXACT: u64 = 1;
 
 /// Bit of [`Control::Lists`]: there are prefixes.
 pub const LISTS_PREFIXES: u64 = 2;
+
+/// Bit of [`Control::Lists`]: the lowest bit of [`super::ListEntry::expires`] says who wrote an
+/// entry. Earlier versions made maps of the number 18 in which it was a part of the end. Set
+/// wherever there are entries, so that the program sees an empty word where there are none.
+pub const LISTS_AUTHORS: u64 = 4;
 
 /// True if [`Control::DaemonLost`] says at `now` that the daemon is lost.
 #[cfg_attr(target_arch = "bpf", inline(always))]

@@ -22,7 +22,8 @@ pub enum Listed {
 pub struct ListEntry {
     /// The instant from which the entry does not count any more, in ticks since boot; 0 for never.
     /// The lowest bit is set in entries of rule files, for which never is [`NEVER`]: the program
-    /// need not tell them apart, and a daemon that adopts the maps does.
+    /// need not tell them apart, and a daemon that adopts the maps does, if they have
+    /// [`super::LISTS_AUTHORS`].
     pub expires: u64,
     /// A [`Listed`].
     pub verdict: u64,
@@ -55,6 +56,13 @@ impl ListEntry {
             None => NEVER,
         };
         Self { expires, verdict: verdict as u64 }
+    }
+
+    /// The entry as [`ListEntry::new`] makes it, of maps without [`super::LISTS_AUTHORS`]: people
+    /// and programs wrote them all, with ends of any lowest bit.
+    #[must_use]
+    pub const fn before_authors(self) -> Self {
+        Self { expires: self.expires.saturating_add(1) & !OF_RULE_FILE, verdict: self.verdict }
     }
 
     /// True for an entry of a rule file.

@@ -98,6 +98,7 @@ impl BannedSource {
             by_hand: ban.rule == BY_HAND,
             by_node: ban.rule == BY_NODE,
             before_upgrade: ban.rule == BANNED_BEFORE,
+            warning: None,
         }
     }
 }

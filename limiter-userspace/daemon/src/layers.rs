@@ -134,7 +134,7 @@ impl Layers {
         let mut set = EffectiveSet::new(&self.file.rules, sources, others, self.cluster);
         set.warnings = out_of_force;
         set.warnings.extend(super::warnings::of_whole(&set));
-        set.judged = super::warnings::of_rules(&set);
+        set.judged = super::warnings::of_rules(&set, &self.file.rules.lists);
         set.warnings.extend(set.judged.in_short().map(|(_, line)| line));
         set
     }

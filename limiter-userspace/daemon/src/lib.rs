@@ -47,6 +47,7 @@ mod sources;
 pub mod ssh;
 mod state_dir;
 mod store_guard;
+mod taken;
 mod troubles;
 mod views;
 mod warnings;

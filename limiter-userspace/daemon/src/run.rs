@@ -302,7 +302,7 @@ async fn serve(
     service.rule_sets.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
-        tracing::error!(%error, "drops are not told");
+        tracing::error!(%error, "drops are not reported");
         None
     });
     warn_of_own_mount(options);

@@ -24,6 +24,7 @@ use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::rule_sets::{Ground, RuleSets};
 use super::state_dir::{APPLIED, Damage, StateDir};
+use super::taken;
 use super::troubles::Troubles;
 
 pub(super) mod capture;
@@ -118,6 +119,9 @@ impl Service {
             rule_sets.apply(&mut ground, layers)?;
             Ok(service.datapath.get_mut()?.take_over()?)
         });
+        if started.is_ok() {
+            service.compare_with_before(read);
+        }
         let Err(error) = started else {
             // The log has them.
             service.rule_sets.news.clear();
@@ -156,6 +160,26 @@ impl Service {
     pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
         // An absolute path: somebody in another directory can use it.
         self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
+    }
+
+    /// Says so where the rule files of a digest, which are in force now, are not those that were
+    /// last in force.
+    fn compare_with_before(&mut self, read: Digest) {
+        let Self { state, rule_sets, damages, .. } = self;
+        let known = damages.len();
+        let changed = taken::changed(state, &rule_sets.paths, read, damages);
+        damages.iter().skip(known).for_each(|damage| tracing::warn!("{}", damage.warning));
+        match changed {
+            Ok(Some(changed)) => {
+                tracing::warn!("{changed}");
+                rule_sets.at_start = Some(changed);
+            }
+            // Nobody asks when it was that the same files came in force.
+            Ok(None) if taken::is_noted(state) => return,
+            Ok(None) => {}
+            Err(error) => tracing::warn!("{}: {error}", taken::LOST),
+        }
+        taken::note(state, &rule_sets.paths, read);
     }
 
     /// The lists come first: they make the management prefixes safe before any rule is in force.

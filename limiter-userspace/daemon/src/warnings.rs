@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::wire::field;
 use limiter_datapath::{Datapath, keep_tags};
-use limiter_rules::model::{Limits, Martians, Over, Part};
+use limiter_rules::model::{Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
-use limiter_rules::{Path, Subject, Terms};
+use limiter_rules::{Path, Selector, Subject, Terms};
 
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
 
-/// Warnings that follow from the rules alone. Whoever sets a limit on the command line says whether
-/// all share it.
-pub(super) fn of_rules(set: &EffectiveSet) -> Warnings {
+/// Warnings that follow from the rules, and the lists of their files, alone. Whoever sets a limit
+/// on the command line says whether all share it.
+pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) -> Warnings {
     let by_hand: HashSet<&Path> = set
         .rules
         .iter()
         .filter(|effective| effective.origin == Origin::Cli)
         .map(|effective| &effective.rule.path)
         .collect();
-    Warnings::of(&set.rule_set(), |path| by_hand.contains(path))
+    Warnings::of(&set.rule_set(), lists, |path| by_hand.contains(path))
 }
 
 /// Warnings about a rule set as a whole: one line for each kind.

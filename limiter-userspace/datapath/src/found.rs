@@ -1,5 +1,7 @@
 //! Reads of single entries: no such entry is `None`, and no error.
 
+use std::io::ErrorKind;
+
 use aya::maps::lpm_trie::Key;
 use aya::maps::{LpmTrie, MapData, MapError};
 
@@ -25,4 +27,34 @@ pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
     key: K,
 ) -> Read<V> {
     found(map, trie.get(&Key::new(bits, key), 0))
+}
+
+/// Whether something was removed: no such entry is an answer.
+pub(super) fn removed(
+    map: &'static str,
+    removal: Result<(), MapError>,
+) -> Result<bool, DatapathError> {
+    match removal {
+        Ok(()) => Ok(true),
+        Err(MapError::KeyNotFound) => Ok(false),
+        // The system call as it is: removing says it in this way, looking up in the other.
+        Err(MapError::SyscallError(call)) if call.io_error.kind() == ErrorKind::NotFound => {
+            Ok(false)
+        }
+        Err(source) => Err(DatapathError::Map { map, source }),
+    }
+}
+
+/// Whether an entry was made that was not to replace any: one that is there is an answer.
+pub(super) fn made(
+    map: &'static str,
+    insertion: Result<(), MapError>,
+) -> Result<bool, DatapathError> {
+    match insertion {
+        Ok(()) => Ok(true),
+        Err(MapError::SyscallError(call)) if call.io_error.kind() == ErrorKind::AlreadyExists => {
+            Ok(false)
+        }
+        Err(source) => Err(DatapathError::Map { map, source }),
+    }
 }

@@ -133,6 +133,11 @@ impl Kernel {
         let fresh = is_new || held.installed.is_empty() && !pins.has_links()?;
         held.maps.set_limits(&again.limits)?;
         held.tables.set_records(&again.records)?;
+        held.lists.settle()?;
+        if let Some(before) = &predecessor {
+            before.carry_lists(&mut held.lists)?;
+        }
+        held.maps.set_control(Control::Lists, held.lists.word())?;
         // A daemon that is gone reads no packets any more.
         held.maps.set_control(Control::CaptureEnd, 0)?;
         // The last step: from here on a restart adopts.

@@ -2,57 +2,83 @@
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
-use limiter_common::source::Source;
-use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
+use limiter_common::source::{MAPPED_BITS, Source, V6_BITS};
+use limiter_common::wire::{LISTS_AUTHORS, LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 use limiter_model::SOURCE_BITS;
 use limiter_rules::model::{Selector, TriePrefix};
 
 use super::DatapathError;
-use super::found::{found, longest};
+use super::found::{found, longest, made, removed};
 use super::maps::MapSource;
 use super::pod::Wire;
+
+/// All of IPv4, as the trie has it: inside prefixes of IPv6.
+const V4: TriePrefix = TriePrefix { length: MAPPED_BITS, address: Source::V4([0; 4]).trie_key() };
+
+/// The entry of [`V4`] where IPv4 is on no list and a prefix of IPv6 around it is: it has no
+/// verdict, so that the prefix is not for IPv4.
+const APART: ListEntry = ListEntry { expires: 0, verdict: 0 };
+
+/// Flag of the system call: there is to be no such entry.
+const BPF_NOEXIST: u64 = 1;
+
+/// Result of an insertion, and its map.
+type Inserted = (&'static str, Result<(), MapError>);
 
 /// Both list maps, and how many entries they have.
 pub(super) struct Lists {
     exact: HashMap<MapData, [u8; 16], Wire<ListEntry>>,
     prefixes: LpmTrie<MapData, [u8; 16], Wire<ListEntry>>,
     counts: [usize; 2],
+    /// True if the maps say who wrote an entry: [`LISTS_AUTHORS`].
+    authors: bool,
 }
 
 impl Lists {
-    /// Takes them by name and counts what adopted ones hold.
-    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+    /// Takes them by name and counts what adopted ones hold, whose word in `CONTROL` is `word`.
+    pub(super) fn take(source: &mut MapSource<'_>, word: u64) -> Result<Self, DatapathError> {
         let exact = source(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
         let prefixes = source(map::LISTED_PREFIXES)?
             .try_into()
             .map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-        let mut lists = Self { exact, prefixes, counts: [0; 2] };
+        let authors = word & LISTS_AUTHORS != 0;
+        let mut lists = Self { exact, prefixes, counts: [0; 2], authors };
         lists.counts = [lists.exact.keys().count(), lists.prefixes.keys().count()];
         Ok(lists)
     }
 
-    fn get(&self, at: &TriePrefix) -> Result<Option<ListEntry>, DatapathError> {
-        let (name, found) = if is_exact(at) {
-            (map::LISTED, self.exact.get(&at.address, 0))
-        } else {
-            (map::LISTED_PREFIXES, self.prefixes.get(&Key::new(at.length, at.address), 0))
-        };
-        match found {
-            Ok(entry) => Ok(Some(entry.0)),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(DatapathError::Map { map: name, source }),
+    /// An entry of the maps, with its author.
+    const fn entry(&self, found: Wire<ListEntry>) -> ListEntry {
+        if self.authors { found.0 } else { found.0.before_authors() }
+    }
+
+    /// Writes entries of an earlier version as this one reads them, and keeps IPv4 apart. To be
+    /// followed by [`Lists::word`] in `CONTROL`; without that the next start does the same again.
+    pub(super) fn settle(&mut self) -> Result<(), DatapathError> {
+        if !self.authors {
+            for (selector, entry) in self.all()? {
+                if entry.expires().is_some() {
+                    self.put(&selector, entry)?;
+                }
+            }
+            self.authors = true;
         }
+        if self.is_around_v4()? {
+            self.add(&V4, APART)?;
+        }
+        Ok(())
     }
 
     /// The entry of a source itself.
     pub(super) fn of_source(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
-        Ok(found(map::LISTED, self.exact.get(&source.trie_key(), 0))?.map(|entry| entry.0))
+        let found = found(map::LISTED, self.exact.get(&source.trie_key(), 0))?;
+        Ok(found.map(|entry| self.entry(entry)))
     }
 
     /// The entry of the longest prefix around a source.
     pub(super) fn around(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
         let entry = longest(map::LISTED_PREFIXES, &self.prefixes, SOURCE_BITS, source.trie_key());
-        Ok(entry?.map(|entry| entry.0))
+        Ok(entry?.map(|entry| self.entry(entry)))
     }
 
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
@@ -64,17 +90,12 @@ impl Lists {
         let Some(at) = key(selector) else {
             return Ok(());
         };
-        let is_new = self.get(&at)?.is_none();
-        let index = usize::from(!is_exact(&at));
-        if is_exact(&at) {
-            let inserted = self.exact.insert(at.address, Wire(entry), 0);
-            inserted.map_err(DatapathError::map(map::LISTED))?;
-        } else {
-            let inserted = self.prefixes.insert(&Key::new(at.length, at.address), Wire(entry), 0);
-            inserted.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        if at.contains(&V4) && at != V4 {
+            // Before it is for any packet of IPv4.
+            self.add(&V4, APART)?;
         }
-        if is_new {
-            self.counts[index] += 1;
+        if !self.add(&at, entry)? {
+            self.write(&at, entry)?;
         }
         Ok(())
     }
@@ -84,36 +105,96 @@ impl Lists {
         let Some(at) = key(selector) else {
             return Ok(false);
         };
-        if self.get(&at)?.is_none() {
-            return Ok(false);
+        if at == V4 && self.is_around_v4()? {
+            let listed = self.v4()? != Some(APART);
+            self.write(&V4, APART)?;
+            return Ok(listed);
         }
-        let index = usize::from(!is_exact(&at));
-        if is_exact(&at) {
-            let removed = self.exact.remove(&at.address);
-            removed.map_err(DatapathError::map(map::LISTED))?;
+        let removed = self.delete(&at)?;
+        if removed && at.contains(&V4) && !self.is_around_v4()? && self.v4()? == Some(APART) {
+            self.delete(&V4)?;
+        }
+        Ok(removed)
+    }
+
+    /// Makes an entry where there is none; says whether it did. A look-up in the trie would find a
+    /// shorter prefix.
+    fn add(&mut self, at: &TriePrefix, entry: ListEntry) -> Result<bool, DatapathError> {
+        let (name, inserted) = self.insert(at, entry, BPF_NOEXIST);
+        let is_new = made(name, inserted)?;
+        if is_new {
+            *self.count(at) += 1;
+        }
+        Ok(is_new)
+    }
+
+    /// Writes an entry over the one that is there.
+    fn write(&mut self, at: &TriePrefix, entry: ListEntry) -> Result<(), DatapathError> {
+        let (name, inserted) = self.insert(at, entry, 0);
+        inserted.map_err(DatapathError::map(name))
+    }
+
+    fn insert(&mut self, at: &TriePrefix, entry: ListEntry, flags: u64) -> Inserted {
+        if is_exact(at) {
+            return (map::LISTED, self.exact.insert(at.address, Wire(entry), flags));
+        }
+        let at = Key::new(at.length, at.address);
+        (map::LISTED_PREFIXES, self.prefixes.insert(&at, Wire(entry), flags))
+    }
+
+    fn delete(&mut self, at: &TriePrefix) -> Result<bool, DatapathError> {
+        let removed = if is_exact(at) {
+            removed(map::LISTED, self.exact.remove(&at.address))?
         } else {
-            let removed = self.prefixes.remove(&Key::new(at.length, at.address));
-            removed.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+            let at = Key::new(at.length, at.address);
+            removed(map::LISTED_PREFIXES, self.prefixes.remove(&at))?
+        };
+        if removed {
+            let count = self.count(at);
+            *count = count.saturating_sub(1);
         }
-        self.counts[index] = self.counts[index].saturating_sub(1);
-        Ok(true)
+        Ok(removed)
+    }
+
+    fn count(&mut self, at: &TriePrefix) -> &mut usize {
+        let [exact, prefixes] = &mut self.counts;
+        if is_exact(at) { exact } else { prefixes }
+    }
+
+    /// True if a prefix of IPv6 has IPv4 inside.
+    fn is_around_v4(&self) -> Result<bool, DatapathError> {
+        let around = longest(map::LISTED_PREFIXES, &self.prefixes, V6_BITS - 1, V4.address);
+        Ok(around?.is_some())
+    }
+
+    /// The entry for all of IPv4, where there is one, or none around.
+    fn v4(&self) -> Result<Option<ListEntry>, DatapathError> {
+        let entry = longest(map::LISTED_PREFIXES, &self.prefixes, V4.length, V4.address);
+        Ok(entry?.map(|entry| entry.0))
     }
 
     /// All entries, expired ones included.
     pub(super) fn all(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
         let mut all = Vec::new();
-        let mut add = |prefix: TriePrefix, entry| {
-            all.extend(prefix.selector().map(|selector| (selector, entry)));
+        let mut add = |prefix: TriePrefix, entry: ListEntry| {
+            let selector = prefix.selector().filter(|_| entry != APART);
+            all.extend(selector.map(|selector| (selector, entry)));
         };
         for entry in &self.exact {
             let (address, entry) = entry.map_err(DatapathError::map(map::LISTED))?;
-            add(TriePrefix::of_source(address), entry.0);
+            add(TriePrefix::of_source(address), self.entry(entry));
         }
         for entry in &self.prefixes {
             let (key, entry) = entry.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-            add(TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0);
+            let prefix = TriePrefix { length: key.prefix_len(), address: key.data() };
+            add(prefix, self.entry(entry));
         }
         Ok(all)
+    }
+
+    /// True if there are no entries.
+    pub(super) const fn is_empty(&self) -> bool {
+        matches!(self.counts, [0, 0])
     }
 
     /// The word that tells the program which lists to ask: none while there are no entries.
@@ -125,6 +206,9 @@ impl Lists {
         }
         if prefixes > 0 {
             word |= LISTS_PREFIXES;
+        }
+        if word != 0 && self.authors {
+            word |= LISTS_AUTHORS;
         }
         word
     }

@@ -67,14 +67,16 @@ impl OpenMaps {
         pins: &PinDir,
         source_store: SourceStore,
     ) -> Result<Self, DatapathError> {
+        let maps = Maps::take(source)?;
+        let lists = Lists::take(source, maps.control(Control::Lists)?)?;
         Ok(Self {
             pins: pins.clone(),
-            maps: Maps::take(source)?,
+            maps,
             changes: ChangeMap::take(source)?,
             sources: Sources::open(pins, &source_store)?,
             keyed: KeyedMap::open(pins)?,
             source_store,
-            lists: Lists::take(source)?,
+            lists,
             tables: TableMaps::take(source)?,
             leases: OnceLock::new(),
             entries: EntryMaps::take(source)?,

@@ -3,18 +3,22 @@
 use std::ops::RangeInclusive;
 
 use aya::maps::{HashMap, Map, MapData};
-use limiter_common::wire::{ABI_VERSION, Ban, map};
+use limiter_common::wire::{ABI_VERSION, Ban, Control, map};
 
 use super::attachment::ModeChoice;
-use super::maps::PinnedControl;
+use super::lists::Lists;
+use super::maps::{PinnedControl, of_pins};
 use super::pod::Wire;
 use super::{DatapathError, PinDir};
 
 /// [`Ban::rule`] of a ban by a rule of maps of another layout, which had numbers of its own.
 pub const BANNED_BEFORE: u64 = u64::MAX - 1;
 
-/// Layouts whose `BANS` are as those of this one.
-const BANS_OF: RangeInclusive<u64> = 2..=ABI_VERSION;
+/// Layouts whose `BANS` and lists are as those of this one.
+const ALIKE: RangeInclusive<u64> = 2..=ABI_VERSION;
+
+/// The first layout whose [`Control::Lists`] can say that entries have authors.
+const AUTHORS_SINCE: u64 = 18;
 
 type Bans = HashMap<MapData, [u8; 16], Wire<Ban>>;
 
@@ -25,6 +29,8 @@ pub(super) struct Predecessor {
     pub(super) control: PinnedControl,
     /// Bans in the old maps; none where their layout is not known.
     bans: Option<Bans>,
+    /// Lists in the old maps, likewise.
+    lists: Option<Lists>,
     /// Value of the brake that was carried over last.
     pub(super) brake: u64,
     /// Interfaces to take over, and the mode for those that are new.
@@ -35,10 +41,21 @@ pub(super) struct Predecessor {
 impl Predecessor {
     /// Opens what can be carried over of the maps at `pins`.
     pub(super) fn open(pins: &PinDir, abi: u64, control: PinnedControl) -> Self {
-        let bans = BANS_OF.contains(&abi).then(|| open_bans(pins)).and_then(|opened| {
+        let is_alike = ALIKE.contains(&abi);
+        let bans = is_alike.then(|| open_bans(pins)).and_then(|opened| {
             opened.inspect_err(|error| tracing::debug!(%error, "no bans that can be read")).ok()
         });
-        Self { abi, control, bans, brake: 0, asked: Vec::new(), choice: ModeChoice::Native }
+        let lists = is_alike.then(|| open_lists(pins, abi, &control)).and_then(|opened| {
+            opened.inspect_err(|error| tracing::debug!(%error, "no lists that can be read")).ok()
+        });
+        let (asked, choice) = (Vec::new(), ModeChoice::Native);
+        Self { abi, control, bans, lists, brake: 0, asked, choice }
+    }
+
+    /// Copies the entries of the lists. Only a daemon changes them, and the new one has the lock.
+    pub(super) fn carry_lists(&self, to: &mut Lists) -> Result<(), DatapathError> {
+        let Some(lists) = &self.lists else { return Ok(()) };
+        lists.all()?.iter().try_for_each(|(selector, entry)| to.put(selector, *entry))
     }
 
     /// Bans on record, with the sign of a rule of other numbers.
@@ -59,10 +76,15 @@ impl Predecessor {
             (Some(_), 1) => "1 source with bans on record is taken over".to_owned(),
             (Some(_), bans) => format!("{bans} sources with bans on record are taken over"),
         };
+        let lists = if self.lists.is_some() {
+            "lists and the brake are as before"
+        } else {
+            "the brake is as before, the lists are those of the state directory"
+        };
         tracing::warn!(
             "the maps of another version (layout {}, this limiter has {ABI_VERSION}) are replaced \
-             in place: lists and the brake are as before, the rules are those of this start, \
-             {bans}; buckets and counters begin anew, so a source may have its burst once more",
+             in place: {lists}, the rules are those of this start, {bans}; buckets and counters \
+             begin anew, so a source may have its burst once more",
             self.abi
         );
     }
@@ -75,6 +97,11 @@ fn of_before(ban: Ban) -> Ban {
         // None, or no rule's.
         Ok(0) | Err(_) => ban,
     }
+}
+
+fn open_lists(pins: &PinDir, abi: u64, control: &PinnedControl) -> Result<Lists, DatapathError> {
+    let word = if abi < AUTHORS_SINCE { 0 } else { control.get(Control::Lists)? };
+    Lists::take(&mut of_pins(pins), word)
 }
 
 fn open_bans(pins: &PinDir) -> Result<Bans, DatapathError> {

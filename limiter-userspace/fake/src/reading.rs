@@ -12,7 +12,7 @@ use limiter_common::wire::{
 use limiter_datapath::{DatapathError, Reading};
 use limiter_model::Model;
 
-use super::Opened;
+use super::opened::Opened;
 
 type Read<T> = limiter_model::Read<T, DatapathError>;
 

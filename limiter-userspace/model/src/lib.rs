@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::owner::Owner;
-use limiter_common::source::Source;
+use limiter_common::source::{MAPPED_BITS, Source};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
@@ -189,12 +189,15 @@ impl Model {
     /// The list entry of the longest prefix around a source, itself not included.
     fn listed_around(&self, source: &Source) -> Option<&ListEntry> {
         let own = TriePrefix::of_source(source.trie_key());
+        // IPv4 stands inside IPv6 in tries, and is not for prefixes of IPv6.
+        let widest = if let Source::V4(_) = source { MAPPED_BITS } else { 0 };
         // The lists of a rule file may be long.
         if self.lists.len() > own.length as usize {
-            let wider = (0..own.length).rev().map(|length| own.shortened(length));
+            let wider = (widest..own.length).rev().map(|length| own.shortened(length));
             return wider.into_iter().find_map(|prefix| self.lists.get(&prefix));
         }
-        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source.trie_key())
+        let around = |prefix: &TriePrefix| *prefix != own && prefix.length >= widest;
+        longest(self.lists.iter().filter(|(prefix, _)| around(prefix)), source.trie_key())
     }
 
     /// As `Observed::installed` of a data path.

@@ -1,25 +1,20 @@
 //! Warnings: rules that can be put in force, and may not do what their author thinks. They are told
 //! by whatever takes rules: `check`, `apply`, `set`, `import`, `status`.
 
-use std::collections::{BTreeSet, HashMap};
-use std::net::Ipv6Addr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ipnet::{IpNet, Ipv6Net};
 use limiter_common::wire::{Count, Evidence};
 
-use super::model::{Limits, Meeting, Over, Part, Path, Rule, RuleSet, Subject, Terms, Traffic};
+use super::model::{
+    Crowd, Limits, Listing, Meeting, Over, Part, Path, Rule, RuleSet, Selector, Subject, Terms,
+    Traffic,
+};
 
 mod kind;
 mod rate;
 
 pub use kind::{Kind, Warning};
 pub use rate::{burst_for_tcp, is_slow};
-
-/// Prefixes of IPv6 in which IPv4 addresses are written (RFC 6052, RFC 8215), as whole sources.
-const NAT64: [Ipv6Net; 2] = [
-    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 64),
-    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
-];
 
 /// Rules of one kind that are told one by one, before the others are only counted.
 const MOST_TOLD: usize = 10;
@@ -31,9 +26,13 @@ pub struct Warnings {
 }
 
 impl Warnings {
-    /// Judges a rule set. `meant` is true of rules that were asked for as they are, by somebody who
-    /// said that all packets share them.
-    pub fn of(set: &RuleSet, meant: impl Fn(&Path) -> bool) -> Self {
+    /// Judges a rule set, and the entries of the lists beside it. `meant` is true of rules that
+    /// were asked for as they are, by somebody who said that all packets share them.
+    pub fn of(
+        set: &RuleSet,
+        lists: &BTreeMap<Selector, Listing>,
+        meant: impl Fn(&Path) -> bool,
+    ) -> Self {
         let mut judge = Judge { warnings: Self::default(), meetings: HashMap::new() };
         let budgets: HashMap<&str, &Limits> =
             set.budgets.iter().map(|budget| (budget.name.as_str(), &budget.limits)).collect();
@@ -41,7 +40,7 @@ impl Warnings {
         let alone = BySource::of(set);
         for rule in &set.rules {
             judge.meets_nothing(rule);
-            judge.is_translated(rule);
+            judge.is_crowd(rule);
             let traffic = rule.path.traffic();
             let meeting = judge.meeting(&traffic);
             match &rule.terms {
@@ -64,12 +63,19 @@ impl Warnings {
                 }
             }
         }
+        for (selector, _) in lists.iter().filter(|(_, entry)| !entry.allow) {
+            if let Some(crowd) = Crowd::of(selector) {
+                let subject = Subject::Listed(*selector);
+                let detail = crowd.to_string();
+                judge.add(Warning { detail, ..Warning::of(Kind::CrowdDenied, subject) });
+            }
+        }
         judge.warnings
     }
 
     /// The warnings about one rule that somebody asked for as it is.
     pub fn of_rule(rule: &Rule) -> Vec<Warning> {
-        let all = Self::of(&RuleSet::of([rule.clone()]), |_| true);
+        let all = Self::of(&RuleSet::of([rule.clone()]), &BTreeMap::new(), |_| true);
         all.by_kind.into_iter().flat_map(|(_, warnings, _)| warnings).collect()
     }
 
@@ -161,20 +167,24 @@ impl Judge {
         self.add(Warning { detail, ..Warning::of(kind, Subject::Rule(rule.path.clone())) });
     }
 
-    /// Warns of a source that is the addresses of a NAT64.
-    fn is_translated(&mut self, rule: &Rule) {
+    /// Warns of a source that is many people.
+    fn is_crowd(&mut self, rule: &Rule) {
         if rule.terms == Terms::Unlimited {
             return;
         }
         let found = rule.path.0.iter().find_map(|part| match part {
-            Part::Source(masks, Some(IpNet::V6(net))) if masks.v6.is_some_and(|bits| bits < 96) => {
-                NAT64.into_iter().find(|of| of.contains(net))
+            Part::Source(masks, Some(net)) => {
+                let crowd = Crowd::of(&Selector::Prefix(*net))?;
+                let (one, mask) = (crowd.is_in_one_source(), masks.of(net)?);
+                // A longer mask tells them apart.
+                (!one || mask < 96).then_some((crowd, one))
             }
             _ => None,
         });
-        if let Some(net) = found {
+        if let Some((crowd, one)) = found {
+            let kind = if one { Kind::Translated } else { Kind::Crowd };
             let subject = Subject::Rule(rule.path.clone());
-            self.add(Warning { detail: net.to_string(), ..Warning::of(Kind::Translated, subject) });
+            self.add(Warning { detail: crowd.to_string(), ..Warning::of(kind, subject) });
         }
     }
 

@@ -80,6 +80,7 @@ impl Link for Fake {
             reloads: Reloads::default(),
             watch: None,
             changed_on_disk: None,
+            changed_before_start: None,
             trial: None,
             last_trial: None,
         })

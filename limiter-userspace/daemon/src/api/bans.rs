@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::words;
-use crate::render::{Render, push, seconds, table};
+use crate::render::{self, Render, push, seconds, table};
 
 /// `GET /v1/bans`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,6 +44,9 @@ pub struct BannedSource {
     /// one is not known any more.
     #[serde(default)]
     pub before_upgrade: bool,
+    /// The answer to a ban by hand: that the source stands for many people, in words.
+    #[serde(default)]
+    pub warning: Option<String>,
 }
 
 /// `PUT /v1/bans`: bans a source.
@@ -102,6 +105,7 @@ impl Render for BannedSource {
         let by = if *by_hand { String::new() } else { format!(" by {}", clean(&self.author())) };
         let _: std::fmt::Result =
             writeln!(text, "{source} is banned for {}{by}", seconds(*ends_in_seconds));
+        render::warnings(text, self.warning.as_slice());
     }
 }
 

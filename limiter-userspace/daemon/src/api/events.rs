@@ -30,7 +30,7 @@ pub struct Events {
 pub struct EventCounts {
     /// Sent by the program.
     pub sent: u64,
-    /// Counted and not told: the budget of events was used up, or there is none.
+    /// Counted and not reported: the budget of events was used up, or there is none.
     pub over_budget: u64,
     /// Lost because nobody had read the events before.
     pub lost: u64,
@@ -61,10 +61,10 @@ pub struct Episode {
     pub would_drop: bool,
     /// Time when it began, in RFC 3339; of a time that is asked for, its first part in that.
     pub began: String,
-    /// Seconds from the first drop that was told to the last one; of a time that is asked for, in
-    /// the parts that are in it.
+    /// Seconds from the first drop that was reported to the last one; of a time that is asked for,
+    /// in the parts that are in it.
     pub seconds: u64,
-    /// Drops that were told, likewise. A sample: at a high rate most are only counted.
+    /// Drops that were reported, likewise. A sample: at a high rate most are only counted.
     pub sampled: u64,
     /// True if it has ended.
     pub ended: bool,
@@ -227,7 +227,7 @@ impl Render for Events {
 impl Events {
     /// Words for an answer without episodes: what is not known is not denied.
     fn none(&self, zone: &Zone) -> String {
-        let Some(reach) = &self.reach else { return "no drops were told\n".to_owned() };
+        let Some(reach) = &self.reach else { return "no drops were reported\n".to_owned() };
         if reach.unknown_rule {
             return "no rule in force or in the log is called that: `limiter list` shows all\n"
                 .to_owned();
@@ -243,9 +243,11 @@ impl Events {
         }
         let (from, to) = (zone.both(from), zone.both(to));
         if reach.is_whole() {
-            format!("no such drop from {from} to {to}: all drops of that time were told\n")
+            format!("no such drop from {from} to {to}: all drops of that time were reported\n")
         } else {
-            format!("no such drop was told from {from} to {to}, but not all drops of it were:\n")
+            format!(
+                "no such drop was reported from {from} to {to}, but not all drops of it were:\n"
+            )
         }
     }
 }
@@ -257,7 +259,7 @@ impl EventCounts {
                 let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
             }
         };
-        line("drops were told", self.sent);
+        line("drops were reported", self.sent);
         line("drops were only counted: over the budget of events", self.over_budget);
         line("events were lost: nobody had read those before", self.lost);
         line("episodes were forgotten: too many at once", self.forgotten);

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::words;
-use crate::render::{Render, line, push, seconds, table};
+use crate::render::{self, Render, line, push, seconds, table};
 
 /// The author of entries that rule files have.
 pub(crate) const RULE_FILE: &str = "rule file";
@@ -145,6 +145,9 @@ pub struct ListsChanged {
     /// How each of the sources stands now and stood before, if they are at most ten.
     #[serde(default)]
     pub done: Vec<String>,
+    /// Denied sources that stand for many people, in words: the first ten.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// A source that stays as it is.
@@ -200,7 +203,7 @@ const MOST_SKIPPED: usize = 100;
 
 impl Render for ListsChanged {
     fn render(&self, text: &mut String) {
-        let Self { allowed, denied, not_listed, skipped, not_saved, done, .. } = self;
+        let Self { allowed, denied, not_listed, skipped, not_saved, done, warnings, .. } = self;
         for done in done {
             line(text, format_args!("{done}"));
         }
@@ -218,6 +221,7 @@ impl Render for ListsChanged {
         if *not_listed > 0 {
             let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");
         }
+        render::warnings(text, warnings);
     }
 }
 

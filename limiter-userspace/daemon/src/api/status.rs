@@ -1,6 +1,7 @@
 //! State of the daemon, its interfaces and its rules.
 
 use limiter_datapath::{Attachment, LinkState, Mode};
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -57,6 +58,10 @@ pub struct Status {
     /// `limiter apply` replaced.
     #[serde(default)]
     pub changed_on_disk: Option<ChangedOnDisk>,
+    /// The rule files that this start took although they were not those that were last in force, in
+    /// words; none where they were, and once somebody has put rules in force.
+    #[serde(default)]
+    pub changed_before_start: Option<String>,
     /// Watch over the rule files; none without one.
     #[serde(default)]
     pub watch: Option<Watching>,
@@ -233,6 +238,9 @@ impl Render for Status {
         }
         if self.applied {
             row("applied", "other rules, by `limiter apply`, until a reload".to_owned());
+        }
+        if let Some(changed) = &self.changed_before_start {
+            row("at the start", clean(changed));
         }
         row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
         let Reloads { ok, failed } = self.reloads;

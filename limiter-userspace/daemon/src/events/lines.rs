@@ -42,37 +42,21 @@ pub(super) fn say(line: &Line) {
     };
     let drops = |at: &Episode| if at.would_drop { "would drop" } else { "drops" };
     let packet = |at: &Episode| packet(&at.last);
-    match line {
-        Line::Start(at) => tracing::warn!(
-            "{}: {} ({}){}: {}",
-            drops(at),
-            at.source,
-            at.reason,
-            rule(at),
-            packet(at)
-        ),
-        Line::Still(at) => tracing::warn!(
-            "still {}: {} ({}){}: for {}, {} sampled, last {}",
-            drops(at),
-            at.source,
-            at.reason,
-            rule(at),
-            seconds(at.seconds),
-            at.sampled,
-            packet(at)
-        ),
-        Line::End(at) => tracing::info!(
-            "no more {}: {} ({}){}: it was {}, {} sampled, last {}",
-            drops(at),
-            at.source,
-            at.reason,
-            rule(at),
-            seconds(at.seconds),
-            at.sampled,
-            packet(at)
-        ),
-        // A full table has told the log itself.
-        Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => {}
+    let sum = |at: &Episode| {
+        format!("{}, {} sampled, last {}", seconds(at.seconds), at.sampled, packet(at))
+    };
+    let (begin, at, facts, goes_on) = match line {
+        Line::Start(at) => ("", at, packet(at), true),
+        Line::Still(at) => ("still ", at, format!("for {}", sum(at)), true),
+        Line::End(at) => ("no more ", at, format!("it was {}", sum(at)), false),
+        // A full table has logged itself.
+        Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => return,
+    };
+    let text = format!("{begin}{}: {} ({}){}: {facts}", drops(at), at.source, at.reason, rule(at));
+    if goes_on {
+        tracing::warn!("{text}");
+    } else {
+        tracing::info!("{text}");
     }
 }
 

@@ -122,7 +122,7 @@ impl Book {
         for selector in self.file.keys().filter(goes) {
             count(selector, usize::saturating_sub);
         }
-        super::fits(sizes)
+        super::kept::fits(sizes)
     }
 
     /// The entries as they are to be while they are on trial until `end`: new ones end with it, by
@@ -185,6 +185,19 @@ impl Book {
         }
         self.laid_at = (datapath.now(), datapath.wall());
         Ok(Laid { entries: before, ..Laid::default() })
+    }
+
+    /// Puts an entry of a rule file in the place of the one before, or takes that away.
+    pub(super) fn keep_file(&mut self, selector: Selector, entry: Option<Entry>) {
+        if let Some(old) = self.file.remove(&selector) {
+            *self.total(&old.listed) -= 1;
+            *self.size(&selector) -= usize::from(!self.is_listed(&selector));
+        }
+        let Some(entry) = entry else { return };
+        *self.size(&selector) += usize::from(!self.is_listed(&selector));
+        *self.total(&entry.listed) += 1;
+        self.note_expiry(&entry);
+        self.file.insert(selector, entry);
     }
 
     fn lay_at(

@@ -70,3 +70,14 @@ impl<'a> All<'a> {
         (!typed).then_some(of_file)
     }
 }
+
+/// Effect of the lists on a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The source is allowed, for good.
+    Safe,
+    /// The source is denied, or will be once an entry that allows it has ended: by this entry.
+    Denied(Selector),
+    /// The source is left to the rules, or will be.
+    Open,
+}

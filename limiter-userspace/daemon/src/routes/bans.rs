@@ -9,7 +9,7 @@ use axum::routing::get;
 use limiter_cluster::Change;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
-use limiter_rules::model::TriePrefix;
+use limiter_rules::model::{TriePrefix, crowd_hit};
 use limiter_rules::{Selector, SourceTextError, source_text};
 
 use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
@@ -118,7 +118,8 @@ impl Service {
         let ban = bans::put_ban(self.datapath.get_mut()?, address, left, BY_HAND)?;
         self.cluster.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
-        Ok(BannedSource::of(selector, ban, &names, self.datapath()?.now()))
+        let banned = BannedSource::of(selector, ban, &names, self.datapath()?.now());
+        Ok(BannedSource { warning: crowd_hit(&selector), ..banned })
     }
 
     /// The author of the ban of a source; none if it is not banned.

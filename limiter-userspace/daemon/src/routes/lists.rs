@@ -6,6 +6,7 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_cluster::{Change, List};
 use limiter_common::time::Ticks;
+use limiter_rules::model::crowd_hit;
 use limiter_rules::{Selector, Subject, source_text};
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
@@ -80,10 +81,12 @@ impl Service {
         let now = self.datapath()?.now();
         let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);
         let told = told(request, &wanted, now);
+        let denied = wanted.put().filter(|_| request.list == ListName::Deny);
+        let warnings = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_TOLD).collect();
         let changed = self.change_lists(wanted)?;
         self.cluster.publish(told);
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
-        Ok(ListsChanged { done, ..changed })
+        Ok(ListsChanged { done, warnings, ..changed })
     }
 
     /// Takes sources off their lists, and stores that before it is answered.

@@ -18,7 +18,8 @@ use crate::guard::{self, Hand, Scene};
 use crate::lists::Book;
 use crate::memory::Leftovers;
 use crate::rule_files::{self, Digest};
-use crate::state_dir::{APPLIED, Applied};
+use crate::state_dir::{APPLIED, Applied, StateDir};
+use crate::taken;
 
 /// The longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
@@ -48,8 +49,12 @@ impl RuleSets {
     }
 
     /// Notes that the rule files of a digest are in force, or replaced by what was applied.
-    pub(super) fn took(&mut self, files: Digest) {
+    pub(super) fn took(&mut self, state: &StateDir, files: Digest) {
+        if files != self.taken {
+            taken::note(state, &self.paths, files);
+        }
         self.taken = files;
+        self.at_start = None;
         self.on_disk = None;
     }
 
@@ -76,7 +81,7 @@ impl RuleSets {
             }
         });
         match done {
-            Ok(()) => self.took(digest),
+            Ok(()) => self.took(ground.state, digest),
             Err(error) => {
                 // The watch has nothing to add.
                 let differs = digest != self.taken;
@@ -209,7 +214,7 @@ impl RuleSets {
             Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
         let prepared = ground.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
         self.apply_and_keep(ground, planned, prepared)?;
-        self.took(replaces);
+        self.took(ground.state, replaces);
         Ok(self.changed(ground.datapath.get()?))
     }
 

@@ -28,6 +28,9 @@ pub(crate) struct RuleSets {
     pub(crate) watch: Option<Watching>,
     /// Digest of the rule files that are in force, or that `limiter apply` replaced.
     pub(crate) taken: Digest,
+    /// What the start said of rule files that were not those that were last in force; none once
+    /// somebody has put rules in force.
+    pub(crate) at_start: Option<String>,
     /// The rule files as they are on disk, while these are others.
     pub(crate) on_disk: Option<OnDisk>,
     /// The rule set on trial.
@@ -86,6 +89,7 @@ impl RuleSets {
             reloads: Reloads::default(),
             watch: None,
             taken,
+            at_start: None,
             on_disk: None,
             trial: None,
             last_trial: None,

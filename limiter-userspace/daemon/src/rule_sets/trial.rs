@@ -92,7 +92,7 @@ impl RuleSets {
         }
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
         self.trials.confirmed += 1;
-        self.took(replaces);
+        self.took(ground.state, replaces);
         tracing::info!("the rules on trial are confirmed");
         Ok(self.changed(ground.datapath.get()?))
     }

@@ -55,6 +55,7 @@ impl Service {
                 .rule_sets
                 .changed_on_disk()
                 .map(|on_disk| ChangedOnDisk { error: on_disk.error.clone() }),
+            changed_before_start: self.rule_sets.at_start.clone(),
             watch: self.rule_sets.watch,
             trial,
             last_trial: self.rule_sets.last_trial.clone(),

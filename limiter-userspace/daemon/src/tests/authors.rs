@@ -228,3 +228,34 @@ fn nothing_is_for_ever_that_is_not_saved() {
     assert!(daemon.service.metrics().unwrap().contains("limiter_lists_not_saved 0\n"));
     assert!(!daemon.service.lists().unwrap().entries[0].not_saved);
 }
+
+/// Whoever denies or bans an address that many people are behind is told, and is not refused.
+#[test]
+fn a_denial_of_everybody_behind_an_address_is_told() {
+    let mut daemon = Daemon::start(&[]);
+    let sources = ["100.64.0.7", "192.0.2.7", "64:ff9b::808:808"];
+    let told = daemon.person(ListName::Deny, &sources, None).warnings;
+    assert_eq!(
+        told,
+        [
+            "100.64.0.7 is denied with everybody behind it: providers share the addresses of \
+             100.64.0.0/10 among customers",
+            "64:ff9b::/64 is denied with everybody behind it: as 64:ff9b::/64 a NAT64 writes IPv4 \
+             addresses",
+        ]
+    );
+    assert_eq!(daemon.person(ListName::Allow, &sources, None).warnings, [""; 0]);
+    assert_eq!(daemon.feed("a", &["2002:c000:204::1"]).warnings.len(), 1);
+    let mut ban = |source: &str| {
+        let source = source.to_owned();
+        let ban = crate::api::bans::SetBan { source, seconds: 60, ..Default::default() };
+        daemon.service.ban(&ban).unwrap().warning
+    };
+    let told = ban("2001:0:c000:204::1").unwrap();
+    assert!(told.ends_with("all clients of the Teredo server 192.0.2.4 have addresses there"));
+    assert_eq!(ban("203.0.113.7"), None);
+    daemon.write("deny: [100.64.0.0/10]\ndescriptors: []\n");
+    daemon.service.reload().unwrap();
+    let warnings = daemon.service.status().unwrap().warnings.join("\n");
+    assert!(warnings.contains("list entry 100.64.0.0/10 denies everybody behind it"), "{warnings}");
+}

@@ -169,13 +169,13 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
     }
     // Of a time in which a daemon ran, an empty answer is a no; of another one it is none.
     let text = render::text(&asked(&daemon, &between(of_source("192.0.2.8"), 4, 6)));
-    assert!(text.contains("all drops of that time were told"), "{text}");
+    assert!(text.contains("all drops of that time were reported"), "{text}");
     let events = asked(&daemon, &between(of_source("192.0.2.8"), 6, 15));
     let gaps: Vec<_> = reach(&events).gaps.iter().map(|gap| gap.from.as_str()).collect();
     assert_eq!(gaps, ["2026-11-27T14:06:40Z"]);
     let text = render::text(&events);
     assert!(
-        text.contains("no such drop was told") && text.contains("nothing was written"),
+        text.contains("no such drop was reported") && text.contains("nothing was written"),
         "{text}"
     );
     let events = asked(&daemon, &rule("ofice"));
@@ -229,7 +229,7 @@ fn what_nobody_told_is_not_denied() {
         let events = asked(&daemon, &ask);
         assert_eq!((events.episodes.len(), reach(&events).unnamed), (0, 24), "{second}");
         let text = render::text(&events);
-        assert!(text.contains("up to 24 drops") && !text.contains("were told\n"), "{text}");
+        assert!(text.contains("up to 24 drops") && !text.contains("were reported\n"), "{text}");
     }
     look(&mut daemon, 700);
     let events = asked(&daemon, &between(of_source("192.0.2.7"), 8, 10));

@@ -45,5 +45,5 @@ fn a_file_that_cannot_be_replaced_leaves_nothing_beside_it() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["edits.json", "lock"]);
+    assert_eq!(names, ["edits.json", "lock", "taken.json"]);
 }

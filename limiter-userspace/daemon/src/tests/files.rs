@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use super::{Daemon, RULES};
+use crate::api::rules::{ApplyRules, Document};
 use crate::rule_files;
 
 fn limit(value: &str) -> String {
@@ -91,4 +93,62 @@ fn all_files_together_are_bounded() {
         error.contains("b.yaml: with this file the rule files are larger than 16 MiB"),
         "{error}"
     );
+}
+
+/// A start takes the rule files as they lie on disk. It says so where they are not those that were
+/// in force before it, until somebody puts rules in force.
+#[test]
+fn a_start_says_that_the_rule_files_are_others_than_before() {
+    let at_start = |daemon: &Daemon| daemon.service.status().unwrap().changed_before_start;
+    let other = "descriptors: [{key: remote_address, rate_limit: {rate: 7/s}}]\n";
+    // The first one knows of none before, and the same files are no change.
+    let daemon = Daemon::start(&[]);
+    assert_eq!(at_start(&daemon), None);
+    let mut daemon = daemon.restart(&[]);
+    assert_eq!(at_start(&daemon), None);
+    // A reload is somebody's word.
+    daemon.write(other);
+    daemon.service.reload().unwrap();
+    let mut daemon = daemon.restart(&[]);
+    assert_eq!(at_start(&daemon), None);
+    // An edit that nobody put in force, found by a start.
+    daemon.write(RULES);
+    daemon = daemon.restart(&[]);
+    let told = at_start(&daemon).unwrap();
+    let begin =
+        format!("{} changed on disk since", daemon.directory.path().join("r.yaml").display());
+    assert!(told.starts_with(&begin), "{told}");
+    assert!(told.contains("this start took what is there"), "{told}");
+    let text = daemon.service.status().unwrap();
+    let mut shown = String::new();
+    crate::render::Render::render(&text, &mut shown);
+    assert!(shown.contains("at the start") && shown.contains("changed on disk since"), "{shown}");
+    // Told by that start alone, and ended by a reload.
+    daemon.service.reload().unwrap();
+    assert_eq!(at_start(&daemon), None);
+    daemon.write(other);
+    daemon = daemon.restart(&[]);
+    assert!(at_start(&daemon).is_some());
+    daemon = daemon.restart(&[]);
+    assert_eq!(at_start(&daemon), None);
+    // What was applied goes with the files that it replaced.
+    let document = Document { name: "new.yaml".into(), text: RULES.into() };
+    let documents = vec![document];
+    let rules = ApplyRules { documents, force: false, confirm_seconds: None, session: None };
+    daemon.service.apply_rules(&rules).unwrap();
+    daemon = daemon.restart(&[]);
+    assert!(daemon.service.status().unwrap().applied && at_start(&daemon).is_none());
+    daemon.write(&other.replace('7', "8"));
+    daemon = daemon.restart(&[]);
+    assert!(at_start(&daemon).is_some() && !daemon.service.status().unwrap().applied);
+    // Without what was noted, nothing is said.
+    fs::remove_file(daemon.directory.path().join("state/taken.json")).unwrap();
+    daemon.write(other);
+    daemon = daemon.restart(&[]);
+    assert_eq!(at_start(&daemon), None);
+    // A damaged note is one of the warnings, and no reason not to start.
+    fs::write(daemon.directory.path().join("state/taken.json"), "{").unwrap();
+    daemon = daemon.restart(&[]);
+    let warnings = daemon.service.status().unwrap().warnings.join("\n");
+    assert!(warnings.contains("taken.json") && warnings.contains("is not known"), "{warnings}");
 }

@@ -20,9 +20,9 @@ pub(super) fn metrics(
 ) -> Result<(), DatapathError> {
     let counts = datapath.event_counts()?;
     let help = "Drops, and packets that a rule in shadow mode would drop, by what became of their \
-                event: told, over the budget of events, or lost because the ring was full.";
+                event: reported, over the budget of events, or lost because the ring was full.";
     page.metric("limiter_events_total", Kind::Counter, help)
-        .add(&[("event", "told")], counts.sent)
+        .add(&[("event", "reported")], counts.sent)
         .add(&[("event", "over-budget")], counts.over_budget)
         .add(&[("event", "lost")], counts.lost);
     let Some(log) = log else { return Ok(()) };

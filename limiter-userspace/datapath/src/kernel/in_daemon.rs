@@ -5,18 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aya::maps::MapError;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{
-    Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, ListEntry, map,
+    Ban, CaptureBudget, CaptureFilter, Control, Event, EventBudget, LISTS_AUTHORS, ListEntry, map,
 };
 use limiter_decision::event::EventRate;
 use limiter_rules::{Plan, Selector};
 use limiter_sharing::Leases;
 
 use super::Kernel;
+use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
@@ -71,6 +71,10 @@ impl Datapath for Kernel {
     }
 
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
+        // The author of the first entry is to be known, also if this daemon is killed now.
+        if self.held.lists.is_empty() {
+            self.held.maps.set_control(Control::Lists, LISTS_AUTHORS)?;
+        }
         self.held.lists.put(selector, entry)?;
         self.held.maps.set_control(Control::Lists, self.held.lists.word())
     }
@@ -94,17 +98,7 @@ impl Datapath for Kernel {
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        match self.held.tables.bans.remove(&source.trie_key()) {
-            Ok(()) => Ok(true),
-            Err(MapError::KeyNotFound) => Ok(false),
-            // The system call as it is: removing says it in this way, looking up in the other.
-            Err(MapError::SyscallError(call))
-                if call.io_error.kind() == std::io::ErrorKind::NotFound =>
-            {
-                Ok(false)
-            }
-            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
-        }
+        removed(map::BANS, self.held.tables.bans.remove(&source.trie_key()))
     }
 
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::placed::Scalar;
+use super::placed::{Read, Scalar, as_written};
 
 /// Actions that are a word.
 const WORDS: [&str; 2] = ["drop", "reject"];
@@ -30,47 +30,52 @@ pub(super) enum WordOr<T> {
     Map(T),
 }
 
-/// The scalars that the reader types, as text again. A float is none of our values: how it reads is
-/// for the error message alone.
+/// Scalars: text as it is, and those that the reader types.
 macro_rules! scalars {
-    ($value:ident => $wrap:expr) => {
-        fn visit_str<E: de::Error>(self, $value: &str) -> Result<Self::Value, E> {
-            Ok($wrap)
+    ($text:ident => $known:expr) => {
+        fn visit_str<E: de::Error>(self, $text: &str) -> Result<Self::Value, E> {
+            Ok(Read::Known($known))
         }
 
-        fn visit_u64<E: de::Error>(self, $value: u64) -> Result<Self::Value, E> {
-            Ok($wrap)
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
+            Ok(Read::Typed(value.to_string()))
         }
 
-        fn visit_i64<E: de::Error>(self, $value: i64) -> Result<Self::Value, E> {
-            Ok($wrap)
+        fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
+            Ok(Read::Typed(value.to_string()))
         }
 
-        fn visit_f64<E: de::Error>(self, $value: f64) -> Result<Self::Value, E> {
-            Ok($wrap)
+        fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
+            Ok(Read::Typed(value.to_string()))
         }
 
-        fn visit_bool<E: de::Error>(self, $value: bool) -> Result<Self::Value, E> {
-            Ok($wrap)
+        fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
+            Ok(Read::Typed(value.to_string()))
         }
     };
 }
 
 impl<'de> Deserialize<'de> for OneOrMany {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        as_written(deserializer, |text| Self::One(Some(text)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Read<OneOrMany> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
-            type Value = OneOrMany;
+            type Value = Read<OneOrMany>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value or a list of values")
             }
 
-            scalars!(value => OneOrMany::One(Some(value.to_string())));
+            scalars!(text => OneOrMany::One(Some(text.to_owned())));
 
             fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(OneOrMany::One(None))
+                Ok(Read::Known(OneOrMany::One(None)))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -78,7 +83,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
                 while let Some(value) = list.next_element()? {
                     values.push(value);
                 }
-                Ok(OneOrMany::Many(values))
+                Ok(Read::Known(OneOrMany::Many(values)))
             }
         }
 
@@ -99,23 +104,30 @@ impl<T: JsonSchema> JsonSchema for WordOr<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for WordOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        as_written(deserializer, |text| Self::Word(Some(text)))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Read<WordOr<T>> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
-            type Value = WordOr<T>;
+            type Value = Read<WordOr<T>>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a word or a map")
             }
 
-            scalars!(value => WordOr::Word(Some(value.to_string())));
+            scalars!(text => WordOr::Word(Some(text.to_owned())));
 
             fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(WordOr::Word(None))
+                Ok(Read::Known(WordOr::Word(None)))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(WordOr::Map)
+                let map = T::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Read::Known(WordOr::Map(map)))
             }
         }
 

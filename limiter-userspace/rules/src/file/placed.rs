@@ -3,7 +3,8 @@
 //! Places in a rule matter only to errors, and cost a third of the reading. So a file is read
 //! without first, and again with all places when something is wrong with it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{Location, Spanned};
@@ -24,14 +25,59 @@ pub(super) enum Places {
 thread_local! {
     /// For what this thread reads: serde hands nothing down to values.
     static PLACES: Cell<Places> = const { Cell::new(Places::All) };
+    /// The text that this thread reads, likewise.
+    static TEXT: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
 }
 
 /// Reads something with these places.
-pub(super) fn reading<T>(places: Places, read: impl FnOnce() -> T) -> T {
+fn reading<T>(places: Places, read: impl FnOnce() -> T) -> T {
     let before = PLACES.replace(places);
     let result = read();
     PLACES.set(before);
     result
+}
+
+/// Reads a text with these places.
+pub(super) fn reading_text<T>(text: &str, places: Places, read: impl FnOnce() -> T) -> T {
+    let before = TEXT.replace(Rc::from(text));
+    let result = reading(places, read);
+    TEXT.replace(before);
+    result
+}
+
+/// A scalar as it is written, where the reader made another type of it: `0o22` is no port 18. None
+/// where it says its type itself, as in `!!int "22"`.
+fn written(at: Location) -> Option<String> {
+    let span = at.span();
+    let index = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
+    let (start, length) = (index(span.byte_offset())?, index(span.byte_len())?);
+    let text = TEXT.with_borrow(Rc::clone);
+    let text = text.get(start..start.checked_add(length)?)?.trim();
+    (!text.is_empty() && !text.starts_with(['!', '"', '\''])).then(|| text.to_owned())
+}
+
+/// What a reader of any type makes of a node: a scalar that it took for another type than text is
+/// to be read as it is written.
+pub(super) enum Read<T> {
+    /// Text, or no scalar.
+    Known(T),
+    /// A number or a boolean, in the reader's words.
+    Typed(String),
+}
+
+/// Reads a node of any type; `scalar` makes a value of a scalar's text.
+pub(super) fn as_written<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    scalar: impl FnOnce(String) -> T,
+) -> Result<T, D::Error>
+where
+    Read<T>: Deserialize<'de>,
+{
+    let Spanned { value, defined, .. } = Spanned::<Read<T>>::deserialize(deserializer)?;
+    Ok(match value {
+        Read::Known(value) => value,
+        Read::Typed(text) => scalar(written(defined).unwrap_or(text)),
+    })
 }
 
 /// Reads rules.

@@ -9,7 +9,7 @@ use super::check::{self, Checked, Failure};
 use super::error::Problem;
 use super::items::{Divided, HEAD, Item};
 use super::place::Place;
-use super::placed::{Places, reading};
+use super::placed::{Places, reading_text};
 use super::rule_file::RuleFile;
 use super::shape::File;
 
@@ -151,7 +151,8 @@ fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
 
 /// Reads the fields of a file, and checks nothing.
 fn fields(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> {
-    reading(places, || serde_saphyr::from_str_with_options::<Option<File>>(text, limits()))
+    let read = || serde_saphyr::from_str_with_options::<Option<File>>(text, limits());
+    reading_text(text, places, read)
         .map(Option::unwrap_or_default)
         .map_err(|error| Problem::from_yaml(&error))
 }

@@ -2,6 +2,7 @@
 
 mod action;
 mod bound;
+mod crowd;
 pub mod key;
 mod limit;
 mod listing;
@@ -16,6 +17,7 @@ mod values;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use bound::Bound;
+pub use crowd::{Crowd, crowd_hit};
 pub use key::Fact;
 pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, until_text};

@@ -21,6 +21,10 @@ pub enum Kind {
     Together,
     /// A source that is many hosts, by the way their addresses are written.
     Translated,
+    /// A source that is many people behind one address.
+    Crowd,
+    /// A denial of such a source.
+    CrowdDenied,
     /// The ban takes no evidence, and could.
     Forgeable,
     /// The ban takes no evidence, and there is none to take.
@@ -76,10 +80,11 @@ impl Warning {
                  by name"
             ),
             Kind::Translated => format!(
-                "{who} is one bucket for many hosts: as {detail} a NAT64 writes IPv4 addresses, \
-                 and a source of IPv6 is a /64; for a bucket each write `masked_remote_address` \
-                 with `v6_prefix_mask_len: 128`"
+                "{who} is one bucket for many hosts: {detail}, and a source of IPv6 is a /64; for \
+                 a bucket each write `masked_remote_address` with `v6_prefix_mask_len: 128`"
             ),
+            Kind::Crowd => format!("{who} is one limit for everybody behind an address: {detail}"),
+            Kind::CrowdDenied => format!("{who} denies everybody behind it: {detail}"),
             Kind::Forgeable => format!(
                 "{who} bans without evidence: whoever forges a source address gets it banned; \
                  write `evidence: established` unless that is meant"

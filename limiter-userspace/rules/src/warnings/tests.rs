@@ -4,7 +4,7 @@ use crate::RuleFile;
 /// The warnings about a rule file, as `check` has them.
 fn told(text: &str) -> Vec<String> {
     let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
-    Warnings::of(&file.rules, |_| false).in_full()
+    Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full()
 }
 
 /// The one warning about one rule.
@@ -237,7 +237,7 @@ fn one_bucket_for_all_senders_is_told() {
         1522,
     )
     .unwrap();
-    assert_eq!(Warnings::of(&file.rules, |_| true).in_full(), [""; 0]);
+    assert_eq!(Warnings::of(&file.rules, &file.rules.lists, |_| true).in_full(), [""; 0]);
 }
 
 /// The first ten of a kind have a line each, and short there is one for the kind.
@@ -249,7 +249,7 @@ fn many_rules_of_a_kind_are_counted() {
     let rules: Vec<String> = (1..=14).map(rule).collect();
     let text = format!("descriptors: [{}]", rules.join(", "));
     let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
-    let warnings = Warnings::of(&file.rules, |_| false);
+    let warnings = Warnings::of(&file.rules, &file.rules.lists, |_| false);
     let (full, short) = (warnings.in_full(), warnings.in_short().collect::<Vec<_>>());
     assert_eq!((full.len(), short.len()), (10, 1));
     assert!(full[9].starts_with("the rule for destination_port=10 (and 4 more) is one bucket"));
@@ -272,4 +272,41 @@ fn one_bucket_for_all_of_ipv4_behind_a_nat64_is_told() {
         "{key: masked_remote_address, v6_prefix_mask_len: 128, value: \"64:ff9b::/96\", \
          rate_limit: {rate: 100/s}}",
     );
+}
+
+/// An address that stands for many people is told where it is limited, and where it is denied.
+#[test]
+fn everybody_behind_one_address_is_told() {
+    let rule = |value: &str| {
+        format!("{{key: remote_address, value: \"{value}\", rate_limit: {{rate: 100/s}}}}")
+    };
+    for (value, why) in [
+        ("100.64.0.7", "providers share the addresses of 100.64.0.0/10 among customers"),
+        ("100.96.0.0/16", "providers share"),
+        ("2002:c000:204::1", "6to4 gives those behind the IPv4 address 192.0.2.4 addresses there"),
+    ] {
+        let told = one(&rule(value));
+        let wanted = format!("is one limit for everybody behind an address: {why}");
+        assert!(told.contains(&wanted), "{told}");
+    }
+    let teredo = one(&rule("2001:0:c000:204::1"));
+    let wanted = "is one bucket for many hosts: all clients of the Teredo server 192.0.2.4 have";
+    assert!(teredo.contains(wanted), "{teredo}");
+    for value in ["100.128.0.1", "2001:db8::1", "192.0.2.7", "100.0.0.0/8"] {
+        none(&rule(value));
+    }
+    let lists = |list: &str| {
+        let all = "[\"64:ff9b::1\", 100.64.0.0/10, 192.0.2.7, \"2001:db8::/32\"]";
+        told(&format!("{list}: {all}\ndescriptors: []\n"))
+    };
+    assert_eq!(
+        lists("deny"),
+        [
+            "the list entry 100.64.0.0/10 denies everybody behind it: providers share the \
+             addresses of 100.64.0.0/10 among customers",
+            "the list entry 64:ff9b::/64 denies everybody behind it: as 64:ff9b::/64 a NAT64 \
+             writes IPv4 addresses",
+        ]
+    );
+    assert_eq!(lists("allow"), [""; 0]);
 }

@@ -99,8 +99,8 @@ function latestOf(counts, episodes) {
     [counts.lost, "were lost: nobody had read those before"],
     [counts.forgotten, "episodes were forgotten: too many at once"],
   ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
-  const none = episodes === 0 ? "No drops were told." : "";
-  const told = `${number(counts.sent)} drops were told since the maps were made, a sample.`;
+  const none = episodes === 0 ? "No drops were reported." : "";
+  const told = `${number(counts.sent)} drops were reported since the maps were made, a sample.`;
   return [none, told, ...words];
 }
 
@@ -111,8 +111,9 @@ function reachOf(reach, episodes) {
   }
   const whole = reach.unnamed === 0 && reach.gaps.length === 0 && reach.damaged === 0
     && reach.left_out === 0 && !reach.trouble;
-  const none = whole ? "No such drop: all drops of that time, as far as the log reaches, were told."
-    : "No such drop was told, but not all drops were:";
+  const none = whole
+    ? "No such drop: all drops of that time, as far as the log reaches, were reported."
+    : "No such drop was reported, but not all drops were:";
   return [
     episodes === 0 ? none : "Sampled drops: what was dropped is at least that.",
     `The log reaches from ${moment(reach.from)} to ${moment(reach.to)}.`,

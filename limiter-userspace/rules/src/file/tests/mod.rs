@@ -7,6 +7,7 @@ mod envoy;
 mod fields;
 mod good;
 mod lists;
+mod numbers;
 mod round_trip;
 mod schema;
 mod sharing;

@@ -1,0 +1,111 @@
+//! The rule files as they were last in force, on disk. A start takes them as they lie there, which
+//! may be half of somebody's edit: it says so where they are others.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use limiter_rules::RuleFileError;
+use serde::{Deserialize, Serialize};
+
+use crate::api::rules::Document;
+use crate::own_files::is_absent;
+use crate::rule_files::{self, Digest};
+use crate::state_dir::{Damage, Prepared, StateDir, StateError};
+
+/// Name of the file.
+const TAKEN: &str = "taken.json";
+
+/// Consequence of a file that cannot be used.
+pub(super) const LOST: &str = "whether the rule files changed before this start is not known";
+
+/// The rule files that were in force, or that `limiter apply` replaced.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Taken {
+    /// The digest of all.
+    digest: String,
+    /// The digest of each, by its name; none where they changed again before they were noted.
+    files: BTreeMap<String, String>,
+    /// When that was, in seconds since 1970.
+    at: u64,
+}
+
+type Read = Result<Vec<Document>, RuleFileError>;
+
+/// Digests of files, by their names.
+fn each(read: &Read) -> BTreeMap<String, String> {
+    let documents = read.iter().flatten();
+    let digest = |text: &str| Digest::of_bytes(text.as_bytes()).to_string();
+    documents.map(|Document { name, text }| (name.clone(), digest(text))).collect()
+}
+
+/// The files of `paths`, as long as they have this digest.
+fn read(paths: &[PathBuf], digest: Digest) -> Option<Read> {
+    Some(rule_files::read(paths)).filter(|read| Digest::of(read) == digest)
+}
+
+/// Notes that the rule files with a digest are in force. Where that fails, the next start says too
+/// much.
+pub(super) fn note(state: &StateDir, paths: &[PathBuf], digest: Digest) {
+    let files = read(paths, digest).map(|read| each(&read)).unwrap_or_default();
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let taken = Taken { digest: digest.to_string(), files, at };
+    // Texts and numbers can always be written.
+    let text = serde_json::to_string(&taken).unwrap_or_default();
+    if let Err(error) = state.prepare(TAKEN, &text).and_then(Prepared::publish) {
+        tracing::warn!("which rule files are in force is not noted for the next start: {error}");
+    }
+}
+
+/// True if it is noted which files were in force.
+pub(super) fn is_noted(state: &StateDir) -> bool {
+    !is_absent(&state.path(TAKEN))
+}
+
+/// What a start is to say of rule files that are not those that were last in force; none where they
+/// are, or nothing is known.
+pub(super) fn changed(
+    state: &StateDir,
+    paths: &[PathBuf],
+    digest: Digest,
+    damages: &mut Vec<Damage>,
+) -> Result<Option<String>, StateError> {
+    let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
+    let taken: Option<Taken> = state.read_whole(TAKEN, parsed, LOST, damages)?;
+    let Some(Taken { digest: before, files, at }) = taken else { return Ok(None) };
+    if before == digest.to_string() {
+        return Ok(None);
+    }
+    let now = read(paths, digest).map(|read| each(&read)).unwrap_or_default();
+    let names = if now.is_empty() || files.is_empty() {
+        format!("{} changed", rule_files::names(paths))
+    } else {
+        differences(&files, &now)
+    };
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(at.min(u64::from(u32::MAX)));
+    let at = humantime::format_rfc3339_seconds(at);
+    Ok(Some(format!(
+        "{names} on disk since the rules were last put in force, {at}; this start took what is \
+         there: look at `limiter list`, and `limiter reload` ends this notice"
+    )))
+}
+
+/// Files that changed, came and went.
+fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
+    let other = |name: &&String| before.get(*name).is_some_and(|old| now.get(*name) != Some(old));
+    let changed = before.keys().filter(|name| now.contains_key(*name)).filter(other);
+    let came = now.keys().filter(|name| !before.contains_key(*name));
+    let went = before.keys().filter(|name| !now.contains_key(*name));
+    let told = |names: Vec<&str>, what: &str| {
+        (!names.is_empty()).then(|| format!("{} {what}", names.join(", ")))
+    };
+    let all = [
+        told(changed.map(String::as_str).collect(), "changed"),
+        told(came.map(String::as_str).collect(), "came"),
+        told(went.map(String::as_str).collect(), "went"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    // The same files in another order.
+    if all.is_empty() { "the order of the rule files changed".to_owned() } else { all.join("; ") }
+}
