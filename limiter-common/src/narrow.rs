@@ -16,8 +16,7 @@ pub const PORT: u64 = 0xffff_0000;
 pub const ADDRESS: u64 = 0xffff_ffff << 32;
 
 /// Bits of a name that have the number of its table.
-#[cfg(not(target_arch = "bpf"))]
-const NUMBER: u64 = 0xffff;
+pub const NUMBER: u64 = 0xffff;
 
 /// Bits of the second word of a key that have the IP version.
 #[cfg(not(target_arch = "bpf"))]

@@ -19,7 +19,7 @@ macro_rules! define_steps {
             #[unsafe(no_mangle)]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::define_steps::run_step(|| {
+                $crate::define_steps::run_step(#[inline(always)] || {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })
@@ -137,7 +137,7 @@ macro_rules! define_steps {
             #[unsafe(export_name = concat!(stringify!($name), "_l3"))]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::define_steps::run_step(|| {
+                $crate::define_steps::run_step(#[inline(always)] || {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })

@@ -3,7 +3,7 @@
 #![no_std]
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
-#![feature(core_intrinsics, asm_experimental_arch)]
+#![feature(core_intrinsics, asm_experimental_arch, stmt_expr_attributes)]
 
 mod capture;
 mod clock {

@@ -11,7 +11,7 @@ use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_decision::packet;
-use limiter_decision::table::{self, judge_narrow, judge_row, judge_shortly, run_tables};
+use limiter_decision::table::{self, judge_plain, run_tables};
 use limiter_decision::world::World as _;
 
 use crate::capture;
@@ -75,8 +75,8 @@ fn pass_or_drop(outcome: Packed) -> u32 {
     if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
 }
 
-/// The decision over the tables, and what follows from it: the short way, if that is one for the
-/// packet.
+/// The decision over the tables, and what follows from it: by the route of plain tables, if that is
+/// one for the packet, and else by the general one.
 #[inline(always)]
 fn decide<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -84,17 +84,9 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
-    let shortly = step!(judge_shortly(&Kernel, world::scratch()?; tables));
-    if shortly.is_some() {
-        return shortly;
-    }
-    let narrowly = judge_narrow(&Kernel, world::scratch()?);
-    if narrowly.is_some() {
-        return narrowly;
-    }
-    let in_row = step!(judge_row(&Kernel, world::scratch()?;));
-    if in_row.is_some() {
-        return in_row;
+    let plain = judge_plain(&Kernel, world::scratch()?, tables);
+    if plain.is_some() {
+        return plain;
     }
     let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {

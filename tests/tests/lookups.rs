@@ -110,6 +110,7 @@ impl World for Counting {
     type SourceBucket = <Model as World>::SourceBucket;
     type Line = <Model as World>::Line;
     type Keyed = <Model as World>::Keyed;
+    type Kept = <Model as World>::Kept;
     type Lease = <Model as World>::Lease;
     type Ban = <Model as World>::Ban;
 

@@ -45,10 +45,10 @@ impl<T: Cell> Cell for &T {
 /// The bucket of one source, in place.
 pub trait SourceBucket {
     /// The word with the theoretical arrival time: [`limiter_common::bucket::Word`].
-    fn word(&self) -> &impl Cell;
+    fn word(&self) -> impl Cell;
 
     /// The word with the limit: [`limiter_common::bucket::Resolved`].
-    fn resolved(&self) -> &impl Cell;
+    fn resolved(&self) -> impl Cell;
 
     /// Counts one packet that passed, by atomic addition.
     fn count_passed(&self);

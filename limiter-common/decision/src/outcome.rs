@@ -178,7 +178,7 @@ impl Register for Packed {
 }
 
 /// The reason number that stands for no outcome.
-const NO_REASON: u64 = 0xff;
+pub(crate) const NO_REASON: u64 = 0xff;
 
 impl Register for Option<Packed> {
     #[cfg_attr(target_arch = "bpf", inline(always))]

@@ -58,6 +58,7 @@ macro_rules! steps {
             converted = limiter_decision::engine::changed::converted, (world) (word word word word);
             store = limiter_decision::engine::changed::store, () (bucket word word word);
             begin_drops = limiter_decision::engine::source::begin_drops, (world) (owner);
+            count_over = limiter_decision::engine::source::count_over, (world) (owner);
             count_source = limiter_decision::engine::source::count_source, (world) (owner half);
             undo_owner = limiter_decision::engine::source::undo_owner, (world) (owner word word);
             judge_aggregate = limiter_decision::entries::aggregate::judge_aggregate,
@@ -70,19 +71,18 @@ macro_rules! steps {
             proportion = limiter_decision::meter::proportion, () (word word word half);
             instant = limiter_decision::change::instant, (world) (half half half word);
             // The tables.
-            judge_shortly = limiter_decision::table::judge_shortly, (world scratch) (half);
-            peek_second = limiter_decision::table::peek_second, (world scratch) (keyed half);
-            attempt_one = limiter_decision::table::attempt_one, (world scratch) (keyed half half);
-            charge_others = limiter_decision::table::charge_others, (world scratch) (keyed half);
-            judge_row = limiter_decision::table::judge_row, (world scratch) ();
-            line_up = limiter_decision::table::line_up, (world scratch) ();
+            read_clock = limiter_decision::table::read_clock, (world scratch) ();
+            line_up = limiter_decision::table::line_up, (world scratch) (half);
+            judge_narrow = limiter_decision::table::judge_narrow, (world scratch) ();
+            judge_wide = limiter_decision::table::judge_wide, (world scratch) (word);
             set_key = limiter_decision::table::set_key, (world scratch) (half half);
-            look_in_row = limiter_decision::table::look_in_row, (world scratch) (keyed half);
-            charge_in_row = limiter_decision::table::charge_in_row, (world scratch) (keyed half);
-            fail_in_row = limiter_decision::table::fail_in_row, (world scratch) (keyed half half);
-            undo_in_row = limiter_decision::table::undo_in_row, (world scratch) (half);
-            judge_narrow_key = limiter_decision::table::judge_narrow_key, (world scratch) ();
-            judge_narrow_keys = limiter_decision::table::judge_narrow_keys, (world scratch) ();
+            look_at_wide = limiter_decision::table::look_at_wide, (world scratch) (keyed half);
+            peek_second = limiter_decision::table::peek_second, (world scratch) (keyed half);
+            charge_others = limiter_decision::table::charge_others,
+                (world scratch) (keyed half half);
+            attempt_one = limiter_decision::table::attempt_one, (world scratch) (keyed half half);
+            fail_wide = limiter_decision::table::fail_wide, (world scratch) (keyed half half);
+            undo_wide = limiter_decision::table::undo_wide, (world scratch) (half);
             look_narrow = limiter_decision::table::look_narrow, (world scratch) ();
             look_at_narrow = limiter_decision::table::look_at_narrow, (world scratch) (half half);
             charge_at_narrow = limiter_decision::table::charge_at_narrow, (world scratch) (half);

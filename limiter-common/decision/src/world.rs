@@ -38,6 +38,9 @@ pub trait World: Sized {
     /// The bucket of a key, or a budget, in place.
     type Keyed: Keyed;
 
+    /// A bucket of the tables of sources, kept from the look to the charge.
+    type Kept: Kept<Self::SourceBucket>;
+
     /// A lease in place.
     type Lease: Lease;
 
@@ -85,6 +88,12 @@ pub trait World: Sized {
 
     /// The bucket of an owner in a hash map.
     fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket>;
+
+    /// The bucket of a narrow key in a hash map, by its word in memory.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::SourceBucket> {
+        self.source_bucket(&Owner::narrow(word.get()))
+    }
 
     /// Makes a bucket in a hash map, only if there is none.
     fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert;
@@ -211,6 +220,32 @@ pub trait Keyed: Words + Clone + Crosses {
 
     /// Packets that were counted.
     fn packets(&self) -> u64;
+}
+
+/// A bucket of the tables of sources that is kept from the look to the charge: a pointer, in the XDP
+/// program.
+pub trait Kept<S> {
+    /// Keeps a bucket.
+    fn of(bucket: S) -> Self;
+
+    /// The bucket, which is that of an owner. Its limit is read before anything else.
+    fn bucket(self, owner: &Owner) -> Option<S>;
+}
+
+/// [`Kept`] on the host.
+#[cfg(not(target_arch = "bpf"))]
+#[derive(Debug)]
+pub struct KeptBucket<S>(S);
+
+#[cfg(not(target_arch = "bpf"))]
+impl<S> Kept<S> for KeptBucket<S> {
+    fn of(bucket: S) -> Self {
+        Self(bucket)
+    }
+
+    fn bucket(self, _owner: &Owner) -> Option<S> {
+        Some(self.0)
+    }
 }
 
 /// A lease ([`limiter_common::wire::Lease`]), in place.

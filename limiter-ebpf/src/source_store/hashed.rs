@@ -1,6 +1,7 @@
 //! The store of the buckets of sources that any limit may have: hash maps of the kernel, with a
 //! ring slot for each entry.
 
+use core::cell;
 use core::hint::black_box;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
@@ -130,6 +131,13 @@ impl SourceStore for Kernel {
     }
 
     #[inline(always)]
+    fn of_word(&self, word: &cell::Cell<u64>) -> Option<MapBucket> {
+        // SAFETY: this CPU's own word, which nothing changes during the look-up.
+        let key: &[u8; 8] = unsafe { &*word.as_ptr().cast() };
+        NARROW.get_ptr_mut(key).and_then(NonNull::new).map(MapBucket::new)
+    }
+
+    #[inline(always)]
     fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert {
         let flags = u64::from(BPF_NOEXIST);
         inserted(by_kind(
@@ -172,46 +180,35 @@ impl SourceStore for Kernel {
 }
 
 /// A bucket inside a map.
-pub(crate) struct MapBucket {
-    word: MapWord,
-    resolved: MapWord,
-    bucket: NonNull<Bucket>,
-}
+#[derive(Clone, Copy)]
+pub(crate) struct MapBucket(NonNull<Bucket>);
 
 impl MapBucket {
     /// Takes what a map look-up returned.
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
-        // SAFETY: `bucket` points at a whole value; these are addresses of its fields.
-        let (word, resolved) =
-            unsafe { (&raw mut (*bucket.as_ptr()).word, &raw mut (*bucket.as_ptr()).resolved) };
-        // SAFETY: fields of a non-null value are not null.
-        unsafe {
-            Self {
-                word: MapWord::new(NonNull::new_unchecked(word)),
-                resolved: MapWord::new(NonNull::new_unchecked(resolved)),
-                bucket,
-            }
-        }
+        Self(bucket)
     }
 }
 
 impl Place for MapBucket {
     #[inline(always)]
     fn place(&self) -> *mut u8 {
-        self.bucket.as_ptr().cast()
+        self.0.as_ptr().cast()
     }
 }
 
 impl SourceBucket for MapBucket {
     #[inline(always)]
-    fn word(&self) -> &impl Cell {
-        &self.word
+    fn word(&self) -> impl Cell {
+        // SAFETY: `bucket` points at a whole value; this is the address of a field, and not null.
+        unsafe { MapWord::new(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).word)) }
     }
 
     #[inline(always)]
-    fn resolved(&self) -> &impl Cell {
-        &self.resolved
+    fn resolved(&self) -> impl Cell {
+        // SAFETY: as in `word`.
+        unsafe { MapWord::new(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).resolved)) }
     }
 
     #[inline(always)]
@@ -222,7 +219,7 @@ impl SourceBucket for MapBucket {
         // a pointer with an offset that depends on the way there, which the verifier grants only
         // with CAP_PERFMON.
         unsafe {
-            let counter = &raw mut (*self.bucket.as_ptr()).passed;
+            let counter = &raw mut (*self.0.as_ptr()).passed;
             atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
         }
     }
@@ -231,7 +228,7 @@ impl SourceBucket for MapBucket {
     fn count_dropped(&self, packets: u64) {
         // SAFETY: as in `count_passed`.
         unsafe {
-            let counter = &raw mut (*self.bucket.as_ptr()).dropped;
+            let counter = &raw mut (*self.0.as_ptr()).dropped;
             atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, packets);
         }
     }
@@ -240,7 +237,7 @@ impl SourceBucket for MapBucket {
     fn uncount(&self) {
         // SAFETY: as in `count_passed`. The complement of one, so the sum is one less.
         unsafe {
-            let counter = &raw mut (*self.bucket.as_ptr()).passed;
+            let counter = &raw mut (*self.0.as_ptr()).passed;
             atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, u64::MAX);
         }
     }
@@ -249,7 +246,7 @@ impl SourceBucket for MapBucket {
     fn packets(&self) -> u64 {
         // SAFETY: as in `MapWord::load`.
         unsafe {
-            let bucket = self.bucket.as_ptr();
+            let bucket = self.0.as_ptr();
             let passed = (&raw const (*bucket).passed).read_volatile();
             passed.wrapping_add((&raw const (*bucket).dropped).read_volatile())
         }

@@ -3,6 +3,7 @@
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
 
+use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
@@ -72,6 +73,11 @@ impl SourceStore for Kernel {
 
     #[inline(always)]
     fn of_owner(&self, _owner: &Owner) -> Option<LineBucket<MapLine>> {
+        None
+    }
+
+    #[inline(always)]
+    fn of_word(&self, _word: &Cell<u64>) -> Option<LineBucket<MapLine>> {
         None
     }
 

@@ -21,7 +21,7 @@ use limiter_decision::line::{Line, LineBucket, Lines};
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::{Aside, Place};
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::World;
+use limiter_decision::world::{Kept, World};
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
@@ -86,6 +86,9 @@ pub(crate) trait SourceStore {
     /// [`World::source_bucket`].
     fn of_owner(&self, owner: &Owner) -> Option<Self::SourceBucket>;
 
+    /// [`World::narrow_bucket`].
+    fn of_word(&self, word: &Cell<u64>) -> Option<Self::SourceBucket>;
+
     /// [`World::insert`].
     fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert;
 
@@ -100,6 +103,22 @@ pub(crate) trait SourceStore {
 
     /// [`World::line`].
     fn line_at(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
+}
+
+/// The value of a map that has a bucket of the tables of sources.
+pub(crate) struct MapKept(NonNull<<Kernel as SourceStore>::Bucket>);
+
+impl Kept<<Kernel as SourceStore>::SourceBucket> for MapKept {
+    #[inline(always)]
+    fn of(bucket: <Kernel as SourceStore>::SourceBucket) -> Self {
+        // SAFETY: of a value of a map, and so not null.
+        Self(unsafe { NonNull::new_unchecked(bucket.place().cast()) })
+    }
+
+    #[inline(always)]
+    fn bucket(self, owner: &Owner) -> Option<<Kernel as SourceStore>::SourceBucket> {
+        Kernel.at(self.0.as_ptr(), owner)
+    }
 }
 
 /// `EEXIST`: another CPU inserted first.
@@ -161,6 +180,7 @@ impl World for Kernel {
     type SourceBucket = <Self as SourceStore>::SourceBucket;
     type Line = <Self as SourceStore>::Line;
     type Keyed = MapKeyed;
+    type Kept = MapKept;
     type Lease = MapLease;
     type Ban = MapBan;
 
@@ -246,6 +266,11 @@ impl World for Kernel {
     #[inline(always)]
     fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket> {
         self.of_owner(owner)
+    }
+
+    #[inline(always)]
+    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::SourceBucket> {
+        self.of_word(word)
     }
 
     #[inline(always)]

@@ -251,11 +251,11 @@ impl Cell for Limit {
 }
 
 impl SourceBucket for ModelSource {
-    fn word(&self) -> &impl Cell {
+    fn word(&self) -> impl Cell {
         self
     }
 
-    fn resolved(&self) -> &impl Cell {
+    fn resolved(&self) -> impl Cell {
         &self.resolved
     }
 

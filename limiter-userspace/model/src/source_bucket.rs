@@ -53,11 +53,11 @@ impl From<LineBucket<NoLine>> for ModelSourceBucketRef {
 }
 
 impl SourceBucket for ModelSourceBucketRef {
-    fn word(&self) -> &impl Cell {
+    fn word(&self) -> impl Cell {
         &self.0.word
     }
 
-    fn resolved(&self) -> &impl Cell {
+    fn resolved(&self) -> impl Cell {
         &self.0.resolved
     }
 

@@ -19,7 +19,7 @@ use limiter_decision::line::Lines;
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::World;
+use limiter_decision::world::{KeptBucket, World};
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;
@@ -40,6 +40,7 @@ impl World for Model {
     type SourceBucket = ModelSource;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
+    type Kept = KeptBucket<ModelSource>;
     type Lease = Arc<HostLease>;
     type Ban = ModelBanRef;
 

@@ -85,7 +85,7 @@ pub fn charge_contended<W: World>(
         return (None, stored);
     };
     let charge = Charge::new(limit, packet.now, limit.units(packet.length));
-    let outcome = match exchange(bucket.word(), resolved.scale(), &charge, &mut stored) {
+    let outcome = match exchange(&bucket.word(), resolved.scale(), &charge, &mut stored) {
         None => None,
         Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),
         Some(reason) => Some(Outcome::new(reason, limit.rule).pack()),

@@ -3,6 +3,8 @@
 //! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
 //! without a bucket ([`first`]) and after a new generation ([`charge_again`]).
 
+use core::cell::Cell as Local;
+
 use limiter_common::bucket::{Change, Resolved, Word};
 use limiter_common::owner::Owner;
 use limiter_common::verdict::Reason;
@@ -65,6 +67,15 @@ pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket>
     match bucket_of(maps, owner) {
         Some(bucket) => Some(W::SourceBucket::from(bucket)),
         None => maps.source_bucket(owner),
+    }
+}
+
+/// The bucket of a narrow key, whose word is in memory.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn find_narrow<W: World>(maps: &W, word: &Local<u64>) -> Option<W::SourceBucket> {
+    match bucket_of(maps, &Owner::narrow(word.get())) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.narrow_bucket(word),
     }
 }
 
@@ -146,7 +157,7 @@ fn charge_at_once<W: World>(
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
         let charge = later.at(limit, maps.now(packet.now));
-        let reason = charge.attempt(bucket.word(), word, stored)?;
+        let reason = charge.attempt(&bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));
         }
@@ -173,6 +184,14 @@ pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBu
     if packets != 0 {
         bucket.count_dropped(packets);
         carry_on(maps, owner, bucket);
+    }
+}
+
+/// Counts a packet that was dropped, in the bucket of its owner.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn count_over<W: World>(maps: &W, owner: &Owner) {
+    if let Some(bucket) = find(maps, owner) {
+        count_drop(maps, owner, &bucket);
     }
 }
 

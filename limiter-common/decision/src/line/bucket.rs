@@ -131,12 +131,12 @@ impl<L: Line> Cell for LineResolved<L> {
 
 impl<L: Line> SourceBucket for LineBucket<L> {
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn word(&self) -> &impl Cell {
+    fn word(&self) -> impl Cell {
         self
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn resolved(&self) -> &impl Cell {
+    fn resolved(&self) -> impl Cell {
         &self.resolved
     }
 

@@ -7,7 +7,7 @@ use crate::world::World;
 
 /// The exact time of arrival. The clock is read if that is not known yet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn read_clock<W: World>(maps: &W, scratch: &Scratch) -> Ticks {
+pub fn read_clock<W: World>(maps: &W, scratch: &Scratch) -> Ticks {
     if !scratch.is_exact() {
         scratch.set_now(maps.now(scratch.now()));
     }

@@ -163,14 +163,16 @@ const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     let (lacks, families) = compared(table, key_facts);
-    (nonzero_bit(lacks) ^ 1) & nonzero_bit(families)
+    let is_one = families >> field::V4.trailing_zeros() | families >> field::V6.trailing_zeros();
+    (lacks_none(lacks) & is_one & 1) as u32
 }
 
-/// 1 for anything but 0. The compiler does not see that there are only these two, and makes no
+/// 1 for 0, else 0, and bits above. In a form that the compiler makes no comparison of, and so no
 /// branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn nonzero_bit(bits: u64) -> u32 {
-    (black_box((bits | bits.wrapping_neg()) >> 63) & 1) as u32
+const fn lacks_none(bits: u64) -> u64 {
+    let halved = bits >> 1 | bits & 1;
+    !(halved.wrapping_add(u64::MAX >> 1) >> 63)
 }
 
 /// Facts and agreed bits that a packet lacks of a table, 0 if it has them all; and the families of

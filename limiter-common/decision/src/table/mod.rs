@@ -24,14 +24,12 @@ pub mod limit;
 mod lookup;
 mod narrow;
 mod narrow_row;
-mod narrow_short;
 mod over;
 mod peek;
 mod plain;
+mod plain_tables;
 mod refresh;
-mod row;
 mod scratch;
-mod short;
 mod spend;
 mod undo;
 mod weight;
@@ -42,6 +40,7 @@ pub use charge::{
     give_back, note_passed, plan_charge,
 };
 pub use check::{Check, check_limits};
+pub use clock::read_clock;
 pub use entry::{evict_keyed, freeze, make_keyed, probe_keyed};
 pub use key::{KeyFacts, locate};
 pub use key_cell::KeyCell;
@@ -55,17 +54,18 @@ pub use narrow_row::{
     charge_at_narrow, charge_narrow, look_at_narrow, look_narrow, settle_narrow, undo_at_narrow,
     undo_narrow,
 };
-pub use narrow_short::{judge_narrow, judge_narrow_key, judge_narrow_keys};
 pub use over::{count_class, over_source};
 pub use peek::peek;
+pub use plain_tables::{
+    Narrow, Row, attempt_one, charge_others, fail_wide, judge_narrow, judge_plain, judge_wide,
+    line_up, look_at_wide, peek_second, set_key, undo_wide,
+};
 pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};
-pub use row::{charge_in_row, fail_in_row, judge_row, line_up, look_in_row, set_key, undo_in_row};
 pub use run::{
     begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
-pub use short::{ChargePlace, attempt_one, charge_others, judge_shortly, peek_second};
 pub use spend::spend;
 pub use target::bucket;
 pub use undo::undo_table;

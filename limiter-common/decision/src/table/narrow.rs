@@ -11,9 +11,9 @@
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Table, field};
 
-use super::key::{KeyFacts, nonzero_bit};
+use super::key::KeyFacts;
 use crate::packet::Facts;
-use limiter_common::narrow::{ADDRESS, PORT};
+use limiter_common::narrow::{ADDRESS, NUMBER, PORT};
 
 /// True if the key of a packet that is in a table is narrow.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -24,7 +24,10 @@ pub(super) const fn is_narrow(table: &Table, key_facts: &KeyFacts) -> bool {
 /// 1 if the key of a packet that is in a table is narrow ([`is_narrow`]), else 0; without a branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn narrow_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
-    nonzero_bit(table.narrow) & nonzero_bit(key_facts.has() & u64::from(field::V4))
+    // The number is below 2^16.
+    let has_number = table.narrow.wrapping_add(NUMBER) >> NUMBER.count_ones();
+    let is_v4 = key_facts.has() >> field::V4.trailing_zeros();
+    (has_number & is_v4 & 1) as u32
 }
 
 /// The narrow key of a packet in a table.

@@ -9,6 +9,7 @@ use core::cell;
 
 use limiter_common::bucket::{Change, Resolved, Word};
 use limiter_common::owner::Owner;
+use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, RULE_NONE};
 
@@ -121,7 +122,7 @@ pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: 
     let mut next = NarrowCharge::none();
     let mut over = false;
     if let Some((seat, bucket)) = find_seat(maps, &owner)
-        && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket)
+        && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket, true)
     {
         next.rule = rule;
         next.seat = seat.to_register();
@@ -145,12 +146,14 @@ pub(super) struct Look {
     pub(super) rule: u32,
 }
 
-/// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing.
+/// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing. The
+/// time of arrival is exact, unless this is the first look.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn look<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::SourceBucket,
+    is_first: bool,
 ) -> Option<Look> {
     let resolved = Resolved::from_raw(bucket.resolved().load());
     let limit = maps.limit(resolved.slot())?;
@@ -161,30 +164,51 @@ pub(super) fn look<W: World>(
         return None;
     }
     let rule = limit.rule;
-    let latest = scratch.now().plus(SLACK);
-    let later = Charge::new(limit, latest, limit.units(scratch.length()));
-    // Over it for long: then the time does not matter.
-    if later.is_over_until_now(word.tat()) {
-        return Some(Look { exchange: None, rule });
+    let slack = if is_first { SLACK } else { Ticks::ZERO };
+    let mut charge = Charge::new(limit, scratch.now().plus(slack), limit.units(scratch.length()));
+    if is_first {
+        // Over it for long: then the time does not matter.
+        if charge.is_over_until_now(word.tat()) {
+            return Some(Look { exchange: None, rule });
+        }
+        charge = charge.at(limit, read_clock(maps, scratch));
     }
-    let tat = later.at(limit, read_clock(maps, scratch)).apply(word.tat());
+    let tat = charge.apply(word.tat());
     let exchange =
         tat.map(|tat| Change { old: word.raw(), new: Word::new(tat, word.scale()).raw() });
     Some(Look { exchange, rule })
 }
 
-/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
-/// there is none, or another CPU was faster.
+/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
+/// it conforms; false where there is none, or another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let owner = owner(scratch, place);
-    let NarrowCharge { change: Change { old, new }, seat, rule, .. } = charge(scratch, place);
+    let NarrowCharge { change: Change { old, new }, seat, .. } = charge(scratch, place);
     if old == new {
         return false;
     }
     let Some(bucket) = find_in(maps, &owner, Register::of_register(seat)) else {
         return false;
     };
+    if !exchange(maps, scratch, &owner, &bucket, charge(scratch, place)) {
+        return false;
+    }
+    scratch.conforms();
+    true
+}
+
+/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
+/// another CPU was faster.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn exchange<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    owner: &Owner,
+    bucket: &W::SourceBucket,
+    charge: NarrowCharge,
+) -> bool {
+    let NarrowCharge { change: Change { old, new }, rule, .. } = charge;
     // In a line, an exchange is good for the limit that was read last.
     bucket.resolved().load();
     if !bucket.word().compare_exchange(old, new) {
@@ -192,19 +216,8 @@ pub(super) fn charge_quickly<W: World>(maps: &W, scratch: &Scratch, place: u32) 
     }
     maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
     bucket.count_passed();
-    carry_on(maps, &owner, &bucket);
+    carry_on(maps, owner, bucket);
     true
-}
-
-/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
-/// it conforms; false where there is none, or another CPU was faster.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
-    let is_charged = charge_quickly(maps, scratch, place);
-    if is_charged {
-        scratch.conforms();
-    }
-    is_charged
 }
 
 /// Ends a charge that was judged without an exchange. A packet that passes is counted under the

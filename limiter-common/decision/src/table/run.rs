@@ -51,8 +51,6 @@ macro_rules! each {
     };
 }
 
-pub(super) use each;
-
 /// Judges the packet in the scratch by `tables` tables and by the source table.
 ///
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
@@ -61,6 +59,7 @@ pub(super) use each;
 pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
+    step!(read_clock(maps, scratch;));
     scratch.narrow.set(0);
     each!('look, buckets, tables, |bucket, index| {
         let begun = step!(begin(maps, scratch; index));
@@ -230,8 +229,9 @@ pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     outcome
 }
 
-/// [`judge_source`] of a packet on a short way, if the source table may have a rule; an error ends
-/// that way: the outcome of a packet that is dropped there, or none where it has to go another way.
+/// [`judge_source`] of a packet in plain tables, if the source table may have a rule; an error ends
+/// that route: the outcome of a packet that is dropped there, or none where it has to go the general
+/// one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
     if scratch.sources.get() == 0 {
@@ -239,7 +239,6 @@ pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(),
     }
     let source = judge_source(maps, scratch);
     if source.is_deferred() {
-        read_clock(maps, scratch);
         return Err(None);
     }
     if source.drops() {

@@ -5,7 +5,6 @@ use core::cell::Cell;
 use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation, Slot};
-use limiter_common::owner::Owner;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -59,6 +58,8 @@ pub struct Account {
     pub(super) leases: Cell<KeyLeases>,
     /// Number of charges that were made.
     pub(super) charges: Cell<u32>,
+    /// Number of limits that are charged, of a packet in plain tables.
+    pub(super) limits: Cell<u32>,
     /// The exchanges that take those charges back.
     pub(super) undos: [UndoCells; MAX_LIMITS],
 }
@@ -222,14 +223,12 @@ pub struct Scratch {
     /// The tables where the packet's key is narrow: bit n for table n.
     pub(super) narrow: Cell<u32>,
     accounts: [Account; ACCOUNTS],
-    /// The index of the last table that the packet is in.
-    pub(super) last: Cell<u32>,
+    /// Number of wide keys of a packet in plain tables.
+    pub(super) wide_keys: Cell<u32>,
     /// Number of narrow keys in the row.
     pub(super) narrow_keys: Cell<u32>,
     /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] before.
     is_exact: Cell<u32>,
-    /// The other tables that the packet is in, of a packet that is in several or has narrow keys.
-    pub(super) wide: Cell<u32>,
     /// The narrow keys of the packet ([`limiter_common::owner::Owner::word`]), one after the other.
     narrow_words: [Cell<u64>; MAX_TABLES as usize],
     /// The charges in tables where the packet's key is narrow.
@@ -270,10 +269,9 @@ impl Scratch {
             sources: Cell::new(0),
             narrow: Cell::new(0),
             accounts: core::array::from_fn(|_| Account::default()),
-            last: Cell::new(0),
+            wide_keys: Cell::new(0),
             narrow_keys: Cell::new(0),
             is_exact: Cell::new(1),
-            wide: Cell::new(0),
             narrow_words: [const { Cell::new(0) }; MAX_TABLES as usize],
             narrow_charges: core::array::from_fn(|_| Cell::new(NarrowCharge::none())),
             stopped: Cell::new(None),
@@ -376,15 +374,6 @@ impl Scratch {
     pub(super) fn conforms(&self) {
         let outcome = passed(Packed::from_raw(self.source_outcome.get()));
         self.source_outcome.set(outcome.raw());
-    }
-
-    /// Begins a row of one narrow key, without a look.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn begin_row(&self, owner: Owner) {
-        self.narrow_keys.set(1);
-        let ([word, ..], [charge, ..]) = (&self.narrow_words, &self.narrow_charges);
-        word.set(owner.word());
-        charge.set(NarrowCharge::none());
     }
 
     /// The word of the packet's narrow key at a place of its row.

@@ -279,6 +279,7 @@ impl maps::World for World {
     type SourceBucket = LineBucket<LoomLine>;
     type Line = LoomLine;
     type Keyed = Nothing;
+    type Kept = maps::KeptBucket<LineBucket<LoomLine>>;
     type Lease = Nothing;
     type Ban = Nothing;
 

@@ -193,8 +193,7 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
 /// The way of a packet through the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// [`table::judge_shortly`], [`table::judge_narrow`], [`table::judge_row`], and the long one
-    /// for what they leave.
+    /// [`table::judge_plain`], and the long one for what that leaves.
     Short,
     /// [`table::run_tables`].
     Long,
@@ -362,13 +361,11 @@ impl World {
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, has_sources, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
-        let shortly = match way {
-            Way::Short => table::judge_shortly(self, &scratch, tables)
-                .or_else(|| table::judge_narrow(self, &scratch))
-                .or_else(|| table::judge_row(self, &scratch)),
+        let plain = match way {
+            Way::Short => table::judge_plain(self, &scratch, tables),
             Way::Long => None,
         };
-        shortly.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
+        plain.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
     }
 
     /// The packets that still pass, one after the other.
@@ -388,6 +385,7 @@ impl maps::World for World {
     type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = LoomKeyed;
+    type Kept = maps::KeptBucket<LoomBucket>;
     type Lease = LoomLease;
     type Ban = Nothing;
 

@@ -152,11 +152,11 @@ impl From<LineBucket<NoLine>> for LoomBucket {
 }
 
 impl SourceBucket for LoomBucket {
-    fn word(&self) -> &impl Cell {
+    fn word(&self) -> impl Cell {
         &self.0.word
     }
 
-    fn resolved(&self) -> &impl Cell {
+    fn resolved(&self) -> impl Cell {
         &self.0.resolved
     }
 
@@ -310,6 +310,7 @@ impl maps::World for World {
     type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = Nothing;
+    type Kept = maps::KeptBucket<LoomBucket>;
     type Lease = Nothing;
     type Ban = Nothing;
 

@@ -139,11 +139,11 @@ impl From<LineBucket<NoLine>> for Alone {
 }
 
 impl SourceBucket for Alone {
-    fn word(&self) -> &impl Cell {
+    fn word(&self) -> impl Cell {
         &self.0[0]
     }
 
-    fn resolved(&self) -> &impl Cell {
+    fn resolved(&self) -> impl Cell {
         &self.0[1]
     }
 
@@ -243,6 +243,7 @@ impl<H: SourceStore> maps::World for World<'_, H> {
     type SourceBucket = H::SourceBucket;
     type Line = H::Line;
     type Keyed = Nothing;
+    type Kept = maps::KeptBucket<H::SourceBucket>;
     type Lease = Nothing;
     type Ban = Nothing;
 
