@@ -12,8 +12,8 @@ use super::Book;
 use super::entries::{Entry, name};
 use super::laid::Laid;
 use super::standing::{All, Changes, Standing, UNCHANGED};
-use crate::render::seconds;
 use crate::api::lists::{ListName, ListedSource, ListsChanged};
+use crate::render::seconds;
 
 impl Book {
     /// The sources after one, in their order, with the entries for them as they are told: none of
