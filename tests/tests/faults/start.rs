@@ -67,6 +67,12 @@ fn first_starts(tag: &str, calls: Calls) -> Result<usize> {
                 limiter.kill()?;
                 std::fs::remove_file(limiter.socket())?;
                 limiter.on_pins("detach")?;
+                // What a daemon that ran notes is there for the next start, and this is to be a
+                // first one again.
+                let state = bed.dir.path().join("state");
+                if state.exists() {
+                    std::fs::remove_dir_all(&state)?;
+                }
             }
         }
         if start.injected.is_empty() {

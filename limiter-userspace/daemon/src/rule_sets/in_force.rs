@@ -49,6 +49,7 @@ impl RuleSets {
         };
         let managed = |selector: &Selector| layers.managed(selector);
         let lists_before = ground.lists.lay(datapath, &laid, managed)?;
+        let plan = if end.is_some() { plan.on_trial() } else { plan };
         let used = plan.installed.used_of(datapath.installed()).line();
         let generation = match datapath.put_in_force(plan, end) {
             Ok(generation) => generation,

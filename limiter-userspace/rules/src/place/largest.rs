@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, MAX_LIMITS, Record, Role};
 
-use super::Plan;
 use super::installed::Installed;
 use super::used::units;
 use crate::compile::TableForm;
@@ -59,24 +58,6 @@ fn is_largest(old: Option<&LimitSpec>, new: &LimitSpec) -> bool {
 
 fn token(limit: &Limit) -> LimitSpec {
     LimitSpec::of_rate(Algorithm::TokenBucket, limit, Role::Hard)
-}
-
-impl Plan {
-    /// The plan for a rule set on trial: none of its new limits is marked as the largest.
-    #[must_use]
-    pub fn on_trial(mut self) -> Self {
-        let installed = &mut self.installed;
-        for (slot, limit) in &mut self.limits {
-            *limit = limit.with_largest(false);
-            let rules = installed.rules.values_mut().filter(|rule| rule.slot == *slot);
-            rules.for_each(|rule| rule.limit = *limit);
-        }
-        for (slot, record) in &mut self.tables.records {
-            record.limits = record.limits.map(|limit| limit.with_largest(false));
-            installed.tables.records.entry(*slot).and_modify(|installed| *installed = *record);
-        }
-        self
-    }
 }
 
 impl Installed {

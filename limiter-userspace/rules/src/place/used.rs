@@ -18,13 +18,10 @@ use crate::model::Selector;
 pub struct Used {
     /// A limit is larger, and gives the difference.
     raised: bool,
-    /// A limit of a rate is larger after it was cut, or on trial: it gives its new rate alone.
-    rate_raised: bool,
-    /// A limit of a rate is smaller.
-    rate_cut: bool,
     /// A number of a window is smaller: nanoseconds until all of the one before has come back.
     cut: Option<u64>,
-    /// As large, at another rate.
+    /// A limit of a rate changed, and gives its new rate alone: a cut, another rate, or a raise
+    /// after a cut, on trial, or of another rule.
     rate: bool,
     /// Counted in another way: what was left stays left.
     counted: bool,
@@ -165,8 +162,8 @@ impl Used {
             {
                 self.raised = true;
             }
-            Ordering::Greater => self.rate_raised = true,
-            Ordering::Less if new.is_rate() => self.rate_cut = true,
+            Ordering::Greater => self.rate = true,
+            Ordering::Less if new.is_rate() => self.rate = true,
             Ordering::Less => {
                 let wait = self.cut.unwrap_or(0).max(time_of(new));
                 self.cut = Some(wait);
@@ -230,22 +227,14 @@ fn long(nanos: u64) -> String {
 
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { raised, rate_raised, rate_cut, cut, rate, counted, unit, anew } = *self;
+        let Self { raised, cut, rate, counted, unit, anew } = *self;
         let mut parts = Vec::new();
-        if raised || rate_raised || rate_cut || cut.is_some() || rate {
-            parts.push("used amounts carry over".to_owned());
-        }
         if raised {
             let text = "a source that used up a raised limit gets the difference at once";
             parts.push(text.to_owned());
         }
-        if rate_raised {
-            let text = "a source that used up a raised limit gets the new rate, but not the \
-                        difference: the rule is on trial, was cut before, or is another rule";
-            parts.push(text.to_owned());
-        }
-        if rate_cut {
-            parts.push("a source that used up a reduced limit goes on at the new rate".to_owned());
+        if rate {
+            parts.push("a source that used up its limit goes on at the new rate".to_owned());
         }
         if let Some(wait) = cut {
             parts.push(format!(
