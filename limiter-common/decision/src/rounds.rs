@@ -36,10 +36,10 @@ impl Rounds {
     /// The number of the round that begins, from 0; `None` after `most` of them, and after `bound`,
     /// a constant.
     ///
-    /// Linux 6.1 does not see that a known counter is over an unknown number, if the compiler writes
-    /// the counter first: its `is_branch_taken` looks at constants on the right alone. So the
-    /// constant ends the loop for the verifier, and the compiler does not know that both count the
-    /// same.
+    /// Linux 6.1 does not see that a known counter is over an unknown number, if the compiler
+    /// writes the counter first: its `is_branch_taken` looks at constants on the right alone. So
+    /// the constant ends the loop for the verifier, and the compiler does not know that both count
+    /// the same.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn next_within(&mut self, most: u64, bound: u64) -> Option<u32> {
         let round = self.next(bound)?;

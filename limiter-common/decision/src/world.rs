@@ -222,8 +222,8 @@ pub trait Keyed: Words + Clone + Crosses {
     fn packets(&self) -> u64;
 }
 
-/// A bucket of the tables of sources that is kept from the look to the charge: a pointer, in the XDP
-/// program.
+/// A bucket of the tables of sources that is kept from the look to the charge: a pointer, in the
+/// XDP program.
 pub trait Kept<S> {
     /// Keeps a bucket.
     fn of(bucket: S) -> Self;

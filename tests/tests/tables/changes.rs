@@ -80,8 +80,8 @@ fn goes_on(one: usize, other: usize, is_raise: bool) -> bool {
     if is_rate { is_raise } else { one == other }
 }
 
-/// Of 10 packets 6 are used: so many are used of 20, and of 5, where the limit goes on with what was
-/// used. Elsewhere the 4 that are left are left of either.
+/// Of 10 packets 6 are used: so many are used of 20, and of 5, where the limit goes on with what
+/// was used. Elsewhere the 4 that are left are left of either.
 #[test]
 fn a_changed_limit_keeps_what_was_used_or_what_is_left_between_all_algorithms() {
     let mut program = program("descriptors: []");

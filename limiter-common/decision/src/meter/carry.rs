@@ -6,7 +6,7 @@
 //!   ([`resized`]): what passed in each window stays counted. So a raise gives the difference at
 //!   once, and a cut and a raise together change nothing;
 //! * **a token or a leaky bucket that is raised** keeps what it owes, in units, as long as the rule
-//!   was never cut since it began ([`LimitSpec::is_largest`]): a raise gives the difference at once;
+//!   was never cut since it began ([`LimitSpec::is_largest`]): the difference is there at once;
 //! * **everywhere else what is available stays available**, up to the new limit's capacity.
 //!
 //! Every algorithm has a *capacity*, what it lets pass at once, and knows how much of that is used
@@ -32,11 +32,12 @@
 //! ```
 //!
 //! Proof for rates. Let `P` be what passed since the rule began, and `L` the largest C of the
-//! limits marked [`LimitSpec::is_largest`] until then. `P + A <= L + R` at the start, where `A = C =
-//! L`. A packet takes from `A` what it adds to `P`; time adds to `A` at most what it adds to `R`; a
-//! change that keeps what is available adds nothing to `A`. A raise from one marked limit to another
-//! adds `C' - C` to `A`, and to `L`, for `L` was C: no limit is marked after a cut, so all before
-//! were marked and none was larger. (A rule set on trial marks nothing, for it may be taken back.)
+//! limits marked [`LimitSpec::is_largest`] until then. At the start `A = C = L`, so
+//! `P + A <= L + R`. A packet takes from `A` what it adds to `P`; time adds to `A` at most what it adds to `R`;
+//! a change that keeps what is available adds nothing to `A`. A raise from one marked limit to
+//! another adds `C' - C` to `A`, and to `L`, for `L` was C: no limit is marked after a cut, so all
+//! before were marked and none was larger. (A rule set on trial marks nothing, for it may be taken
+//! back.)
 //!
 //! Why no raise after a cut gives its difference: a cut bucket of which all was used and one of
 //! which as much was used as is left of the capacity hold the same word. A raise cannot tell them
@@ -45,7 +46,8 @@
 //! quota of a day is cut.
 //!
 //! For windows of one length: the count of a window is what passed in it, and grows only while the
-//! number in force is larger. So no window has more than the largest number that was in force in it.
+//! number in force is larger. So no window has more than the largest number that was in force in
+//! it.
 //!
 //! * Exact but for rounding down: to 2^-32 of a unit and a tick between limits of a rate, to a unit
 //!   where one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more
@@ -159,8 +161,8 @@ pub fn raised(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     step!(owed(; &units, used, capacity_of(new)))
 }
 
-/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it: what
-/// is available of both is the same.
+/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it:
+/// what is available of both is the same.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));

@@ -128,7 +128,8 @@ pub fn attempt_limit<W: World>(
 
 /// The used part of the limit at a place of the record `after`, now that the record `before` was
 /// changed into it; [`Used::KEPT`] if its words mean the same, [`Used::resized`] for a log of
-/// another size. All of it if the record `before` is not known. The instant of the change is left in the scratch.
+/// another size. All of it if the record `before` is not known. The instant of the change is left
+/// in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: World>(
     maps: &W,

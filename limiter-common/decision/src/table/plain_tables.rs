@@ -407,7 +407,8 @@ fn is_alone(scratch: &Scratch) -> bool {
     scratch.sources.get() == 0 && scratch.narrow_keys.get() == 0 && scratch.wide_keys.get() == 1
 }
 
-/// [`look_wide`] of a bucket; [`Peek::Moved`] where the packet has to go the general route.
+/// The look at the wide key of a bucket; [`Peek::Moved`] where the packet has to go the general
+/// route.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_at_wide<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let resolved = Resolved::from_raw(bucket.resolved().load());

@@ -230,8 +230,8 @@ pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
 }
 
 /// [`judge_source`] of a packet in plain tables, if the source table may have a rule; an error ends
-/// that route: the outcome of a packet that is dropped there, or none where it has to go the general
-/// one.
+/// that route: the outcome of a packet that is dropped there, or none where it has to go the
+/// general one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
     if scratch.sources.get() == 0 {

@@ -1,8 +1,8 @@
 //! Limits of a rate that are the largest of their rule so far: [`LimitSpec::is_largest`].
 //!
 //! Only a raise from one of them to another gives sources the difference at once, so a rule that
-//! was ever cut has none, until it is removed. A rule set on trial may be taken back, which would be
-//! such a cut: its limits are marked when somebody confirms it.
+//! was ever cut has none, until it is removed. A rule set on trial may be taken back, which would
+//! be such a cut: its limits are marked when somebody confirms it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
