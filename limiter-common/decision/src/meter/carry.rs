@@ -32,9 +32,9 @@
 //! ```
 //!
 //! Proof for rates. Let `P` be what passed since the rule began, and `L` the largest C of the
-//! limits marked [`LimitSpec::is_largest`] until then. At the start `A = C = L`, so
-//! `P + A <= L + R`. A packet takes from `A` what it adds to `P`; time adds to `A` at most what it adds to `R`;
-//! a change that keeps what is available adds nothing to `A`. A raise from one marked limit to
+//! limits marked [`LimitSpec::is_largest`] until then. At the start `A = C = L`, so `P + A <= L +
+//! R`. A packet takes from `A` what it adds to `P`; time adds to `A` at most what it adds to `R`; a
+//! change that keeps what is available adds nothing to `A`. A raise from one marked limit to
 //! another adds `C' - C` to `A`, and to `L`, for `L` was C: no limit is marked after a cut, so all
 //! before were marked and none was larger. (A rule set on trial marks nothing, for it may be taken
 //! back.)
