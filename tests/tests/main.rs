@@ -76,5 +76,4 @@ mod trial;
 mod tuning;
 mod verdict;
 mod verifier;
-mod verifier_two;
 mod without_daemon;

@@ -23,8 +23,7 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/verifier.md");
 const REFUSED: &str = "refused";
 
 /// Words of such a kernel, of a loop and of the stack: docs/verifier.md.
-const REFUSALS: [&str; 3] =
-    ["too complex", "attempt to corrupt spilled pointer on stack", "program is too large"];
+const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer on stack"];
 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
@@ -143,40 +142,6 @@ fn rewritten(table: &str, counts: &[(String, u32)]) -> String {
     text
 }
 
-/// The start of the row of a load with two capabilities.
-fn with_two(kernel: &str) -> String {
-    head((Framing::Ethernet, SourceTable::Hash), kernel, "two")
-}
-
-/// True if the table says that a kernel refuses the programs to a process with two capabilities.
-fn is_refused(kernel: &str) -> bool {
-    RECORDED.contains(&format!("{}{REFUSED} |", with_two(kernel)))
-}
-
-/// A kernel that refuses the programs to a process with two capabilities, by the table, does so for
-/// the reasons that the page names. An emulated one takes minutes to come to that.
-pub(super) fn refuses_with_two() -> Result<()> {
-    require_root();
-    let kernel = release()?;
-    if !is_refused(&kernel) {
-        println!("{kernel} takes the programs");
-        return Ok(());
-    }
-    let dir = WorkDir::create("verifier-two")?;
-    let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
-    let two = with_two(&kernel);
-    let Err(error) = load_with_two(&bpffs.path().join("two")) else {
-        bail!("{two}this kernel takes the program now: write a row for it");
-    };
-    let why = format!("{error:#}");
-    println!("{}", why.lines().rev().take(5).collect::<Vec<_>>().join("\n"));
-    ensure!(
-        REFUSALS.iter().any(|words| why.contains(words)),
-        "{two}refused, but for another reason: {why}"
-    );
-    Ok(())
-}
-
 #[test]
 fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
     require_root();
@@ -184,9 +149,19 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
     let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
     let kernel = release()?;
     let table = RECORDED;
+    let two = head((Framing::Ethernet, SourceTable::Hash), &kernel, "two");
     let mut counts = rows(verified(load(&bpffs.path().join("all"))?)?, &kernel, "all");
-    if !is_refused(&kernel) {
-        let loaded = load_with_two(&bpffs.path().join("two"));
+    let loaded = load_with_two(&bpffs.path().join("two"));
+    if table.contains(&format!("{two}{REFUSED} |")) {
+        let Err(error) = loaded else {
+            bail!("{two}this kernel takes the program now: write a row for it");
+        };
+        let why = format!("{error:#}");
+        ensure!(
+            REFUSALS.iter().any(|words| why.contains(words)),
+            "{two}refused, but for another reason: {why}"
+        );
+    } else {
         counts.extend(rows(verified(loaded?)?, &kernel, "two"));
     }
     if env::var_os("LIMITER_VERIFIER_WRITE").is_some() {
