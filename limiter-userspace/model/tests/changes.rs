@@ -286,9 +286,9 @@ proptest! {
         }
     }
 
-    /// Any changes of a rule, to and fro, with packets between all of them: in any time the source
-    /// passes no more than the largest burst that was in force in it, and what each rate gave while
-    /// it was.
+    /// Any changes of a rule, back and forth, with packets between all of them: in any time the
+    /// source passes no more than the largest burst that was in force in it, and what each rate
+    /// gave while it was.
     #[test]
     fn changes_of_a_rule_pass_no_more_than_the_largest_burst_and_what_each_rate_gave(
         place in place(), first in bucket(),
@@ -437,7 +437,7 @@ fn a_raise_gives_the_difference_once() {
     }
 }
 
-/// Trials of a larger limit, to and fro, grant nothing; a confirmed one is a raise to those who
+/// Trials of a larger limit, back and forth, grant nothing; a confirmed one is a raise to those who
 /// come afterwards.
 #[test]
 fn trials_to_and_fro_grant_no_burst() {

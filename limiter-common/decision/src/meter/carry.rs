@@ -41,7 +41,7 @@
 //!
 //! Why no raise after a cut gives its difference: a cut bucket of which all was used and one of
 //! which as much was used as is left of the capacity hold the same word. A raise cannot tell them
-//! apart, so it would grant the first one a burst, with each change to and fro. To remember the
+//! apart, so it would grant the first one a burst, with each change back and forth. To remember the
 //! difference as a debt instead would make a source silent for `(C - C') / rate'`: hours, where a
 //! quota of a day is cut.
 //!

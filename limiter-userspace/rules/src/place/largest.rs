@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, MAX_LIMITS, Record, Role};
 
 use super::installed::Installed;
-use super::used::units;
 use crate::compile::TableForm;
 use crate::model::Selector;
 
@@ -56,8 +55,23 @@ fn is_largest(old: Option<&LimitSpec>, new: &LimitSpec) -> bool {
         })
 }
 
-fn token(limit: &Limit) -> LimitSpec {
+/// A limit of the source table as one of the others.
+pub(super) fn token(limit: &Limit) -> LimitSpec {
     LimitSpec::of_rate(Algorithm::TokenBucket, limit, Role::Hard)
+}
+
+/// The units that a limit lets pass at once.
+pub(super) fn units(spec: &LimitSpec) -> u128 {
+    match spec.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let rate = spec.rate();
+            let units =
+                (u128::from(rate.tolerance) << rate.shift) / u128::from(rate.increment.max(1));
+            units + u128::from(spec.algorithm() == Algorithm::LeakyBucket)
+        }
+        Algorithm::SlidingLog => spec.log().size.into(),
+        _ => spec.window().limit.into(),
+    }
 }
 
 impl Installed {

@@ -1,4 +1,4 @@
-//! What becomes of those who have used a limit up, once another one is in its place.
+//! The consequences of a change for sources that have used up a limit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -6,13 +6,15 @@ use std::fmt;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Algorithm, Limit, LimitSpec, Record, Role};
+use limiter_common::wire::{Algorithm, Limit, LimitSpec, Record};
 
 use super::installed::{Installed, InstalledTables};
+use super::largest::{token, units};
 use crate::compile::{RuleId, TableForm};
 use crate::model::Selector;
 
-/// What a change of the limits does to those who have used theirs.
+/// The kinds of changes of limits, of which each has a consequence for sources that have used up
+/// theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change that there was")]
 pub struct Used {
@@ -57,7 +59,7 @@ impl Held<'_> {
 }
 
 impl Installed {
-    /// What becomes of those who have used limits of `before` that are other ones here.
+    /// The consequences for sources that have used limits of `before` which changed here.
     pub fn used_of(&self, before: &Self) -> Used {
         let mut used = Used::default();
         for selector in self.changed_sources(before) {
@@ -173,10 +175,6 @@ impl Used {
     }
 }
 
-fn token(limit: &Limit) -> LimitSpec {
-    LimitSpec::of_rate(Algorithm::TokenBucket, limit, Role::Hard)
-}
-
 fn in_one_window(old: &LimitSpec, new: &LimitSpec) -> bool {
     old.algorithm() == new.algorithm()
         && if old.algorithm() == Algorithm::SlidingLog {
@@ -184,20 +182,6 @@ fn in_one_window(old: &LimitSpec, new: &LimitSpec) -> bool {
         } else {
             old.same_state(new)
         }
-}
-
-/// The units that a limit lets pass at once.
-pub(super) fn units(spec: &LimitSpec) -> u128 {
-    match spec.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let rate = spec.rate();
-            let units =
-                (u128::from(rate.tolerance) << rate.shift) / u128::from(rate.increment.max(1));
-            units + u128::from(spec.algorithm() == Algorithm::LeakyBucket)
-        }
-        Algorithm::SlidingLog => spec.log().size.into(),
-        _ => spec.window().limit.into(),
-    }
 }
 
 /// Nanoseconds after which a limit in windows has forgotten all that was used of it.
