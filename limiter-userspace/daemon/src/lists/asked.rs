@@ -16,8 +16,8 @@ use crate::api::lists::{ListName, ListedSource, ListsChanged};
 use crate::render::seconds;
 
 impl Book {
-    /// The sources after one, in their order, with the entries for them as they are told: none of
-    /// those that have expired.
+    /// The sources after one, in their order, with the entries for them as they are reported, but
+    /// for those that have expired.
     pub(crate) fn after(
         &self,
         last: Option<&Selector>,
@@ -37,7 +37,7 @@ impl Book {
         })
     }
 
-    /// An entry as it is told; none of one that has expired.
+    /// An entry as it is reported; none of one that has expired.
     pub(super) fn listed(&self, at: &Selector, entry: &Entry, now: Ticks) -> Option<ListedSource> {
         let listed = entry.listed.at(now)?;
         let left = |expires: Ticks| expires.since(now).as_nanos().div_ceil(1_000_000_000);
