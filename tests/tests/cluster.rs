@@ -115,8 +115,7 @@ fn a_store_that_dies_leaves_the_shares_and_is_told() -> Result<()> {
     load.expect("without the store", 1500, SHARES.rate * 9 / 10, SHARES);
     for node in &load.nodes.nodes {
         until("the loss is told", || warns(node, "no contact to the other nodes"))?;
-        let said = node.limiter.said();
-        ensure!(said.contains("no contact to the other nodes"), "{}: {said}", node.name);
+        node.limiter.wait_until_logged("no contact to the other nodes")?;
         ensure!(metric(node, "limiter_cluster_connected")? == 0, "{}", node.name);
         ensure!(node.limiter.json(&["cluster"])?["contact"] == "cut_off", "{}", node.name);
     }
@@ -128,8 +127,7 @@ fn a_store_that_dies_leaves_the_shares_and_is_told() -> Result<()> {
     load.expect_rate("with a new store", 1500);
     for node in &load.nodes.nodes {
         until("the end is told", || Ok(!warns(node, "no contact to the other nodes")?))?;
-        let said = node.limiter.said();
-        ensure!(said.contains("contact to the other nodes again"), "{}: {said}", node.name);
+        node.limiter.wait_until_logged("contact to the other nodes again")?;
         ensure!(metric(node, "limiter_cluster_connected")? == 1, "{}", node.name);
     }
 
@@ -182,8 +180,8 @@ fn nodes_join_and_die_under_traffic() -> Result<()> {
     load.nodes.route(&[0, 1, 2])?;
     until("the third is heard of", || count(&load.nodes))?;
     load.expect_rate("three nodes", 1500);
-    let said = load.nodes.nodes[0].limiter.said();
-    ensure!(said.contains("limits are shared by another number of nodes"), "{said}");
+    let first = &load.nodes.nodes[0].limiter;
+    first.wait_until_logged("limits are shared by another number of nodes")?;
     ensure!(load.nodes.seen(2)? > 0, "the third saw nothing");
 
     // The program stays, as its daemon may come again, and passes the share of one.
@@ -315,8 +313,7 @@ fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
     nodes.nodes[1].limiter.start()?;
     for node in &nodes.nodes {
         until("the name is told", || warns(node, "another node is called node-1"))?;
-        let said = node.limiter.said();
-        ensure!(said.contains("another node is called node-1"), "{said}");
+        node.limiter.wait_until_logged("another node is called node-1")?;
     }
     nodes.close()
 }

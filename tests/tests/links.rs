@@ -32,6 +32,22 @@ fn wait_for_attached(limiter: &Limiter, attached: bool) -> Result<Value> {
     }
 }
 
+/// Waits until the log has a text as often as asked, which is not more often.
+fn wait_for_lines(limiter: &Limiter, text: &str, times: usize) -> Result<()> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let said = limiter.said();
+        match said.matches(text).count() {
+            found if found == times => return Ok(()),
+            found => ensure!(
+                found < times && Instant::now() < deadline,
+                "{text:?} {found} times, not {times}: {said}"
+            ),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn two_interfaces_have_one_bucket_for_a_source() -> Result<()> {
     require_root();
@@ -137,11 +153,11 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
         let gone = wait_for_attached(&limiter, false)?;
         ensure!(gone["ifindex"] == 0, "{gone}");
         ensure!(counted_by(&limiter, NEAR)?.is_none(), "an interface that is gone is counted");
-        ensure!(limiter.said().matches("recv1 is gone").count() == round, "{}", limiter.said());
+        wait_for_lines(&limiter, "recv1 is gone", round)?;
         second_cable(&bed)?;
         let back = wait_for_attached(&limiter, true)?;
         ensure!(back["ifindex"] != before["ifindex"] && back["mode"] == "native", "{back}");
-        ensure!(limiter.said().matches("recv1 is back").count() == round, "{}", limiter.said());
+        wait_for_lines(&limiter, "recv1 is back", round)?;
     }
     ensure!(limiter.xdp()?["prog"]["name"] == "limiter", "{}", limiter.xdp()?);
     send_ten(&bed, FAR, SOURCE)?;
@@ -176,7 +192,7 @@ fn a_pin_that_was_removed_stays_so() -> Result<()> {
     limiter.start()?;
     fs::remove_file(limiter.pins().join("links").join(RECEIVER.interface))?;
     wait_for_attached(&limiter, false)?;
-    ensure!(limiter.said().contains("recv0 is not limited any more"), "{}", limiter.said());
+    limiter.wait_until_logged("recv0 is not limited any more")?;
     // Whatever else happens to the interface.
     for alias in ["one", "two"] {
         bed.receiver.ip(["link", "set", RECEIVER.interface, "alias", alias])?;

@@ -96,7 +96,7 @@ fn a_renamed_interface_stays_limited() -> Result<()> {
     let told = limiter.ok(["status"])?;
     ensure!(told.contains("lan0 native") && told.contains("was recv1"), "{told}");
     ensure!(!told.contains("packets pass"), "{told}");
-    ensure!(limiter.said().contains("recv1 is called lan0 now"), "{}", limiter.said());
+    limiter.wait_until_logged("recv1 is called lan0 now")?;
     ensure!(limiter.pins().join("links").join(LAN).exists(), "the pin has the old name");
     still_drained(&bed, &limiter, FAR, 20)?;
     limiter.ok(["reload"])?;
@@ -134,7 +134,7 @@ fn a_start_under_the_new_name_keeps_what_was() -> Result<()> {
     rename(&bed.receiver, NEAR, LAN)?;
     refused(&limiter, &["no interface recv1", "lan0, which was recv1,", "--iface lan0"])?;
     limiter.on(LAN).start()?;
-    ensure!(limiter.said().contains("recv1 is called lan0 now"), "{}", limiter.said());
+    limiter.wait_until_logged("recv1 is called lan0 now")?;
     wait_for(&limiter, "adopted", |all| is_on(&all[0], LAN) && all[0]["adopted"] == true)?;
     still_drained(&bed, &limiter, FAR, 20)?;
     let links = limiter.pins().join("links");
@@ -143,11 +143,7 @@ fn a_start_under_the_new_name_keeps_what_was() -> Result<()> {
     limiter.kill()?;
     rename(&bed.receiver, LAN, NEAR)?;
     limiter.on(RECEIVER.interface).start()?;
-    ensure!(
-        limiter.said().contains("recv1, which was lan0, is still limited"),
-        "{}",
-        limiter.said()
-    );
+    limiter.wait_until_logged("recv1, which was lan0, is still limited")?;
     limiter.close()?;
     bed.close()
 }
@@ -236,7 +232,7 @@ fn an_interface_in_another_namespace_is_said_to_be_limited_there() -> Result<()>
     other.ip(["link", "set", NEAR, "netns", bed.receiver.name()])?;
     bed.receiver.ip(["link", "set", NEAR, "up"])?;
     wait_for(&limiter, "back", |all| all.len() == 1 && is_on(&all[0], NEAR))?;
-    ensure!(limiter.said().contains("recv1 is back, and limited"), "{}", limiter.said());
+    limiter.wait_until_logged("recv1 is back, and limited")?;
     // The interface goes again, and another one has its name: both are limited.
     bed.receiver.ip(["link", "set", NEAR, "netns", other.name()])?;
     wait_for(&limiter, "elsewhere", elsewhere)?;
@@ -247,8 +243,7 @@ fn an_interface_in_another_namespace_is_said_to_be_limited_there() -> Result<()>
     // A start finds it, and does not deny it.
     limiter.kill()?;
     limiter.start()?;
-    let said = limiter.said();
-    ensure!(said.contains("is in another network namespace, and still limited there"), "{said}");
+    limiter.wait_until_logged("is in another network namespace, and still limited there")?;
     bed.receiver.ip(["link", "delete", NEAR])?;
     limiter.kill()?;
     refused(&limiter, &["no interface recv1"])?;
@@ -270,8 +265,7 @@ fn the_pin_of_a_deleted_interface_is_no_limit() -> Result<()> {
     limiter.kill()?;
     bed.receiver.ip(["link", "delete", NEAR])?;
     limiter.without_options().start()?;
-    let said = limiter.said();
-    ensure!(said.contains("the pin of recv1, which is gone, is removed"), "{said}");
+    let said = limiter.wait_until_logged("the pin of recv1, which is gone, is removed")?;
     ensure!(!said.contains("still limited"), "{said}");
     ensure!(!limiter.pins().join("links").join(NEAR).exists());
     let detached = limiter.on_pins("detach")?;

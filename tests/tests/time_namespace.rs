@@ -47,7 +47,7 @@ fn times_are_the_kernels_in_a_time_namespace() -> Result<()> {
         let args = ["unshare", "--time", "--monotonic", offset, "--boottime", offset, "--"];
         limiter.through(args);
         limiter.start()?;
-        ensure!(limiter.said().contains("this is a time namespace"), "{}", limiter.said());
+        limiter.wait_until_logged("this is a time namespace")?;
         // While they last, and not for a second longer than they should by much.
         limiter.ok(["deny", "203.0.113.1", "--for", "1h"])?;
         ensure!(arrive_of_ten(&bed, [203, 0, 113, 1])? == 0, "{offset}: a denied source arrives");

@@ -1,15 +1,16 @@
 //! The `limiter` binary under test, driven as a user drives it: the daemon and the command line.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -19,6 +20,7 @@ use crate::testbed::Testbed;
 /// Loading and verifying the program takes well under a second on an idle machine.
 const READY_WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_mins(1);
+const LOGGED_WITHIN: Duration = Duration::from_secs(20);
 const READY: &str = "limiter: ready:";
 
 /// The binary to test: `LIMITER_BIN`, or the development build of this workspace.
@@ -71,8 +73,9 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Daemon {
     child: Child,
-    said: Arc<Mutex<String>>,
-    reader: JoinHandle<()>,
+    /// Standard error. A file rather than a pipe: a line that the daemon has written is there for
+    /// whom it answers next.
+    log: File,
 }
 
 impl Limiter {
@@ -199,12 +202,9 @@ impl Limiter {
         ensure!(self.daemon.is_none(), "the daemon runs already");
         let mut command = self.run_command();
         // A group of its own: Ctrl-C at the terminal is for us, and we end the daemon in order.
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        let mut child = self.netns.spawn(&mut command)?;
-        let stderr = child.stderr.take().context("the daemon has no standard error")?;
-        let said = Arc::new(Mutex::new(String::new()));
-        let reader = collect(stderr, Arc::clone(&said));
-        self.daemon = Some(Daemon { child, said, reader });
+        let log = File::from(memfd_create("daemon's log", MemfdFlags::CLOEXEC)?);
+        command.stdout(Stdio::null()).stderr(log.try_clone()?).process_group(0);
+        self.daemon = Some(Daemon { child: self.netns.spawn(&mut command)?, log });
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             let said = self.said();
@@ -276,9 +276,25 @@ impl Limiter {
 
     /// Standard error of the daemon so far.
     pub fn said(&self) -> String {
-        self.daemon.as_ref().map_or_else(String::new, |daemon| {
-            daemon.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        })
+        self.daemon.as_ref().map_or_else(String::new, |daemon| read(&daemon.log))
+    }
+
+    /// Waits until the log contains `text`; returns all of it. The daemon may answer a request
+    /// before another task of it writes a line.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not there within 20 seconds.
+    pub fn wait_until_logged(&self, text: &str) -> Result<String> {
+        let deadline = Instant::now() + LOGGED_WITHIN;
+        loop {
+            let said = self.said();
+            if said.contains(text) {
+                return Ok(said);
+            }
+            ensure!(Instant::now() < deadline, "the daemon did not log {text:?}: {said}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The daemon's exit status, when it has ended by itself.
@@ -352,8 +368,7 @@ impl Limiter {
     fn wait(&mut self) -> Result<String> {
         let mut daemon = self.daemon.take().context("the daemon is not running")?;
         daemon.child.wait()?;
-        daemon.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok(daemon.said.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(read(&daemon.log))
     }
 
     /// Runs a command of the command line, such as `["show", "192.0.2.1"]`, whatever its exit code.
@@ -470,13 +485,12 @@ fn send(pid: u32, signal: Signal) -> Result<()> {
     kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to process {pid:?}"))
 }
 
-fn collect(stderr: ChildStderr, said: Arc<Mutex<String>>) -> JoinHandle<()> {
-    thread::spawn(move || {
-        // The pipe ends with the daemon; a line that is not UTF-8 ends the collection.
-        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-            said.push_str(&line);
-            said.push('\n');
-        }
-    })
+/// All of a file, without a change of the offset at which the daemon writes.
+fn read(log: &File) -> String {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 64 << 10];
+    while let Ok(read @ 1..) = log.read_at(&mut chunk, bytes.len() as u64) {
+        bytes.extend(&chunk[..read]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -49,7 +49,7 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
     let done = with_pins(&first, "off", &by_another_name)?;
     ensure!(done.status.success(), "{}", said(&done));
     ensure!(braked(&first)? && !braked(&second)?, "not its own brake");
-    ensure!(first.said().contains("brake"), "the daemon has it not in its log: {}", first.said());
+    first.wait_until_logged("brake")?;
     first.ok(["on"])?;
     // A place without anything.
     let nowhere = format!("{own}/nowhere");
