@@ -5,12 +5,13 @@
 use crate::owner::{NAME, Owner};
 #[cfg(not(target_arch = "bpf"))]
 use crate::source::MAPPED;
+use crate::wire::Table;
 #[cfg(not(target_arch = "bpf"))]
-use crate::wire::{EntryKind, Table, TableKey};
+use crate::wire::{EntryKind, TableKey, field};
 
-/// Bits of the third word of a key that have the destination port. A name has them at the same
-/// place.
-pub const PORT: u64 = 0xffff_0000;
+/// Bits of a name that have the value of one fact beside the address ([`Table::narrow_words`]): for
+/// a destination port, where the third word of a key has it.
+pub const VALUE: u64 = 0xffff_0000;
 
 /// Bits of the low word of an IPv4-mapped address that have the address. So has a name.
 pub const ADDRESS: u64 = 0xffff_ffff << 32;
@@ -21,6 +22,50 @@ pub const NUMBER: u64 = 0xffff;
 /// Bits of the second word of a key that have the IP version.
 #[cfg(not(target_arch = "bpf"))]
 const VERSION: u64 = 0xff << 24;
+
+/// Facts beside the address of which the name of a narrow key has room for one, and the right turn
+/// that brings its bits from their word to [`VALUE`]: of those that a table asks for, the first one
+/// here. It depends on the facts alone, so a name says the same as long as its table is there. Facts
+/// of one row share 16 bits.
+#[cfg(not(target_arch = "bpf"))]
+const VALUES: [(u32, u32); 8] = [
+    (field::DESTINATION_PORT | field::ICMP_TYPE, 0),
+    (field::SOURCE_PORT, 16),
+    (field::PACKET_LENGTH, 32),
+    (field::VLAN, 48),
+    (field::TTL, 16),
+    (field::DSCP, 32),
+    (field::PROTOCOL | field::TCP_FLAGS | field::FRAGMENT, 48),
+    // The lower half of the index: keys with another upper half than zero are not narrow.
+    (field::INTERFACE, 16),
+];
+
+/// The facts beside the address that a name has, of those of a table; and [`Table::narrow_words`]
+/// and [`Table::narrow_turn`] of them.
+#[cfg(not(target_arch = "bpf"))]
+pub fn value_place(fields: u32) -> (u32, [u64; 3], u64) {
+    let found = VALUES.iter().find(|(facts, _)| fields & facts != 0);
+    let (facts, turn) = found.map_or((0, 0), |(facts, turn)| (fields & facts, *turn));
+    let words = TableKey::mask(facts).map(|mask| mask & VALUE.rotate_left(turn));
+    (facts, words, turn.into())
+}
+
+/// The value in a name: bits of the first three words of a key, at their place in the name.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub const fn value_of(table: &Table, [first, second, third]: [u64; 3]) -> u64 {
+    let [first_mask, second_mask, third_mask] = table.narrow_words;
+    let value = first & first_mask | second & second_mask | third & third_mask;
+    // A turn to the right, whose number is below 64.
+    value >> (table.narrow_turn & 63) | value << (table.narrow_turn.wrapping_neg() & 63)
+}
+
+/// Bits of the first word of a key that a table asks for and a name has no room for, as a narrow key
+/// has them all zero: the upper half of an interface index.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub const fn without_room(table: &Table, first: u64) -> u64 {
+    let [mask, ..] = table.narrow_words;
+    first & mask << 16
+}
 
 /// [`Table::narrow`] of a table with an id: 16 bits of that. It is 0, so that the table is not
 /// narrow, for three ids in 2^16.
@@ -35,10 +80,15 @@ pub const fn narrow_number(id: u32) -> u64 {
 /// The narrow key that a packet with a key in a table has there; none if the key is not narrow.
 #[cfg(not(target_arch = "bpf"))]
 pub fn narrow_owner(table: &Table, key: &TableKey) -> Option<Owner> {
-    let [_, _, third] = key.words();
-    let [_, low] = key.source;
-    let is_narrow = table.narrow != 0 && key.table == table.id && key.version == 4;
-    is_narrow.then(|| Owner::narrow(table.narrow | third & PORT | low & ADDRESS))
+    let words @ [first, ..] = key.words();
+    // A narrow table asks for one of the two.
+    let ([_, source], [_, destination]) = (key.source, key.destination);
+    let is_narrow = table.narrow != 0
+        && key.table == table.id
+        && key.version == 4
+        && without_room(table, first) == 0;
+    let address = (source | destination) & ADDRESS;
+    is_narrow.then(|| Owner::narrow(table.narrow | value_of(table, words) | address))
 }
 
 /// The key that packets with a narrow key have in a table; none if it is another table's.
@@ -51,7 +101,81 @@ pub fn narrow_key(table: &Table, owner: &Owner) -> Option<TableKey> {
     }
     let [first, second, third] = table.agreed_values;
     let key = TableKey { table: table.id, version: 4, ..TableKey::EMPTY };
-    // A key from before the rules agreed on the port may have another one.
-    let key = key.with([first, second & !VERSION, third & !PORT | word & PORT]);
-    Some(TableKey { source: [0, MAPPED | word & ADDRESS], ..key })
+    let value = (word & VALUE).rotate_left((table.narrow_turn & 63) as u32);
+    let mut words = [first, second & !VERSION, third];
+    for (word, mask) in words.iter_mut().zip(table.narrow_words) {
+        // A key from before the rules agreed on the value may have another one.
+        *word = *word & !mask | value & mask;
+    }
+    let (key, address) = (key.with(words), [0, MAPPED | word & ADDRESS]);
+    Some(if table.fields & field::SOURCE != 0 {
+        TableKey { source: address, ..key }
+    } else {
+        TableKey { destination: address, ..key }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::FlagClass;
+
+    /// A table of some facts and an address that is narrow, whose rules agree on all but the value.
+    fn table(fields: u32) -> Table {
+        let (facts, narrow_words, narrow_turn) = value_place(fields);
+        let agreed = TableKey::mask(fields & !facts & !field::SOURCE & !field::DESTINATION);
+        Table {
+            id: 7,
+            fields: fields | field::V4 | field::V6,
+            words: TableKey::mask(fields),
+            agreed,
+            narrow: narrow_number(7),
+            narrow_words,
+            narrow_turn,
+            ..Table::default()
+        }
+    }
+
+    #[test]
+    fn a_narrow_key_is_all_of_the_key() {
+        let keys = [
+            (field::DESTINATION_PORT, TableKey { destination_port: 0x1234, ..TableKey::EMPTY }),
+            (field::ICMP_TYPE, TableKey { destination_port: 0x34, ..TableKey::EMPTY }),
+            (field::SOURCE_PORT, TableKey { source_port: 0xf00d, ..TableKey::EMPTY }),
+            (field::PACKET_LENGTH, TableKey { packet_length: 0xffff, ..TableKey::EMPTY }),
+            (field::VLAN, TableKey { vlan: 0x0fff, ..TableKey::EMPTY }),
+            (field::TTL, TableKey { ttl: 255, ..TableKey::EMPTY }),
+            (field::DSCP, TableKey { dscp: 0x3f, ..TableKey::EMPTY }),
+            (
+                field::PROTOCOL | field::TCP_FLAGS,
+                TableKey { protocol: 6, flags: FlagClass::Syn as u8, ..TableKey::EMPTY },
+            ),
+            (field::INTERFACE, TableKey { interface: 0xffff, ..TableKey::EMPTY }),
+            (0, TableKey::EMPTY),
+        ];
+        let address = [0, MAPPED | u64::from_ne_bytes([0, 0, 0, 0, 203, 0, 113, 9])];
+        for (facts, key) in keys {
+            for (fields, (source, destination)) in
+                [(field::SOURCE, (address, [0; 2])), (field::DESTINATION, ([0; 2], address))]
+            {
+                let of = table(facts | fields);
+                let key = TableKey { table: 7, version: 4, source, destination, ..key };
+                let owner = narrow_owner(&of, &key).unwrap();
+                assert_eq!(owner.word() & !(NUMBER | ADDRESS) & !VALUE, 0);
+                assert_eq!(owner.word() & VALUE == 0, facts == 0, "{key:?}");
+                assert_eq!(narrow_key(&of, &owner), Some(key));
+            }
+        }
+    }
+
+    #[test]
+    fn an_interface_whose_index_does_not_fit_is_no_narrow_key() {
+        let of = table(field::SOURCE | field::INTERFACE);
+        let key = |interface| TableKey { table: 7, version: 4, interface, ..TableKey::EMPTY };
+        assert!(narrow_owner(&of, &key(0xffff)).is_some());
+        assert!(narrow_owner(&of, &key(0x1_0000)).is_none());
+        // With a port, the name has that, and all rules agree on the interface.
+        let of = table(field::SOURCE | field::INTERFACE | field::DESTINATION_PORT);
+        assert!(narrow_owner(&of, &key(0x1_0000)).is_some());
+    }
 }

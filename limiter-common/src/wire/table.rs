@@ -43,9 +43,14 @@ pub struct Table {
     /// The first two bytes of the names of keys of IPv4 packets, if those are narrow
     /// ([`crate::owner::Owner::narrow`]), as they stand in memory; 0 if they are not.
     pub narrow: u64,
+    /// The bits of the first three words of a key that those names have: of one word, and 16 at
+    /// most ([`crate::narrow::value_of`]).
+    pub narrow_words: [u64; 3],
+    /// The bits by which these are turned to the right to where a name has them, below 64.
+    pub narrow_turn: u64,
 }
 
-const _: () = assert!(size_of::<Table>() == 288);
+const _: () = assert!(size_of::<Table>() == 320);
 
 impl Table {
     /// True if its keys are the sources of the source table: it has the rules by source that are

@@ -101,11 +101,10 @@ impl KeyFacts {
         self.has
     }
 
-    /// The third word of the key with all facts in it.
+    /// The first three words of the key with all facts in it.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) const fn third(&self) -> u64 {
-        let [_, _, third] = self.words;
-        third
+    pub(super) const fn words(&self) -> [u64; 3] {
+        self.words
     }
 
     /// The facts of a packet.
@@ -170,7 +169,7 @@ pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
 /// 1 for 0, else 0, and bits above. In a form that the compiler makes no comparison of, and so no
 /// branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-const fn lacks_none(bits: u64) -> u64 {
+pub(super) const fn lacks_none(bits: u64) -> u64 {
     let halved = bits >> 1 | bits & 1;
     !(halved.wrapping_add(u64::MAX >> 1) >> 63)
 }

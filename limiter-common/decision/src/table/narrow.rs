@@ -1,24 +1,26 @@
 //! Narrow keys: keys that have their buckets where sources have theirs.
 //!
 //! A table is narrow ([`Table::narrow`]) if the source table had room for each of its rules, and
-//! its keys differ in the IPv4 source and the destination port alone. The key of an IPv4 packet is
-//! a [`Owner::narrow`] there: it has a bucket of the same form and in the same kind of place as a
-//! source, leaves as that does, and is judged by the same code. The limit of its rule stands beside
-//! the record.
+//! its keys differ in one IPv4 address, the source or the destination, and one fact of 16 bits
+//! alone, such as a port. The key of an IPv4 packet is a [`Owner::narrow`] there: it has a bucket of
+//! the same form and in the same kind of place as a source, leaves as that does, and is judged by
+//! the same code. The limit of its rule stands beside the record.
 //!
 //! The order is that of all tables: look everywhere, charge the source, charge everywhere.
 
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Table, field};
 
-use super::key::KeyFacts;
+use super::key::{KeyFacts, lacks_none};
 use crate::packet::Facts;
-use limiter_common::narrow::{ADDRESS, NUMBER, PORT};
+use limiter_common::narrow::{ADDRESS, NUMBER, value_of, without_room};
 
 /// True if the key of a packet that is in a table is narrow.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_narrow(table: &Table, key_facts: &KeyFacts) -> bool {
-    table.narrow != 0 && key_facts.has() & field::V4 as u64 != 0
+    let [first, ..] = key_facts.words();
+    let has_room = without_room(table, first) == 0;
+    table.narrow != 0 && has_room && key_facts.has() & field::V4 as u64 != 0
 }
 
 /// 1 if the key of a packet that is in a table is narrow ([`is_narrow`]), else 0; without a branch.
@@ -27,15 +29,18 @@ pub(super) fn narrow_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     // The number is below 2^16.
     let has_number = table.narrow.wrapping_add(NUMBER) >> NUMBER.count_ones();
     let is_v4 = key_facts.has() >> field::V4.trailing_zeros();
-    (has_number & is_v4 & 1) as u32
+    let [first, ..] = key_facts.words();
+    (has_number & is_v4 & lacks_none(without_room(table, first)) & 1) as u32
 }
 
 /// The narrow key of a packet in a table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn narrow_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Owner {
-    let [_, _, third_mask] = table.words;
-    let [[_, mask], _] = table.source_masks;
-    let [_, low] = facts.source_words();
-    let word = table.narrow | key_facts.third() & third_mask & PORT | low & mask & ADDRESS;
-    Owner::narrow(word)
+    let ([[_, source_mask], _], [[_, destination_mask], _]) =
+        (table.source_masks, table.destination_masks);
+    let ([_, source], [_, destination]) = (facts.source_words(), facts.destination_words());
+    // One of the masks is zero.
+    let address = source & source_mask | destination & destination_mask;
+    let value = value_of(table, key_facts.words());
+    Owner::narrow(table.narrow | value | address & ADDRESS)
 }

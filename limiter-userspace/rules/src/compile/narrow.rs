@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use limiter_common::bucket::Slot;
-use limiter_common::narrow::narrow_number;
+use limiter_common::narrow::{ADDRESS, narrow_number, value_of, value_place, without_room};
 use limiter_common::owner::Owner;
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::{TRIE_FIXED_BITS, Table, TableKey, field};
@@ -12,15 +12,10 @@ use super::layout::LayoutTable;
 use super::rule_id::{Pattern, RuleId};
 use crate::model::TriePrefix;
 
-/// Keys that a name has room for beside the source: they stand in one place.
-const PORTS: u32 = field::DESTINATION_PORT | field::ICMP_TYPE;
-
-/// Keys that make one of a table impossible: their values stand elsewhere in a key.
-const ELSEWHERE: u32 = field::DESTINATION | field::INNER;
-
-/// Bits of a prefix around all names of a table, and around those of it with a port.
+/// Bits of a prefix around all names of a table, and around those of it with a value of the fact
+/// beside the address.
 const OF_TABLE: u32 = 80;
-const OF_PORT: u32 = 96;
+const OF_VALUE: u32 = 96;
 
 impl TriePrefix {
     /// True if it is of narrow keys: no source has such a key in the trie.
@@ -42,6 +37,7 @@ impl LayoutTable {
         match self.narrow_rules(table, plain) {
             Some(rules) => {
                 table.narrow = narrow_number(table.id);
+                (_, table.narrow_words, table.narrow_turn) = value_place(table.fields);
                 rules.into_iter().collect()
             }
             None => Vec::new(),
@@ -56,24 +52,24 @@ impl LayoutTable {
         let number = narrow_number(table.id);
         let fields = table.fields;
         let has = |bits| fields & bits != 0;
-        // Without a source, packets of both versions have the same keys.
-        let fits = has(field::SOURCE) && has(field::V4) && !has(ELSEWHERE) && number != 0;
-        let [_, _, port] = TableKey::mask(fields & PORTS);
-        let [_, version, _] = TableKey { version: u8::MAX, ..TableKey::EMPTY }.words();
-        let words = table.words.iter().zip(table.agreed).zip([0, version, port]);
-        let all_agree =
-            words.into_iter().all(|((word, agreed), named)| word & !agreed & !named == 0);
+        // Without an address, packets of both versions have the same keys.
+        let one_address = has(field::SOURCE) != has(field::DESTINATION);
+        let fits = one_address && has(field::V4) && !has(field::INNER) && number != 0;
+        let (facts, narrow_words, narrow_turn) = value_place(fields);
+        let named = TableKey::mask(facts);
+        let version = TableKey { version: u8::MAX, ..TableKey::EMPTY }.words();
+        let words = table.words.iter().zip(table.agreed).zip(named.into_iter().zip(version));
+        let all_agree = words
+            .into_iter()
+            .all(|((word, agreed), (named, version))| word & !agreed & !named & !version == 0);
         if !fits || !all_agree || self.has_ranges() || self.form.is_of_sources() {
             return None;
         }
-        let name = |port: u16, source: u64| {
-            let key = TableKey { destination_port: port, ..TableKey::EMPTY };
-            let [_, _, port] = key.words();
-            Owner::narrow(number | port | source).trie_key()
-        };
+        let of = Table { narrow_words, narrow_turn, ..*table };
+        let name = |value: u64, address: u64| Owner::narrow(number | value | address).trie_key();
         let mut rules = BTreeMap::new();
-        // The rank of the rule for all ports, and the lowest one of those for some.
-        let (mut of_table, mut of_port) = (0, u32::MAX);
+        // The rank of the rule for all values, and the lowest one of those for some.
+        let (mut of_table, mut of_value) = (0, u32::MAX);
         for (pattern, (rank, id)) in self.entries() {
             let slot = match id {
                 Some(id) => plain(id)?,
@@ -83,26 +79,38 @@ impl LayoutTable {
             if key.version != 4 {
                 continue;
             }
-            let source = length.checked_sub(TRIE_FIXED_BITS + MAPPED_BITS)?;
-            let [_, _, asked] = mask.words();
-            let length = if asked & port == port {
-                of_port = of_port.min(*rank);
-                OF_PORT + source
-            } else if asked & port == 0 && source == 0 {
+            let prefix = if has(field::SOURCE) {
+                length.checked_sub(TRIE_FIXED_BITS + MAPPED_BITS)?
+            } else {
+                let ones: u32 = mask.destination.iter().map(|word| word.count_ones()).sum();
+                ones.saturating_sub(MAPPED_BITS)
+            };
+            let words @ [first, ..] = key.words();
+            if without_room(&of, first) != 0 {
+                // No narrow key has this value.
+                continue;
+            }
+            let asked = |wanted: [u64; 3]| {
+                mask.words().iter().zip(named).zip(wanted).all(|((a, b), c)| a & b == c)
+            };
+            let length = if asked(named) {
+                of_value = of_value.min(*rank);
+                OF_VALUE + prefix
+            } else if asked([0; 3]) && prefix == 0 {
                 of_table = *rank;
                 OF_TABLE
             } else {
                 return None;
             };
-            let [_, low] = key.source;
+            let ([_, source], [_, destination]) = (key.source, key.destination);
             // The address alone, without the bytes that make it an IPv6 address.
-            let address = name(key.destination_port, low >> 32 << 32);
+            let address = name(value_of(&of, words), (source | destination) & ADDRESS);
             if rules.insert(TriePrefix { length, address }, slot).is_some() {
                 return None;
             }
         }
-        // A rule on all IPv4 sources may come before those on ports.
-        if of_table >= of_port {
+        // A rule on all IPv4 addresses may come before those on values.
+        if of_table >= of_value {
             return None;
         }
         // So that no rule on IPv6 sources around the names is found.

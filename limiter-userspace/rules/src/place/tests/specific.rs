@@ -193,7 +193,11 @@ fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
         destination_port: port,
         ..TableKey::EMPTY
     };
-    let key = TableKey { source: words(packet.source), ..key };
+    let key = if has(field::SOURCE) {
+        TableKey { source: words(packet.source), ..key }
+    } else {
+        TableKey { destination: words(packet.destination), ..key }
+    };
     let owner = narrow_owner(table, &key)?;
     let agreed = table.agreed.into_iter().zip(table.agreed_values);
     if key.words().into_iter().zip(agreed).any(|(word, (bits, value))| word & bits != value) {
@@ -206,17 +210,22 @@ fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
     Some(longest.map_or(Slot::NONE.index(), |(_, slot)| *slot))
 }
 
-/// Rules by source and port, and packets of a table that may be narrow.
+/// Rules by one address and one fact, and packets of a table that may be narrow.
 fn any_narrow() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
-    let part = (of(any_net(64)), of(0u16..3), of(Just(FlagClass::Syn)));
-    let parts = part.prop_map(|(source, port, flags)| {
-        vec![
-            Part::Source(SOURCE_MASKS, source),
-            Part::Fact(Fact::DestinationPort, port.map(Into::into)),
-            Part::Fact(Fact::TcpFlags, flags.map(|class| (class as u16).into())),
-        ]
+    let rules = (any::<bool>(), any::<bool>()).prop_flat_map(|(by_source, by_port)| {
+        let part = (of(any_net(64)), of(0u16..3), of(Just(FlagClass::Syn)));
+        let parts = part.prop_map(move |(net, value, flags)| {
+            let fact = if by_port { Fact::DestinationPort } else { Fact::Vlan };
+            let source = Part::Source(SOURCE_MASKS, net);
+            vec![
+                if by_source { source } else { Part::Destination(net) },
+                Part::Fact(fact, value.map(Into::into)),
+                Part::Fact(Fact::TcpFlags, flags.map(|class| (class as u16).into())),
+            ]
+        });
+        vec(parts, 1..6)
     });
-    (vec(parts, 1..6), any::<bool>(), vec(any_packet(), 1..40))
+    (rules, any::<bool>(), vec(any_packet(), 1..40))
 }
 
 thread_local! {
