@@ -17,8 +17,47 @@ pub struct Limit<'a> {
     pub burst: u32,
     /// Sources that there is room for.
     pub entries: u32,
-    /// The port of UDP whose packets the rule is for; all packets without one.
-    pub port: Option<u16>,
+    /// Packets that the rule is for.
+    pub of: Of,
+}
+
+/// Packets that a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// All.
+    All,
+    /// Those of UDP.
+    Udp,
+    /// Those to a port of UDP.
+    Port(u16),
+    /// Those with a differentiated services code point.
+    Dscp(u8),
+    /// Those with a time to live.
+    Ttl(u8),
+}
+
+impl Of {
+    /// The match of iptables.
+    fn iptables(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::Udp => "-p udp".to_owned(),
+            Self::Port(port) => format!("-p udp --dport {port}"),
+            Self::Dscp(point) => format!("-m dscp --dscp {point}"),
+            Self::Ttl(ttl) => format!("-m ttl --ttl-eq {ttl}"),
+        }
+    }
+
+    /// The expression of nft.
+    fn nft(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::Udp => "meta l4proto udp".to_owned(),
+            Self::Port(port) => format!("udp dport {port}"),
+            Self::Dscp(point) => format!("ip dscp {point}"),
+            Self::Ttl(ttl) => format!("ip ttl {ttl}"),
+        }
+    }
 }
 
 /// Hook of nft's rule.
@@ -46,17 +85,18 @@ pub enum Kept {
 ///
 /// When it is refused.
 pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) -> Result<String> {
-    let Limit { name, rate, burst, entries, port } = limit;
-    let port = port.map_or_else(String::new, |port| format!("-p udp --dport {port}"));
+    let Limit { name, rate, burst, entries, of } = limit;
     let rule = format!(
-        "-A PREROUTING -i {} {port} -m hashlimit --hashlimit-above {rate} --hashlimit-burst {burst} \
+        "-A PREROUTING -i {} {} -m hashlimit --hashlimit-above {rate} --hashlimit-burst {burst} \
          --hashlimit-mode srcip --hashlimit-name {name} --hashlimit-htable-max {entries} \
          --hashlimit-htable-size {entries} {more} -j DROP",
-        RECEIVER.interface
+        RECEIVER.interface,
+        of.iptables()
     );
     netns.run(program, ["-t", "raw"].into_iter().chain(rule.split_whitespace()))?;
     let listed = netns.run(program, ["-t", "raw", "-S", "PREROUTING"])?;
-    let listed = listed.lines().find(|line| line.contains("hashlimit"));
+    let named = format!("--hashlimit-name {name} ");
+    let listed = listed.lines().find(|line| line.contains(&named));
     listed.map(|rule| rule.trim().to_owned()).context("iptables does not list its rule")
 }
 
@@ -66,8 +106,8 @@ pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) ->
 ///
 /// When it is refused.
 pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<String> {
-    let Limit { name, rate, burst, entries, port } = limit;
-    let port = port.map_or_else(String::new, |port| format!("udp dport {port} "));
+    let Limit { name, rate, burst, entries, of } = limit;
+    let of = of.nft();
     let (family, chain, place) = match hook {
         Hook::Ingress => {
             let device = RECEIVER.interface;
@@ -84,7 +124,7 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
            set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
            chain {chain} {{\n\
              type filter {place};\n\
-             {port}{statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
+             {of} {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
              drop\n\
            }}\n\
          }}\n"

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use limiter_bench::path::contender::{Limit, Tool};
 use limiter_bench::path::stand::Stand;
-use limiter_bench::peers::{self, Hook, Kept};
+use limiter_bench::peers::{self, Hook, Kept, Of};
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
@@ -55,13 +55,29 @@ fn nft_takes_every_form_of_its_rule() -> Result<()> {
     require_root();
     for hook in [Hook::Ingress, Hook::Prerouting] {
         for (kept, word) in [(Kept::Minute, "update"), (Kept::Always, "add")] {
-            let bed = Testbed::create("path-nft")?;
-            let limit =
-                peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16, port: None };
-            let listed = peers::nft(&bed.receiver, hook, kept, &limit)?;
-            ensure!(listed.starts_with(word), "{hook:?}: {listed}");
-            bed.close()?;
+            for of in [Of::All, Of::Udp, Of::Port(9), Of::Dscp(0), Of::Ttl(64)] {
+                let bed = Testbed::create("path-nft")?;
+                let limit =
+                    peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16, of };
+                let listed = peers::nft(&bed.receiver, hook, kept, &limit)?;
+                ensure!(listed.contains(word), "{hook:?} {of:?}: {listed}");
+                bed.close()?;
+            }
         }
+    }
+    Ok(())
+}
+
+/// Three wide rules charge a packet before the fourth drops it: one packet of each source passes, as
+/// with one rule, and the tools that limit agree.
+#[test]
+fn four_rules_let_one_packet_of_a_source_pass() -> Result<()> {
+    require_root();
+    for tool in [Tool::Limiter, Tool::Lines, Tool::NftIngress, Tool::Hashlimit] {
+        let stand = Stand::build(tool, Limit::Four, 1 << 16)?;
+        let run = stand.send(16, 2_000)?;
+        ensure!(run.sent.frames == 2_000 && run.passed == 16, "{}: {run:?}", tool.name());
+        stand.close()?;
     }
     Ok(())
 }

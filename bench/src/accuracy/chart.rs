@@ -4,10 +4,10 @@ use anyhow::Result;
 use limiter_tests::accuracy::simulated;
 use plotters::prelude::*;
 
-use crate::chart::{self, Axes, COLOURS, Series};
 use super::contender::Tool;
 use super::real::Row;
 use super::run::Results;
+use crate::chart::{self, Axes, COLOURS, Series};
 
 const SIZE: (u32, u32) = (960, 620);
 const WIDEST: f64 = 1_200.0;

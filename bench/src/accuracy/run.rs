@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::accuracy::range::{self, Entry, Multiple};
-use limiter_tests::accuracy::simulated::Steady;
 use limiter_tests::accuracy::simulated;
+use limiter_tests::accuracy::simulated::Steady;
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::program::Program;
 
-use crate::machine::Machine;
 use super::contender::{CONTENDERS, Tool};
 use super::{chart, real, report};
+use crate::machine::Machine;
 
 /// Promise P3, in percent.
 pub const PROMISE: f64 = 1.0;

@@ -8,12 +8,12 @@ use limiter_common::verdict::Reason;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::subject::Subject;
 
+use super::together::{Crew, Done, Senders};
+use super::{page, word};
 use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::packets::cases::{NARROW, WIDE};
 use crate::spread::Spread;
-use super::together::{Crew, Done, Senders};
-use super::{page, word};
 
 /// Sources of the table that new ones fill.
 const SMALL: u32 = 16_384;

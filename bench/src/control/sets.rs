@@ -9,9 +9,9 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::process;
 use limiter_tests::testbed::Testbed;
 
-use crate::spread::Spread;
 use super::raw;
 use super::rules::{self, Shape};
+use crate::spread::Spread;
 
 /// Seconds of one shape.
 pub(super) struct Set {

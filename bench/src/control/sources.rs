@@ -10,9 +10,9 @@ use limiter_common::wire::map;
 use limiter_tests::bpf;
 use limiter_tests::process;
 
+use super::raw::{self, Raw};
 use crate::crowd::{self, Crowd};
 use crate::spread::Spread;
-use super::raw::{self, Raw};
 
 /// Looks of `limiter top` that are measured together: their processor time is counted in hundredths
 /// of a second.

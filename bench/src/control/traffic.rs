@@ -12,10 +12,10 @@ use limiter_tests::live_frames::{self, LiveFrames, Load, Place, Sources};
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 
-use crate::crowd::load;
-use crate::spread::Spread;
 use super::rules::{self, Shape};
 use super::under_way::Judged;
+use crate::crowd::load;
+use crate::spread::Spread;
 
 /// Packets a second while the daemon starts: one each 50 µs.
 const BEFORE_START: u32 = 20_000;

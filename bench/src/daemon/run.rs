@@ -8,12 +8,12 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::process::{self, Memory};
 use limiter_tests::testbed::Testbed;
 
+use super::page;
 use crate::control::rules::{self, Shape};
 use crate::crowd::{self, Crowd, MILLION};
 use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::spread::Spread;
-use super::page;
 
 /// Drops a second, of so many sources, that the daemon is to tell of.
 const DROPS: u32 = 500_000;

@@ -6,9 +6,9 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
 use limiter_tests::testbed::Testbed;
 
-use crate::peers::{self, Hook, Kept, Limit};
 use super::scene::Sample;
 use super::traffic::LIMIT;
+use crate::peers::{self, Hook, Kept, Limit, Of};
 
 /// Packets at once that every rule allows a source.
 const BURST: u32 = 100;
@@ -73,7 +73,7 @@ impl Contender {
     pub fn install(tool: Tool, bed: &Testbed, entries: u32) -> Result<Self> {
         let mut limiter = None;
         let rate = format!("{LIMIT}/second");
-        let limit = Limit { name: NAME, rate: &rate, burst: BURST, entries, port: None };
+        let limit = Limit { name: NAME, rate: &rate, burst: BURST, entries, of: Of::All };
         let listed = match tool {
             Tool::Nothing => String::new(),
             Tool::Limiter => {

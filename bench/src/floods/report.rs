@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use limiter_tests::sandbox::format::thousands;
 
-use crate::spread::Spread;
 use super::contender::Tool;
 use super::effort::Rate;
 use super::run::Results;
 use super::scene::Sample;
 use super::traffic::{Class, LIMIT};
+use crate::spread::Spread;
 
 /// Below this share, in percent, conforming sources count as disturbed.
 const DISTURBED: f64 = 90.0;

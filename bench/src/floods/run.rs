@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::interrupt::Interrupt;
 
-use crate::machine::Machine;
-use crate::page;
-use crate::spread::Spread;
 use super::contender::Tool;
 use super::effort::{Effort, Rate};
 use super::scene::{self, Ladder, Sample};
 use super::{chart, report};
+use crate::machine::Machine;
+use crate::page;
+use crate::spread::Spread;
 
 /// The page, of which a part is measured.
 pub const PAGE: &str = "floods.md";

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use limiter_tests::sandbox::format::thousands;
 
-use crate::spread::Spread;
 use super::run::Results;
+use crate::spread::Spread;
 
 /// Maps that are smaller are summed up.
 const LARGE: u64 = 1 << 20;

@@ -10,9 +10,9 @@ use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Sources};
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 
+use super::kernel;
 use crate::floods::contender::{Contender, Tool};
 use crate::floods::tally;
-use super::kernel;
 
 /// Slow enough that the receiver takes them all, and all are sent before the first entry expires.
 const PER_SECOND: u32 = 100_000;

@@ -11,6 +11,7 @@ use limiter_tests::packet::Frame;
 use limiter_tests::subject::Subject;
 use limiter_tests::walk::Order;
 
+use super::{kernel, page, peers};
 use crate::figure::{Bound, Figure};
 use crate::floods::contender::Tool;
 use crate::group::{Measured, Options};
@@ -18,7 +19,6 @@ use crate::machine::Machine;
 use crate::packets::cases::{FIRST, WIDE};
 use crate::packets::rig::Rig;
 use crate::spread::Spread;
-use super::{kernel, page, peers};
 
 /// The sizes of `limiter run` without options.
 const SOURCES: u32 = 262_144;

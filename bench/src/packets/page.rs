@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use limiter_tests::sandbox::format::thousands;
 
-use crate::spread::Spread;
 use super::run::{Results, Row};
+use crate::spread::Spread;
 
 /// The part.
 pub(super) fn markdown(results: &Results) -> String {

@@ -7,12 +7,12 @@ use limiter_tests::netns::Netns;
 use limiter_tests::subject::Subject;
 use limiter_tests::walk::Order;
 
-use crate::group::{Measured, Options};
-use crate::spread::Spread;
 use super::cases::{self, Case, FIRST, NEW, PORT, SMALL, Sources};
 use super::page;
 use super::ratios;
 use super::rig::{Baseline, Rig};
+use crate::group::{Measured, Options};
+use crate::spread::Spread;
 
 /// The protocol of the frames.
 const UDP: u8 = 17;

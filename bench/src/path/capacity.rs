@@ -4,10 +4,10 @@ use anyhow::{Result, bail, ensure};
 use limiter_tests::generator::rate;
 use limiter_tests::interrupt::Interrupt;
 
-use crate::spread::Spread;
 use super::contender::Tool;
 use super::effort::{Effort, Mix};
 use super::stand::{Run, Stand, twice};
+use crate::spread::Spread;
 
 /// Packets that a tool handled.
 #[derive(Clone, Debug)]

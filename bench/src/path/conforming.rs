@@ -14,11 +14,11 @@ use limiter_tests::generator::rate;
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::live_frames::{Load, Regular, Sources};
 
-use crate::spread::Spread;
 use super::contender::{Limit, SHIPPED, Tool};
 use super::effort::{Effort, Flood};
 use super::service;
 use super::stand::{RECEIVING_CPU, Run, Stand, twice};
+use crate::spread::Spread;
 
 /// Sources of the flood.
 pub(super) const FLOODING: u32 = 10;

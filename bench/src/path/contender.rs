@@ -5,8 +5,8 @@ use aya::Ebpf;
 use limiter_tests::limiter::Limiter;
 use limiter_tests::testbed::Testbed;
 
-use crate::peers::{self, Hook, Kept};
 use super::programs::{self, Program};
+use crate::peers::{self, Hook, Kept, Of};
 
 /// A way to drop packets, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,10 @@ pub enum Limit {
     Once,
     /// [`Limit::Once`] of packets to [`PORT`] of UDP.
     OnceToPort,
+    /// [`Limit::Wide`] of packets to [`PORT`], of those of UDP, and of those with a code point, and
+    /// then [`Limit::Once`] of those with a time to live: each packet has them all, and is charged to
+    /// three rules before the fourth drops it.
+    Four,
     /// 2,000 packets a second, 100 at once.
     Wide,
 }
@@ -98,7 +102,7 @@ impl Limit {
     /// Packets, the time that they are for, and packets at once.
     pub const fn parts(self) -> (u32, &'static str, u32) {
         match self {
-            Self::Once | Self::OnceToPort => (1, "hour", 1),
+            Self::Once | Self::OnceToPort | Self::Four => (1, "hour", 1),
             Self::Wide => (2_000, "second", 100),
         }
     }
@@ -113,25 +117,39 @@ impl Limit {
 
     /// For limiter: everybody has it.
     fn rules(self) -> String {
-        let (rate, unit, burst) = self.parts();
-        let of_source = format!(
-            "[{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: {rate}, \
-             burst: {burst}}}}}]"
-        );
-        match self.port() {
-            None => format!("descriptors: {of_source}"),
-            Some(port) => format!(
-                "descriptors: [{{key: protocol, value: udp, descriptors: [{{key: \
-                 destination_port, value: \"{port}\", descriptors: {of_source}}}]}}]"
-            ),
-        }
+        let rules = self.each().iter().map(|(limit, of)| {
+            let (rate, unit, burst) = limit.parts();
+            let of_source = format!(
+                "{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: {rate}, \
+                 burst: {burst}}}}}"
+            );
+            let within = |key: &str| format!("{{key: {key}, descriptors: [{of_source}]}}");
+            match of {
+                Of::All => of_source,
+                Of::Udp => within("protocol, value: udp"),
+                Of::Port(port) => format!(
+                    "{{key: protocol, value: udp, descriptors: [{}]}}",
+                    within(&format!("destination_port, value: \"{port}\""))
+                ),
+                Of::Dscp(point) => within(&format!("dscp, value: \"{point}\"")),
+                Of::Ttl(ttl) => within(&format!("ttl, value: \"{ttl}\"")),
+            }
+        });
+        format!("descriptors: [{}]", rules.collect::<Vec<_>>().join(", "))
     }
 
-    /// The port that the rule is for, if it is for one.
-    const fn port(self) -> Option<u16> {
+    /// The rules, in the order in which a packet meets them, each with a limit of one rule.
+    const fn each(self) -> &'static [(Self, Of)] {
         match self {
-            Self::OnceToPort => Some(PORT),
-            Self::Once | Self::Wide => None,
+            Self::Once => &[(Self::Once, Of::All)],
+            Self::OnceToPort => &[(Self::Once, Of::Port(PORT))],
+            Self::Wide => &[(Self::Wide, Of::All)],
+            Self::Four => &[
+                (Self::Wide, Of::Port(PORT)),
+                (Self::Wide, Of::Udp),
+                (Self::Wide, Of::Dscp(0)),
+                (Self::Once, Of::Ttl(64)),
+            ],
         }
     }
 }
@@ -164,9 +182,14 @@ impl Contender {
     /// When it refuses.
     pub fn install(tool: Tool, bed: &Testbed, limit: Limit, entries: u32) -> Result<Self> {
         let netns = &bed.receiver;
-        let (rate, unit, burst) = limit.parts();
-        let rate = format!("{rate}/{unit}");
-        let rule = peers::Limit { name: NAME, rate: &rate, burst, entries, port: limit.port() };
+        let each = |install: &dyn Fn(&peers::Limit<'_>) -> Result<String>| {
+            let listed = (1..).zip(limit.each()).map(|(number, (limit, of))| {
+                let (rate, unit, burst) = limit.parts();
+                let (name, rate) = (format!("{NAME}{number}"), format!("{rate}/{unit}"));
+                install(&peers::Limit { name: &name, rate: &rate, burst, entries, of: *of })
+            });
+            anyhow::Ok(listed.collect::<Result<Vec<_>>>()?.join("; "))
+        };
         let (mut limiter, mut program) = (None, None);
         let mut attach = |which| -> Result<String> {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
@@ -177,9 +200,9 @@ impl Contender {
             let started = limiter.insert(bed.limiter(&rules)?);
             started.options(["--mode", mode, "--source-table", source_store]);
             let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {source_store}`");
-            let (room, shipped) = match limit.port() {
-                None => ("--max-sources", SHIPPED),
-                Some(_) => ("--max-keys", SHIPPED_KEYS),
+            let (room, shipped) = match limit.each() {
+                [(_, Of::All)] => ("--max-sources", SHIPPED),
+                _ => ("--max-keys", SHIPPED_KEYS),
             };
             if entries == shipped {
                 started.start()?;
@@ -196,9 +219,11 @@ impl Contender {
             Tool::Limiter => start("native", "hash")?,
             Tool::Lines => start("native", "lines")?,
             Tool::Generic => start("generic", "hash")?,
-            Tool::NftIngress => peers::nft(netns, Hook::Ingress, Kept::Always, &rule)?,
-            Tool::NftPrerouting => peers::nft(netns, Hook::Prerouting, Kept::Always, &rule)?,
-            Tool::Hashlimit => peers::hashlimit(netns, iptables(), &rule, "")?,
+            Tool::NftIngress => each(&|rule| peers::nft(netns, Hook::Ingress, Kept::Always, rule))?,
+            Tool::NftPrerouting => {
+                each(&|rule| peers::nft(netns, Hook::Prerouting, Kept::Always, rule))?
+            }
+            Tool::Hashlimit => each(&|rule| peers::hashlimit(netns, iptables(), rule, ""))?,
         };
         Ok(Self { limiter, program, listed })
     }
@@ -228,5 +253,6 @@ mod tests {
     fn the_hand_written_program_has_the_same_limit() {
         assert_eq!(Limit::Once.pace(), (3_600_000_000_000, 0));
         assert_eq!(Limit::Wide.pace(), (500_000, 49_500_000));
+        assert_eq!(Limit::Four.each().len(), 4);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use limiter_tests::interrupt::Interrupt;
 
-use crate::spread::Spread;
 use super::contender::{Limit, SHIPPED, Tool};
 use super::effort::{Crowd, Effort, Mix};
 use super::stand::{Run, Stand, twice};
+use crate::spread::Spread;
 
 /// The room of every table, where the shipped one of limiter is too small for the crowd.
 const LARGE: u32 = 1 << 21;

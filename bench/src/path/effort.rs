@@ -48,6 +48,12 @@ const KEYED: [Crowd; 3] = [
     },
 ];
 
+/// The crowd with four rules. A source of its own would be over the wide ones.
+const FOUR: Crowd = Crowd {
+    sources: 10_000,
+    mixes: &[Mix { name: "10,000 keys in each of four rules", sources: Sources::Uniform(10_000) }],
+};
+
 /// A flood in the measurement of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
@@ -64,6 +70,8 @@ pub(super) struct Effort {
     pub(super) crowds: &'static [Crowd],
     /// Cases with a rule by port and source.
     pub(super) keyed: &'static [Crowd],
+    /// The case with four rules at once.
+    pub(super) four: Crowd,
     /// Rounds of costs and capacities, and how long each tool has the cable in one.
     pub(super) rounds: usize,
     pub(super) slice: Duration,
@@ -77,6 +85,7 @@ impl Effort {
     pub(super) const FULL: Self = Self {
         crowds: &[ONE, SOME, MANY],
         keyed: &KEYED,
+        four: FOUR,
         rounds: 7,
         slice: Duration::from_millis(400),
         floods: &[
@@ -96,6 +105,7 @@ impl Effort {
     pub(super) const QUICK: Self = Self {
         crowds: &[ONE, SOME],
         keyed: KEYED.split_at(2).0,
+        four: FOUR,
         rounds: 3,
         slice: Duration::from_millis(200),
         floods: &[

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use limiter_tests::sandbox::format::thousands;
 
-use crate::spread::Spread;
 use super::charts::{CONFORMING, COST};
 use super::conforming::{Cell, FLOODING, PER_SECOND};
 use super::contender::{Limit, PORT, Tool};
 use super::cost::Table;
 use super::effort::Flood;
 use super::run::Results;
+use crate::spread::Spread;
 
 /// The part.
 pub(super) fn markdown(results: &Results) -> String {
@@ -60,7 +60,9 @@ fn keyed(page: &mut String, results: &Results) -> std::fmt::Result {
         page,
         "### A rule by port and source\n\nMeasured in the same way: every source may send one \
          packet an hour to port {PORT} of UDP. In nft and iptables it is the rule by source with \
-         `udp dport {PORT}`, `-p udp --dport {PORT}` before it.\n"
+         `udp dport {PORT}`, `-p udp --dport {PORT}` before it. With four rules, a packet is \
+         charged to a rule by port, one by protocol and one by code point, all by source and within \
+         the limit, and the fourth one, by time to live and source, drops it.\n"
     )?;
     for table in &results.keyed {
         cost(page, table)?;

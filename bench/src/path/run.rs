@@ -3,8 +3,6 @@
 use anyhow::{Result, ensure};
 use limiter_tests::interrupt::Interrupt;
 
-use crate::group::{Measured, Options};
-use crate::machine::Machine;
 use super::capacity::{self, Capacity};
 use super::conforming::{self, Cell};
 use super::contender::{Limit, Tool, iptables};
@@ -13,6 +11,8 @@ use super::effort::{Crowd, Effort};
 use super::stand::Stand;
 use super::steal::Steal;
 use super::{charts, page, ratios};
+use crate::group::{Measured, Options};
+use crate::machine::Machine;
 
 /// All of it.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Results {
     /// Of every tool its rule, under the first crowd and under the last.
     pub(super) rules: Vec<(Tool, String)>,
     pub(super) tables: Vec<Table>,
-    /// With a rule by port and source.
+    /// With a rule by port and source, and with four rules.
     pub(super) keyed: Vec<Table>,
     pub(super) capacities: Vec<Capacity>,
     pub(super) cells: Vec<Cell>,
@@ -59,9 +59,10 @@ pub fn run(options: &Options) -> Result<Measured> {
         }
     }
     let mut keyed = Vec::new();
-    for crowd in effort.keyed {
+    let crowds = effort.keyed.iter().map(|crowd| (crowd, Limit::OnceToPort));
+    for (crowd, limit) in crowds.chain([(&effort.four, Limit::Four)]) {
         eprintln!("path: keys: {}, rounds: {}", crowd.sources, effort.rounds);
-        let stands = cost::build(crowd, Limit::OnceToPort, &Tool::KEYED, &interrupt)?;
+        let stands = cost::build(crowd, limit, &Tool::KEYED, &interrupt)?;
         keyed.extend(costs(&stands, crowd, &effort, &interrupt)?);
         for stand in stands {
             stand.close()?;
