@@ -1,6 +1,8 @@
 //! Rules by source for iptables and nft, as their manuals have them, at the receiving end of a
 //! cable.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context as _, Result};
 use limiter_tests::command;
 use limiter_tests::netns::Netns;
@@ -100,14 +102,14 @@ pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) ->
     listed.map(|rule| rule.trim().to_owned()).context("iptables does not list its rule")
 }
 
-/// `nft limit` in a dynamic set; returns the rule as it is listed.
+/// `nft limit` in a dynamic set for each limit, in one chain, in this order: the table has the name
+/// of the first one. Returns the rules as they are listed.
 ///
 /// # Errors
 ///
-/// When it is refused.
-pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<String> {
-    let Limit { name, rate, burst, entries, of } = limit;
-    let of = of.nft();
+/// When they are refused.
+pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limits: &[Limit<'_>]) -> Result<String> {
+    let table = limits.first().context("no limit")?.name;
     let (family, chain, place) = match hook {
         Hook::Ingress => {
             let device = RECEIVER.interface;
@@ -115,24 +117,33 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
         }
         Hook::Prerouting => ("ip", "prerouting", "hook prerouting priority raw".to_owned()),
     };
-    let (statement, timeout) = match kept {
-        Kept::Minute => ("update", "timeout 1m;"),
-        Kept::Always => ("add", ""),
+    let (statement, timeout, listed_as) = match kept {
+        Kept::Minute => ("update", "timeout 1m;", ", timeout 1m"),
+        Kept::Always => ("add", "", ""),
     };
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for Limit { name, rate, burst, entries, of } in limits {
+        let of = of.nft();
+        writeln!(
+            sets,
+            "set {name} {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}"
+        )?;
+        writeln!(
+            rules,
+            "{of} {statement} @{name} {{ ip saddr limit rate over {rate} burst {burst} packets }} \
+             drop"
+        )?;
+    }
     let script = format!(
-        "table {family} {name} {{\n\
-           set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
-           chain {chain} {{\n\
-             type filter {place};\n\
-             {of} {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
-             drop\n\
-           }}\n\
-         }}\n"
+        "table {family} {table} {{\n{sets}chain {chain} {{\ntype filter {place};\n{rules}}}\n}}\n"
     );
     netns.enter(|| command::feed("nft", &["-f", "-"], &script))??;
-    let listed = netns.run("nft", ["list", "chain", family, name, chain])?;
-    let rule = listed.lines().find(|line| line.contains("@sources"));
-    let rule = rule.context("nft does not list its rule")?.trim();
-    let kept = if kept == Kept::Minute { ", timeout 1m" } else { "" };
-    Ok(format!("{rule}, with set size {entries}{kept}"))
+    let listed = netns.run("nft", ["list", "chain", family, table, chain])?;
+    let each = limits.iter().map(|Limit { name, entries, .. }| {
+        let set = format!("@{name} ");
+        let rule = listed.lines().find(|line| line.contains(&set));
+        let rule = rule.context("nft does not list its rule")?.trim();
+        Ok(format!("{rule}, with set size {entries}{listed_as}"))
+    });
+    Ok(each.collect::<Result<Vec<_>>>()?.join("; "))
 }

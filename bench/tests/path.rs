@@ -59,7 +59,7 @@ fn nft_takes_every_form_of_its_rule() -> Result<()> {
                 let bed = Testbed::create("path-nft")?;
                 let limit =
                     peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16, of };
-                let listed = peers::nft(&bed.receiver, hook, kept, &limit)?;
+                let listed = peers::nft(&bed.receiver, hook, kept, &[limit])?;
                 ensure!(listed.contains(word), "{hook:?} {of:?}: {listed}");
                 bed.close()?;
             }

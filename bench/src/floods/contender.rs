@@ -88,7 +88,7 @@ impl Contender {
             }
             Tool::Hashlimit => peers::hashlimit(&bed.receiver, IPTABLES, &limit, "")?,
             Tool::HashlimitKept => peers::hashlimit(&bed.receiver, IPTABLES, &limit, EXPIRE)?,
-            Tool::Nft => peers::nft(&bed.receiver, Hook::Ingress, Kept::Minute, &limit)?,
+            Tool::Nft => peers::nft(&bed.receiver, Hook::Ingress, Kept::Minute, &[limit])?,
         };
         Ok(Self { tool, limiter, listed })
     }

@@ -163,8 +163,8 @@ const SHIPPED_KEYS: u32 = 65_536;
 /// The discard port, where all frames go.
 pub const PORT: u16 = 9;
 
-/// Of tables and sets.
-const NAME: &str = "path";
+/// Of tables and sets, one for each rule.
+const NAMES: [&str; 4] = ["path", "path2", "path3", "path4"];
 
 /// A tool at work.
 pub struct Contender {
@@ -182,14 +182,22 @@ impl Contender {
     /// When it refuses.
     pub fn install(tool: Tool, bed: &Testbed, limit: Limit, entries: u32) -> Result<Self> {
         let netns = &bed.receiver;
-        let each = |install: &dyn Fn(&peers::Limit<'_>) -> Result<String>| {
-            let listed = (1..).zip(limit.each()).map(|(number, (limit, of))| {
-                let (rate, unit, burst) = limit.parts();
-                let (name, rate) = (format!("{NAME}{number}"), format!("{rate}/{unit}"));
-                install(&peers::Limit { name: &name, rate: &rate, burst, entries, of: *of })
-            });
-            anyhow::Ok(listed.collect::<Result<Vec<_>>>()?.join("; "))
-        };
+        let rates = limit.each().iter().zip(NAMES).map(|((limit, of), name)| {
+            let (rate, unit, burst) = limit.parts();
+            (name, format!("{rate}/{unit}"), burst, *of)
+        });
+        let rates: Vec<_> = rates.collect();
+        let rules: Vec<_> = rates
+            .iter()
+            .map(|(name, rate, burst, of)| peers::Limit {
+                name,
+                rate,
+                burst: *burst,
+                entries,
+                of: *of,
+            })
+            .collect();
+        let nft = |hook| peers::nft(netns, hook, Kept::Always, &rules);
         let (mut limiter, mut program) = (None, None);
         let mut attach = |which| -> Result<String> {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
@@ -219,11 +227,12 @@ impl Contender {
             Tool::Limiter => start("native", "hash")?,
             Tool::Lines => start("native", "lines")?,
             Tool::Generic => start("generic", "hash")?,
-            Tool::NftIngress => each(&|rule| peers::nft(netns, Hook::Ingress, Kept::Always, rule))?,
-            Tool::NftPrerouting => {
-                each(&|rule| peers::nft(netns, Hook::Prerouting, Kept::Always, rule))?
+            Tool::NftIngress => nft(Hook::Ingress)?,
+            Tool::NftPrerouting => nft(Hook::Prerouting)?,
+            Tool::Hashlimit => {
+                let each = rules.iter().map(|rule| peers::hashlimit(netns, iptables(), rule, ""));
+                each.collect::<Result<Vec<_>>>()?.join("; ")
             }
-            Tool::Hashlimit => each(&|rule| peers::hashlimit(netns, iptables(), rule, ""))?,
         };
         Ok(Self { limiter, program, listed })
     }
