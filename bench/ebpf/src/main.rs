@@ -34,7 +34,8 @@ static REFERENCE_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static REFERENCE_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// Keys of rules by port and source: address, port, protocol, and the number of the table.
+/// Keys of rules by port and source: address, port, protocol, and the number of the table; of IPv6
+/// the /64, port and protocol in one word, and the number.
 #[btf_map]
 static REFERENCE_KEYED: HashMap<[u32; 4], Bucket, 65_536> = HashMap::new();
 
@@ -50,6 +51,10 @@ const SOURCE_V6: usize = 8;
 /// Offsets behind the beginning of an IPv4 header without options.
 const PROTOCOL: usize = 9;
 const DESTINATION_PORT: usize = 22;
+const NEXT_HEADER: usize = 6;
+const DESTINATION_PORT_V6: usize = 42;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 /// Drops every packet.
 #[xdp(frags)]
@@ -77,7 +82,8 @@ pub(crate) fn reference(ctx: XdpContext) -> u32 {
     }
 }
 
-/// Drops a source at a port whose time has not come; lets all others pass. IPv4 without options.
+/// Drops a source at a port whose time has not come; lets all others pass. IPv4 without options, and
+/// IPv6 without extension headers.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn keyed_reference(ctx: XdpContext) -> u32 {
@@ -93,7 +99,8 @@ pub(crate) fn keyed_reference(ctx: XdpContext) -> u32 {
     }
 }
 
-/// The key of a packet in the first table, if it is IPv4 without options.
+/// The key of a packet in the first table, if it is IPv4 without options, or IPv6 without extension
+/// headers.
 #[inline(always)]
 fn port_and_source(ctx: &XdpContext) -> Option<[u32; 4]> {
     let (start, end) = (ctx.data(), ctx.data_end());
@@ -112,11 +119,38 @@ fn port_and_source(ctx: &XdpContext) -> Option<[u32; 4]> {
             ((network + DESTINATION_PORT) as *const [u8; 2]).read(),
         )
     };
+    if ethertype == V6 {
+        return port_and_prefix(start, end);
+    }
     if ethertype != V4 || version != 0x45 {
         return None;
     }
     let port = u16::from_be_bytes(port);
     Some([u32::from_ne_bytes(source), port.into(), protocol.into(), 0])
+}
+
+/// The key of a packet of IPv6 in the first table.
+#[inline(always)]
+fn port_and_prefix(start: usize, end: usize) -> Option<[u32; 4]> {
+    if start + NETWORK + DESTINATION_PORT_V6 + 2 > end {
+        return None;
+    }
+    let network = start + NETWORK;
+    // SAFETY: the comparison is the proof that the verifier asks for; arrays of bytes have no
+    // alignment.
+    let (protocol, high, low, port) = unsafe {
+        (
+            ((network + NEXT_HEADER) as *const u8).read(),
+            ((network + SOURCE_V6) as *const [u8; 4]).read(),
+            ((network + SOURCE_V6 + 4) as *const [u8; 4]).read(),
+            ((network + DESTINATION_PORT_V6) as *const [u8; 2]).read(),
+        )
+    };
+    if protocol != UDP && protocol != TCP {
+        return None;
+    }
+    let port = u32::from(u16::from_be_bytes(port)) | u32::from(protocol) << 16;
+    Some([u32::from_ne_bytes(high), u32::from_ne_bytes(low), port, 0])
 }
 
 /// The bucket of the source of a packet whose IP header is there.

@@ -323,9 +323,15 @@ fn charged() -> Vec<Case> {
             Reason::Conforming,
         )
     };
-    [("one rule", Tables::One), ("four rules", Tables::Four), ("eight rules", Tables::Eight)]
-        .map(case)
+    let all =
+        [("one rule", Tables::One), ("four rules", Tables::Four), ("eight rules", Tables::Eight)];
+    let v6 = |(name, tables)| {
+        let case = case((name, tables));
+        Case { family: Family::V6, name: format!("IPv6: {}", case.name), ..case }
+    };
+    all.map(case)
         .into_iter()
+        .chain(all.map(v6))
         .flat_map(|case| [case.clone(), case.in_lines()])
         .collect()
 }

@@ -136,12 +136,26 @@ impl Rig {
     }
 
     /// Gives the charging programs the key of one source in all tables, at a port.
-    pub(crate) fn fill_tables(&mut self, source: u32, port: u16, protocol: u8) -> Result<()> {
+    pub(crate) fn fill_tables(
+        &mut self,
+        family: Family,
+        source: u32,
+        port: u16,
+        protocol: u8,
+    ) -> Result<()> {
         let map = self.ebpf.map_mut("REFERENCE_KEYED").context("no REFERENCE_KEYED")?;
         let mut map: HashMap<_, [u32; 4], Value> = HashMap::try_from(map)?;
         let source = u32::from_ne_bytes(source.to_be_bytes());
+        let (port, protocol) = (u32::from(port), u32::from(protocol));
         for table in 0..Tables::Eight as u32 {
-            map.insert([source, port.into(), protocol.into(), table], [0; 4], 0)?;
+            let key = match family {
+                Family::V4 => [source, port, protocol, table],
+                Family::V6 => {
+                    let prefix = u32::from_ne_bytes(super::cases::V6_PREFIX);
+                    [prefix, source, port | protocol << 16, table]
+                }
+            };
+            map.insert(key, [0; 4], 0)?;
         }
         Ok(())
     }

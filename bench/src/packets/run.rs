@@ -129,7 +129,7 @@ impl Bench {
         };
         match case.least {
             Baseline::KeyedReference => self.rig.fill_keys((FIRST, known), PORT, UDP)?,
-            Baseline::Charging(_) => self.rig.fill_tables(FIRST, PORT, UDP)?,
+            Baseline::Charging(_) => self.rig.fill_tables(case.family, FIRST, PORT, UDP)?,
             Baseline::Empty | Baseline::Reference => self.rig.fill(case.family, FIRST, known)?,
             Baseline::Newcomer => {}
         }
