@@ -11,7 +11,7 @@ use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_decision::packet;
-use limiter_decision::table::{self, judge_plain, run_tables};
+use limiter_decision::table::{self, Plain, judge_plain, run_tables};
 use limiter_decision::world::World as _;
 
 use crate::capture;
@@ -84,9 +84,8 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
-    let plain = judge_plain(&Kernel, world::scratch()?, tables);
-    if plain.is_some() {
-        return plain;
+    if let Plain::Judged(outcome) = judge_plain(&Kernel, world::scratch()?, tables) {
+        return Some(outcome);
     }
     let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {

@@ -28,6 +28,7 @@ mod over;
 mod peek;
 mod plain;
 mod plain_tables;
+mod plain_wide;
 mod refresh;
 mod scratch;
 mod spend;
@@ -56,9 +57,9 @@ pub use narrow_row::{
 };
 pub use over::{count_class, over_source};
 pub use peek::peek;
-pub use plain_tables::{
-    Narrow, Row, attempt_one, charge_others, fail_wide, judge_narrow, judge_plain, judge_wide,
-    line_up, look_at_wide, peek_second, set_key, undo_wide,
+pub use plain_tables::{Plain, Row, judge_narrow, judge_plain, judge_wide, line_up};
+pub use plain_wide::{
+    attempt_one, charge_others, fail_wide, look_at_wide, peek_second, set_key, undo_wide,
 };
 pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};

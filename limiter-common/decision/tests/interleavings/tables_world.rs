@@ -18,7 +18,7 @@ use limiter_decision::entries::HostEntryTable;
 use limiter_decision::host;
 use limiter_decision::line::NoLine;
 use limiter_decision::outcome::Insert;
-use limiter_decision::table::{self, KeyCell};
+use limiter_decision::table::{self, KeyCell, Plain};
 use limiter_decision::world::{self as maps, Keyed};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -363,9 +363,13 @@ impl World {
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
         let plain = match way {
             Way::Short => table::judge_plain(self, &scratch, tables),
-            Way::Long => None,
+            Way::Long => Plain::General,
         };
-        plain.unwrap_or_else(|| table::run_tables(self, &scratch, tables)).unpack().reason
+        let outcome = match plain {
+            Plain::Judged(outcome) => outcome,
+            _ => table::run_tables(self, &scratch, tables),
+        };
+        outcome.unpack().reason
     }
 
     /// The packets that still pass, one after the other.

@@ -1,0 +1,291 @@
+//! The wide keys of a packet in plain tables: how one is looked up, looked at, charged, and taken
+//! back. [`super::plain_tables`] says in which order.
+
+use limiter_common::bucket::{Resolved, Slot};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{MAX_TABLES, RULE_NONE, Record};
+
+use super::clock::read_clock;
+use super::key::{key_in, name_in, put};
+use super::limit;
+use super::narrow_row::undo_narrow;
+use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
+use super::scratch::{Charge, Scratch};
+use super::undo::undo_source;
+use crate::cell::Cell;
+use crate::clock::SLACK;
+use crate::gcra;
+use crate::meter::{Charged, Peek, repeat};
+use crate::outcome::{Outcome, Packed};
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::world::{Keyed, World};
+
+/// Looks at the limits of a wide key, and leaves the exchange that charges the first one in the
+/// account; its bucket. An error ends the route, as in [`super::judge_narrow`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn look_wide<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    index: u32,
+    place: u32,
+) -> Result<W::Keyed, Option<Packed>> {
+    match find_wide(maps, scratch, index, place) {
+        Some(bucket) => match step!(look_at_wide(maps, scratch; &bucket, place)) {
+            Peek::Conforming => Ok(bucket),
+            Peek::Over => {
+                bucket.count(false, true);
+                Err(Some(Outcome::new(Reason::OverLimit, rule(scratch, place)).pack()))
+            }
+            Peek::Moved => Err(None),
+        },
+        None => Err(None),
+    }
+}
+
+/// The bucket of the packet's key in a table, if it has one and its name is found without ranges.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn find_wide<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Option<W::Keyed> {
+    let table = maps.table(scratch.generation(), index)?;
+    let [range, ..] = &table.ranges;
+    if table.fixed != Slot::NONE.index() || range.is_some() {
+        return None;
+    }
+    step!(set_key(maps, scratch; index, place));
+    maps.keyed(scratch.key(place)?)
+}
+
+/// Leaves the key of the packet in a table at a place. In the program, the name alone where that is
+/// no hash.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn set_key<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
+    if let Some(table) = maps.table(scratch.generation(), index)
+        && let Some(key) = scratch.key(scratch.unknown(place))
+    {
+        let key_facts = scratch.key_facts.get();
+        #[cfg(target_arch = "bpf")]
+        if let Some(name) = name_in(table, &scratch.facts, &key_facts) {
+            return key.set_name(name);
+        }
+        put(maps, key, key_in(table, &scratch.facts, &key_facts));
+        // On the host, buckets are found by the keys themselves.
+        #[cfg(not(target_arch = "bpf"))]
+        debug_assert!(
+            name_in(table, &scratch.facts, &key_facts)
+                .is_none_or(|name| name == key.get().name(|| 0)),
+            "the name of {:?}",
+            key.get()
+        );
+    }
+}
+
+/// True if nothing but a drop follows for a packet that is over a limit of a record.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn drops(record: &Record) -> bool {
+    !record.is_shadow(true) && record.action == 0
+}
+
+/// True if the packet is in one table, where its key is wide, and in no other one: one that loses
+/// the race there can begin again.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn is_alone(scratch: &Scratch) -> bool {
+    scratch.sources.get() == 0 && scratch.narrow_keys.get() == 0 && scratch.wide_keys.get() == 1
+}
+
+/// The look at the wide key of a bucket; [`Peek::Moved`] where the packet has to go the general
+/// route.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn look_at_wide<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
+        return Peek::Moved;
+    }
+    let Some(record) = maps.record(resolved.slot()) else {
+        return Peek::Moved;
+    };
+    let (Some((first, second)), Some(account)) = (record.plain(), scratch.account(place)) else {
+        return Peek::Moved;
+    };
+    if record.is_unlimited() || record.budget != 0 || !drops(record) && !is_alone(scratch) {
+        return Peek::Moved;
+    }
+    let old = bucket.first().load();
+    if old & 1 != u64::from(resolved.scale()) {
+        return Peek::Moved;
+    }
+    // Where more than a drop follows.
+    let over = if drops(record) { Peek::Over } else { Peek::Moved };
+    let recent = scratch.now();
+    let tat = Ticks::new_within(old >> 1);
+    let rate = first.rate();
+    let later = gcra::Charge::new(&rate, recent.plus(SLACK), first.plain_units(scratch.length()));
+    account.rule.set(record.rule);
+    // Over the limit for long: then the time does not matter.
+    if later.is_over_until_now(tat) {
+        bucket.touch(recent);
+        return over;
+    }
+    let now = read_clock(maps, scratch);
+    bucket.touch(now);
+    let Some(next) = later.at(&rate, now).apply(tat) else {
+        return over;
+    };
+    account.slot.set(resolved.slot().index() << 1 | u32::from(resolved.scale()));
+    account.charges.set(0);
+    account.limits.set(1);
+    scratch.note(place, Charge::Word(FIRST), old, next.get() << 1 | old & 1);
+    if second.is_some() {
+        account.limits.set(2);
+        return match step!(peek_second(maps, scratch; bucket, place)) {
+            Peek::Over => over,
+            peek => peek,
+        };
+    }
+    Peek::Conforming
+}
+
+/// Looks at the second limit of a wide key.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn peek_second<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
+    let Some(account) = scratch.account(place) else {
+        return Peek::Moved;
+    };
+    let (slot, scale) = account.target();
+    match maps.record(slot) {
+        Some(Record { limits: [_, second, ..], .. }) => {
+            peek_plain(scratch, &bucket.second(), second, scale)
+        }
+        None => Peek::Moved,
+    }
+}
+
+/// The rule of a wide key, after the look.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn rule(scratch: &Scratch, place: u32) -> u32 {
+    scratch.account(place).map_or(RULE_NONE, |account| account.rule.get())
+}
+
+/// Charges a wide key, and counts the packet; where it is dropped, or has to begin again, what was
+/// charged before is taken back.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn charge_wide<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: u32,
+) -> Result<(), Option<Packed>> {
+    let Some(account) = scratch.account(place) else {
+        return Err(None);
+    };
+    let [undo, ..] = &account.undos;
+    let (_, old, new) = undo.get();
+    let is_charged = bucket.first().compare_exchange(old, new);
+    if !is_charged || account.limits.get() > 1 {
+        let outcome = step!(charge_others(maps, scratch; bucket, place, is_charged));
+        if outcome.is_some() || account.limits.get() == 0 {
+            return Err(outcome);
+        }
+    }
+    maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
+    bucket.count(true, true);
+    Ok(())
+}
+
+/// Charges what is not charged yet of a wide key: the second limit, and the first one where another
+/// CPU was faster. The outcome of a packet that is dropped; none for one that passes, or begins
+/// again: then the account has no limits left.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn charge_others<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: u32,
+    first_charged: bool,
+) -> Option<Packed> {
+    let account = scratch.account(place)?;
+    let mut charged = Charged::Conforming;
+    if !first_charged {
+        account.charges.set(0);
+        charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, FIRST)));
+    }
+    if account.limits.get() > 1 && matches!(charged, Charged::Conforming) {
+        charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, SECOND)));
+    }
+    let over = match charged {
+        Charged::Conforming => return None,
+        Charged::Over => true,
+        Charged::Contended | Charged::Moved => false,
+    };
+    step!(fail_wide(maps, scratch; bucket, place, over))
+}
+
+/// Tries once to charge a limit of a wide key, and notes in the account how to take that back.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn attempt_one<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: u32,
+    number: u32,
+) -> Charged {
+    let Some(account) = scratch.account(place) else {
+        return Charged::Moved;
+    };
+    let (slot, scale) = account.target();
+    let Some(Record { limits: [first, second, ..], .. }) = maps.record(slot) else {
+        return Charged::Moved;
+    };
+    if number == FIRST {
+        attempt_plain(scratch, &bucket.first(), FIRST, first, scale, place)
+    } else {
+        attempt_plain(scratch, &bucket.second(), SECOND, second, scale, place)
+    }
+}
+
+/// Takes back what was charged and counted, of a packet that lost the race at a wide key: its
+/// outcome, none if it begins again.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn fail_wide<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    place: u32,
+    over: bool,
+) -> Option<Packed> {
+    limit::give_back(maps, scratch, bucket, place);
+    if is_alone(scratch) {
+        if let Some(account) = scratch.account(place) {
+            account.limits.set(0);
+        }
+        return None;
+    }
+    bucket.count(false, true);
+    let mut rounds = Rounds::new();
+    while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
+        if before >= place {
+            break;
+        }
+        step!(undo_wide(maps, scratch; before));
+    }
+    if scratch.narrow_keys.get() != 0 {
+        step!(undo_narrow(maps, scratch; scratch.narrow_keys.get()));
+    }
+    if scratch.sources.get() != 0 {
+        undo_source(maps, scratch);
+    }
+    let reason = if over { Reason::OverLimit } else { Reason::Contended };
+    Some(Outcome::new(reason, rule(scratch, place)).pack())
+}
+
+/// Takes back the charges and the counts of a wide key.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn undo_wide<W: World>(maps: &W, scratch: &Scratch, place: u32) {
+    maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), false);
+    if let Some(key) = scratch.key(scratch.unknown(place))
+        && let Some(bucket) = maps.keyed(key)
+    {
+        bucket.count(true, false);
+        limit::give_back(maps, scratch, &bucket, place);
+    }
+}
