@@ -12,6 +12,7 @@ mod round_trip;
 mod schema;
 mod sharing;
 mod union;
+mod written;
 
 use limiter_common::wire::Count;
 use proptest::prelude::*;
