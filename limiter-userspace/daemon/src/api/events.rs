@@ -208,9 +208,10 @@ impl Render for Events {
         if self.episodes.is_empty() {
             text.push_str(&self.none(&zone));
         } else {
-            let began: &[&str] = if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "UTC"] };
+            let began: &[&'static str] =
+                if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "?UTC"] };
             let before = ["SOURCE", "REASON", "RULE"];
-            let after = [">SECONDS", ">SAMPLED", "", "LAST"];
+            let after = [">SECONDS", "?>SAMPLED", "?", "?LAST"];
             let mut table = table(&[&before, began, &after].concat());
             for episode in &self.episodes {
                 table.add_row(row(episode, &zone));

@@ -478,7 +478,7 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
     let log = |rate: &str| format!("rate: {rate}, algorithm: sliding_log");
     let plain = |rate: &str| format!("rate: {rate}");
     let wait = "a source that used more than a limit now allows waits \
-                until the window has passed, at most 7days";
+                until the window has passed, at most 7 d";
     let anew = "where a limit moved to another table, every source starts with all of it";
     let left = "where the algorithm or the window changed, the available amount carries over";
     let cases = [
@@ -522,6 +522,16 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
 #[test]
 fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_theirs() {
     let mut daemon = Daemon::start(&[]);
+    // Nobody has sent anything yet: there is nothing to say.
+    for rate in ["200/s", "100/s"] {
+        assert_eq!(daemon.set("203.0.113.9", rate, None).unwrap().used, None);
+        assert_eq!(daemon.set("192.0.2.0/24", rate, None).unwrap().used, None);
+    }
+    daemon.unset("203.0.113.9").unwrap();
+    daemon.unset("192.0.2.0/24").unwrap();
+    for source in [[203, 0, 113, 9], [192, 0, 2, 7]] {
+        daemon.fake.send(Source::V4(source), 1, 60);
+    }
     // A rule of its own takes the address over from everybody's.
     let raised = daemon.set("203.0.113.9", "200/s", None).unwrap();
     assert_eq!(raised.used.as_deref(), Some(GOES_ON));
@@ -538,6 +548,7 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     };
     let tried = daemon.service.apply_rules(&trial).unwrap();
     assert_eq!(tried.used.as_deref(), Some(GOES_ON));
+    daemon.fake.send(Source::V4([192, 0, 2, 7]), 1, 60);
     let back = daemon.service.revert().unwrap();
     assert_eq!(back.used.as_deref(), Some(GOES_ON));
     // What stays says nothing new.

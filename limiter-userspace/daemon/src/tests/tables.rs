@@ -119,7 +119,7 @@ fn every_limit_is_listed() {
     assert_eq!(every.limits[1].effective_per_second, Some(0.75));
     let ssh = find(&limits.limits, "destination_port=22 remote_address");
     assert_eq!(ssh.name.as_deref(), Some("ssh"));
-    assert_eq!(ssh.action.as_deref(), Some("ban 1m to 1day"));
+    assert_eq!(ssh.action.as_deref(), Some("ban 1 min to 1 d"));
     assert_eq!(ssh.count.as_deref(), Some("syns"));
     let shared = find(&limits.limits, "192.0.2.0/24");
     assert_eq!(

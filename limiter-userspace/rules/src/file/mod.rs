@@ -22,8 +22,8 @@ pub use place::Place;
 pub use render::{Blocks, ExactFile, blocks, render};
 pub use rule_file::RuleFile;
 pub use schema::schema;
-pub use union::{FilePlace, RuleFiles};
 pub use serde_saphyr::SerializeError;
+pub use union::{FilePlace, RuleFiles};
 pub use written::{Others, as_written};
 
 /// Largest rule file in bytes.

@@ -12,11 +12,11 @@ use serde_saphyr::{SerializeError, ser_options};
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
+use crate::compile::display_rate;
 use crate::model::{
     Ban, Budget, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period, Quota,
     RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper, until_text,
 };
-use crate::compile::display_rate;
 use crate::rate_text::{RateText, default_burst};
 
 /// Writes a rule set so that [`super::RuleFile::parse`] reads the same one. A burst that is the

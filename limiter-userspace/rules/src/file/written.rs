@@ -315,11 +315,7 @@ impl List {
 }
 
 /// All rules in one file.
-fn together(
-    documents: &[(&str, &str)],
-    files: &RuleFiles,
-    others: &Others<'_>,
-) -> Option<String> {
+fn together(documents: &[(&str, &str)], files: &RuleFiles, others: &Others<'_>) -> Option<String> {
     let mut divided = Vec::with_capacity(documents.len());
     for (name, text) in documents {
         let mut document = Divided::of(text)?;

@@ -109,7 +109,8 @@ fn several_files_are_one() {
     let text = written(&[("a", FILE), ("b", other)], &[]).unwrap();
     let (_, rules) = text.split_once("# The rules").unwrap();
     assert!(text.contains("# Others.\n") && text.contains("# by contract"), "{text}");
-    let end = "  # - key: vlan\n  # From b\n  # VLANs\n  - key: vlan\n    rate_limit: {rate: 5/s}\n";
+    let end =
+        "  # - key: vlan\n  # From b\n  # VLANs\n  - key: vlan\n    rate_limit: {rate: 5/s}\n";
     assert!(rules.ends_with(end), "{text}");
 }
 
