@@ -195,10 +195,16 @@ pub fn push(text: &mut String, table: &Table) {
         text.push('\n');
     };
     lines.by_ref().take(1).for_each(|head| add(&head));
+    // A row without a first cell goes on with the one before.
+    let mut below: Vec<String> = Vec::new();
     for (line, row) in lines.zip(&table.rows) {
+        if row.first().is_some_and(|first| !first.is_empty()) {
+            below.drain(..).for_each(|line| add(&line));
+        }
         add(&line);
-        table.below(row, &folded, room).iter().for_each(|line| add(line));
+        below.extend(table.below(row, &folded, room));
     }
+    below.iter().for_each(|line| add(line));
 }
 
 /// Appends one line, whatever is in it.

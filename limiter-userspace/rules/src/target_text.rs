@@ -134,6 +134,16 @@ impl Target {
     }
 }
 
+/// The port that a text names, as `--port` reads it; none of any other text.
+pub fn named_port(text: &str) -> Option<String> {
+    let is_port = |part: &Part| matches!(part, Part::Fact(Fact::DestinationPort, _));
+    match port(text) {
+        Ok(parts) => parts.iter().any(is_port).then(|| text.to_owned()),
+        Err(TargetError::Service(_, port)) => Some(port),
+        Err(_) => None,
+    }
+}
+
 /// Why a text is no address, with what it may have been meant as.
 fn meant(text: &str, error: SourceTextError) -> TargetError {
     let is_word = !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
