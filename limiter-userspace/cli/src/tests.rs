@@ -215,11 +215,11 @@ SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED
     assert_eq!(
         render::text_within(&limits, Some(60)),
         "\
-SOURCE        LIMIT      BURST     PASSED  DROPPED
-192.0.2.0/24  1000/s     1,000  1,234,567        0
-    origin cli, effective 1000/s, action drop
-192.0.2.7     60000/min  1,000         12        0
-    origin cli, effective 60000/min, action drop
+SOURCE        ORIGIN  LIMIT      BURST     PASSED  DROPPED
+192.0.2.0/24  cli     1000/s     1,000  1,234,567        0
+    effective 1000/s, action drop
+192.0.2.7     cli     60000/min  1,000         12        0
+    effective 60000/min, action drop
 1 warning: `limiter status` has it
 "
     );

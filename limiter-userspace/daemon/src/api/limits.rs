@@ -94,7 +94,7 @@ pub struct LimitEntry {
     /// The value of its `generic_key`, if any.
     #[serde(default)]
     pub label: Option<String>,
-    /// How nodes share a budget, as in `over all nodes, sync 200ms, share 25%, share_of_burst 10%,
+    /// How nodes share a budget, as in `over all nodes, sync 200 ms, share 25%, share_of_burst 10%,
     /// on_partition share`; none for limits of this node alone.
     #[serde(default)]
     pub sharing: Option<String>,

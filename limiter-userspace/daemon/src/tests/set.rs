@@ -154,7 +154,7 @@ fn a_limit_for_a_time_ends_by_itself_also_after_a_restart() {
     });
     assert_eq!(
         done(&mut daemon, &hour),
-        "203.0.113.7: 5/min burst 5 for 1h, was 100/s burst 20 (every source)"
+        "203.0.113.7: 5/min burst 5 for 1 h, was 100/s burst 20 (every source)"
     );
     daemon.service.housekeep().unwrap();
     let left = |daemon: &Daemon| {
