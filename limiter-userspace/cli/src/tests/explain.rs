@@ -118,7 +118,7 @@ fn a_capture_that_was_cut_off_keeps_its_sums() {
          is of the packets before it: write it again for the rest"
     );
     let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
-    let sums = "\nsum      seen           1     64\n";
+    let sums = "\nsum      seen           1   64 B\n";
     assert!(text.contains(sums), "{text}");
     let told = "the sums are of the packets above: the capture was not explained to its end\n";
     assert!(text.contains(told), "{text}");
