@@ -217,9 +217,9 @@ SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED
         "\
 SOURCE        ORIGIN  LIMIT      BURST     PASSED  DROPPED
 192.0.2.0/24  cli     1000/s     1,000  1,234,567        0
-    effective 1000/s, action drop
+    action drop
 192.0.2.7     cli     60000/min  1,000         12        0
-    effective 60000/min, action drop
+    action drop
 1 warning: `limiter status` has it
 "
     );
@@ -428,6 +428,6 @@ slow    cli     1000/s  1,000     1000/s  drop         7        0
     let narrow = render::text_within(&limits, Some(80));
     assert!(narrow.lines().all(|line| line.len() <= 80), "{narrow}");
     let (_, behind) = narrow.split_once("sliding_log 9 syns/min").unwrap();
-    let details = ["origin cli", "effective 100/s", "action class slow", "marked 3", "name web"];
+    let details = ["origin cli", "action class slow", "marked 3", "name web"];
     assert!(details.iter().all(|detail| behind.contains(detail)), "{narrow}");
 }

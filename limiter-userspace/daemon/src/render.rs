@@ -136,14 +136,17 @@ impl Table {
         (shown, folded)
     }
 
-    /// What a row has in columns that are not in its line, in lines of their own.
+    /// What a row has in columns that are not in its line, and its line does not say already, in
+    /// lines of their own.
     fn below(&self, row: &[String], folded: &[usize], room: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for index in folded {
             let (Some(column), Some(cell)) = (self.columns.get(*index), row.get(*index)) else {
                 continue;
             };
-            if matches!(cell.as_str(), "" | "-" | "0") {
+            let is_said = |at: usize, said: &String| !folded.contains(&at) && said == cell;
+            let says = row.iter().enumerate().any(|(at, said)| is_said(at, said));
+            if says || matches!(cell.as_str(), "" | "-" | "0") {
                 continue;
             }
             let space = if column.name.is_empty() { "" } else { " " };

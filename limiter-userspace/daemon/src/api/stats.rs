@@ -161,11 +161,14 @@ impl Stats {
         let Outcomes { passed, dropped, shadowed, marked } = self.removed;
         let rule = "(removed rules)".to_owned();
         let removed = RuleCounts { rule, rule_name: None, passed, dropped, shadowed, marked };
-        let rules = self.rules.iter().chain([&removed]);
-        push(text, &outcomes("RULE", &counted(rules, all)));
-        if !self.budgets.is_empty() {
+        let rules = counted(self.rules.iter().chain([&removed]), all);
+        if !rules.is_empty() {
+            push(text, &outcomes("RULE", &rules));
+        }
+        let budgets = counted(self.budgets.iter(), all);
+        if !budgets.is_empty() {
             text.push('\n');
-            push(text, &outcomes("BUDGET", &counted(self.budgets.iter(), all)));
+            push(text, &outcomes("BUDGET", &budgets));
         }
         let zeros = self.rules.iter().chain(&self.budgets).filter(|rule| rule.is_zero()).count();
         if zeros > 0 && !all {
