@@ -197,17 +197,23 @@ pub fn push(text: &mut String, table: &Table) {
         text.push_str(line);
         text.push('\n');
     };
-    lines.by_ref().take(1).for_each(|head| add(&head));
+    if let Some(head) = lines.next() {
+        add(&head);
+    }
     // A row without a first cell goes on with the one before.
     let mut below: Vec<String> = Vec::new();
     for (line, row) in lines.zip(&table.rows) {
         if row.first().is_some_and(|first| !first.is_empty()) {
-            below.drain(..).for_each(|line| add(&line));
+            for line in below.drain(..) {
+                add(&line);
+            }
         }
         add(&line);
         below.extend(table.below(row, &folded, room));
     }
-    below.iter().for_each(|line| add(line));
+    for line in &below {
+        add(line);
+    }
 }
 
 /// Appends one line, whatever is in it.
@@ -248,7 +254,9 @@ mod tests {
     impl Render for Rows {
         fn render(&self, text: &mut String) {
             let mut table = table(&["SOURCE", "?ORIGIN", ">PASSED", "?>MARKED", "NAME"]);
-            self.0.iter().for_each(|row| table.add_row(row));
+            for row in &self.0 {
+                table.add_row(row);
+            }
             push(text, &table);
         }
     }

@@ -229,10 +229,10 @@ fn split_comments(lines: &mut Vec<String>, indent: usize) -> Vec<String> {
 
 /// Lines with so many spaces before them; an empty one stays empty.
 fn shifted(lines: &[String], by: usize) -> impl Iterator<Item = String> {
-    lines.iter().map(move |line| match line.is_empty() {
-        true => String::new(),
-        false => " ".repeat(by) + line,
-    })
+    let shift = move |line: &String| {
+        if line.is_empty() { String::new() } else { " ".repeat(by) + line }
+    };
+    lines.iter().map(shift)
 }
 
 impl Entry {

@@ -176,7 +176,9 @@ proptest! {
             }
         }
         let mut others = Others::new();
-        rules.iter().for_each(|rule| drop(others.insert(&rule.path, (rule, Vec::new()))));
+        for rule in &rules {
+            others.insert(&rule.path, (rule, Vec::new()));
+        }
         let text = as_written(documents, &of_files, &others, MAX_FRAME);
         let Some(text) = text else {
             return Err(TestCaseError::fail(format!("not written: {}\n{}", texts[0], texts[1])));
