@@ -450,7 +450,7 @@ descriptors:
     daemon.unset("192.0.2.0/24").unwrap();
     assert_eq!(daemon.export(false), format!("# applied\n{file}"));
     let (source, rate, seconds) = (Some("192.0.2.7".into()), "5/min".into(), Some(3600));
-    let for_an_hour = SetLimit { source, rate, seconds, ..SetLimit::default() };
+    let for_an_hour = SetLimit { source, seconds, rate, ..SetLimit::default() };
     daemon.service.set(&for_an_hour).unwrap();
     let exported = daemon.export(false);
     assert!(exported.contains("  # For a time: `limiter set` ends it at 2"), "{exported}");
