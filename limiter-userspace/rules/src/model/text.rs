@@ -205,8 +205,8 @@ impl RuleSet {
         lines
     }
 
-    /// A digest of [`RuleSet::lines`], the same in all versions: sets with different ones differ, and those that are the same
-    /// but for the order of their rules have the same one, in whatever files they stand. Nodes
+    /// A digest of [`RuleSet::lines`], the same in all versions: sets with different ones differ,
+    /// and those that are the same but for the order of their rules have the same one, in whatever files they stand. Nodes
     /// compare theirs. A burst that a file leaves out is the one read for the interfaces.
     pub fn digest(&self) -> u64 {
         let mut digest = Fnv::default();
