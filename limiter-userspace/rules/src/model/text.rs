@@ -206,8 +206,9 @@ impl RuleSet {
     }
 
     /// A digest of [`RuleSet::lines`], the same in all versions: sets with different ones differ,
-    /// and those that are the same but for the order of their rules have the same one, in whatever files they stand. Nodes
-    /// compare theirs. A burst that a file leaves out is the one read for the interfaces.
+    /// and those that are the same but for the order of their rules have the same one, in whatever
+    /// files they stand. Nodes compare theirs. A burst that a file leaves out is the one read for
+    /// the interfaces.
     pub fn digest(&self) -> u64 {
         let mut digest = Fnv::default();
         for (subject, line) in self.lines_in(kept) {
