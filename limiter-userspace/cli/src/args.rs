@@ -168,7 +168,13 @@ pub(super) enum Command {
     List(Pinned),
     /// Show all counters: by verdict, reason and rule. Works without a daemon
     #[command(after_help = WITHOUT_DAEMON)]
-    Stats(Pinned),
+    Stats {
+        /// With reasons and rules that have counted no packet
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        pinned: Pinned,
+    },
     /// Show one source: its limit, and what is left of it now. Works without a daemon
     #[command(after_help = WITHOUT_DAEMON)]
     Show {

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::own_files;
 use limiter_daemon::render;
 use limiter_decision::event::MAX_PER_SECOND;
+use limiter_text::stderr::say;
 
 use super::answer::Answer;
 use super::args::time::interval;
@@ -188,7 +189,10 @@ enum Target {
 impl Target {
     fn of(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() != STDOUT {
-            return Ok(Self::Path(path.to_owned()));
+            return Ok(match pipe(path)? {
+                Some(pipe) => Self::File(path.to_owned(), pipe),
+                None => Self::Path(path.to_owned()),
+            });
         }
         if io::stdout().is_terminal() {
             return Err(Failure::Binary);
@@ -226,6 +230,16 @@ pub(super) fn create(path: &Path) -> Result<File, Failure> {
         _ => own_files::create(path),
     };
     made.map_err(|error| unwritten(path, &error))
+}
+
+/// Opens a named pipe, once somebody reads it: there is one capture at a time, and one that waits
+/// for its reader would keep others out. None of what is no pipe.
+fn pipe(path: &Path) -> Result<Option<File>, Failure> {
+    if !fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    say(format_args!("limiter: the capture begins when somebody reads {}", path.display()));
+    special(path).map(Some).map_err(|error| unwritten(path, &error))
 }
 
 /// Opens what is no file.

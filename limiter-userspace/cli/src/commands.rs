@@ -12,7 +12,7 @@ use limiter_daemon::api::limits::Limits;
 use limiter_daemon::api::lists::{ListName, Lists};
 use limiter_daemon::api::rules::Changed;
 use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::stats::Stats;
+use limiter_daemon::api::stats::{AllStats, Stats};
 use limiter_daemon::api::status::Status;
 use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, Render};
@@ -31,7 +31,7 @@ use super::args::explain::Explain;
 use super::args::pinned::{Detach, Pinned};
 use super::args::{Args, ClusterView, Command};
 use super::failure::Failure;
-use super::output::Output;
+use super::output::{Output, columns};
 use super::without_daemon::Asked;
 use super::{
     capture, check, demo, doctor, events, explain_now, export, hand, limits, lists, observe,
@@ -59,9 +59,10 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
             print.noted(&way.ask::<Limits>("/v1/limits", from_maps::limits)?)
         }
-        Command::Stats(Pinned { pin_dir }) => {
+        Command::Stats { all, pinned: Pinned { pin_dir } } => {
             let way = Asked { client: &client, pin_dir: pin_dir.as_deref(), backend };
-            print.noted(&way.ask::<Stats>("/v1/stats", from_maps::stats)?)
+            let (stats, notes) = way.ask::<Stats>("/v1/stats", from_maps::stats)?;
+            if *all { print.noted(&(AllStats(stats), notes)) } else { print.noted(&(stats, notes)) }
         }
         Command::Show { address, pinned: Pinned { pin_dir } } => {
             let address = source_text::parse_one(address)?;
@@ -215,7 +216,8 @@ struct Printer(Output);
 
 impl Printer {
     fn answer<T: Serialize + Render>(self, answer: &T) -> Result<Answer, Failure> {
-        let text = self.0.document(answer)?.unwrap_or_else(|| render::text(answer));
+        let text = self.0.document(answer)?;
+        let text = text.unwrap_or_else(|| render::text_within(answer, columns()));
         Ok(text.into())
     }
 

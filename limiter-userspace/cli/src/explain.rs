@@ -7,7 +7,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_daemon::api::Counts;
 use limiter_daemon::api::stats::outcomes;
 use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
-use limiter_daemon::render::{number, push, table};
+use limiter_daemon::render::{self, number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
     Arrivals, Aside, BySource, Captured, Explained, Explainer, Incoming, Match, Settings,
@@ -316,11 +316,16 @@ impl<W: Write> Out<W> {
                 reason.verdict.clone(),
                 reason.reason.clone(),
                 number(reason.packets),
-                number(reason.bytes),
+                render::bytes(reason.bytes),
             ]);
         }
         let Counts { packets, bytes } = summary.seen;
-        totals.add_row(["sum".to_owned(), "seen".to_owned(), number(packets), number(bytes)]);
+        totals.add_row([
+            "sum".to_owned(),
+            "seen".to_owned(),
+            number(packets),
+            render::bytes(bytes),
+        ]);
         push(&mut text, &totals);
         if !summary.rules.is_empty() {
             text.push('\n');

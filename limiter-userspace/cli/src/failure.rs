@@ -17,6 +17,17 @@ pub enum Failure {
     /// An address or prefix.
     #[error(transparent)]
     Source(#[from] SourceTextError),
+    /// A port where a list wants an address.
+    #[error(
+        "{text:?} is a port, and the lists are of addresses: `action: drop` in a rule file drops \
+         all packets to it (docs/rules.md#blocks), `limiter set --port {port} RATE` limits them"
+    )]
+    PortListed {
+        /// The text.
+        text: String,
+        /// The port, as `--port` reads it.
+        port: String,
+    },
     /// Whom to limit.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -178,6 +189,7 @@ impl Failure {
                 true
             }
             Self::Source(_)
+            | Self::PortListed { .. }
             | Self::Target(_)
             | Self::Rate(_)
             | Self::PinDir(_)

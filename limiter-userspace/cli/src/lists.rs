@@ -10,6 +10,7 @@ use limiter_daemon::api::rules::Session;
 use limiter_daemon::control::Client;
 use limiter_daemon::ssh;
 use limiter_rules::feed::{Bad, Feed};
+use limiter_rules::target_text::named_port;
 use limiter_rules::{Selector, source_text};
 
 use super::args::lists::{Listing, Whom};
@@ -22,6 +23,14 @@ const BATCH: usize = 500;
 /// Lines of a list that are reported, at most.
 const MOST_LINES: usize = 20;
 
+/// An address or a prefix, which some take for a place of ports.
+fn source_named(text: &str) -> Result<Selector, Failure> {
+    source_text::parse(text).map_err(|error| match named_port(text) {
+        Some(port) => Failure::PortListed { text: text.to_owned(), port },
+        None => error.into(),
+    })
+}
+
 /// Puts sources on a list, all in one request: it is taken whole, or not at all. Says what of a
 /// file could not be read.
 pub(super) fn set(
@@ -31,7 +40,7 @@ pub(super) fn set(
 ) -> Result<(ListsChanged, Vec<String>), Failure> {
     let Listing { whom, replace, strict, time, reason } = listing;
     for source in &whom.sources {
-        source_text::parse(source)?;
+        source_named(source)?;
     }
     // A part of a second more is no harm; less would be.
     let seconds = time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
@@ -119,7 +128,7 @@ fn read(path: &Path) -> Result<Feed, Failure> {
 
 /// Takes sources off their lists, as [`set`] puts them there.
 pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failure> {
-    let parsed = whom.sources.iter().map(|source| source_text::parse(source));
+    let parsed = whom.sources.iter().map(|source| source_named(source));
     // The parsed form has nothing in it that a URL would have to escape.
     let mut selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
     if let Some(path) = &whom.file {

@@ -8,6 +8,14 @@ use serde::Serialize;
 
 use super::failure::Failure;
 
+/// Columns of the terminal that standard output is, or of `COLUMNS`; none of a pipe or a file, in
+/// which lines may be as long as they are.
+pub(super) fn columns() -> Option<usize> {
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    named.or_else(|| terminal().map(|size| usize::from(size.ws_col))).filter(|columns| *columns > 0)
+}
+
 /// Forms of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {

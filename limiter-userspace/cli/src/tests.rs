@@ -92,7 +92,15 @@ fn bad_texts_need_no_daemon_to_be_told() {
         "how much 192.0.2.7 may send is not said: write a rate behind it, as in 100/s"
     );
     assert!(failure(&format!("limiter set 5/s {socket}")).starts_with("whom to limit is not said"));
-    assert!(failure(&format!("limiter set --port ssh 5/s {socket}")).contains("is no port"));
+    assert!(failure(&format!("limiter set --port sshd 5/s {socket}")).contains("is no port"));
+    assert!(failure(&format!("limiter set --port ssh 5/s {socket}")).contains("write 22/tcp"));
+    for line in ["block 22/tcp", "deny ssh --for 1h", "unblock ssh"] {
+        let said = failure(&format!("limiter {line} {socket}"));
+        assert!(
+            said.contains("is a port, and the lists are of addresses: `action: drop`"),
+            "{said}"
+        );
+    }
     assert!(failure(&format!("limiter set --port -1 5/s {socket}")).contains("is no port"));
     assert!(
         failure(&format!("limiter set 192.0.2.7 5/s --burst -1 {socket}"))
@@ -177,7 +185,10 @@ fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
 fn numbers_are_exact_and_stand_right() {
     let limits = Limits {
         generation: 1,
-        limits: vec![entry("192.0.2.0/24", "1000/s", 1_234_567), entry("192.0.2.7", "5/day", 12)],
+        limits: vec![
+            entry("192.0.2.0/24", "1000/s", 1_234_567),
+            entry("192.0.2.7", "60000/min", 12),
+        ],
         budgets: Vec::new(),
         unknown: Vec::new(),
         warnings: vec!["careful".into()],
@@ -185,9 +196,30 @@ fn numbers_are_exact_and_stand_right() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  WOULD DROP  MARKED  NAME
-192.0.2.0/24  cli     1000/s  1,000   1000.0/s  drop    1,234,567        0
-192.0.2.7     cli     5/day   1,000   1000.0/s  drop           12        0
+SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED  WOULD DROP  MARKED  NAME
+192.0.2.0/24  cli     1000/s     1,000     1000/s  drop    1,234,567        0
+192.0.2.7     cli     60000/min  1,000  60000/min  drop           12        0
+1 warning: `limiter status` has it
+"
+    );
+    // Of what 80 columns have no room for, nothing is lost.
+    assert_eq!(
+        render::text_within(&limits, Some(80)),
+        "\
+SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED
+192.0.2.0/24  cli     1000/s     1,000     1000/s  drop    1,234,567        0
+192.0.2.7     cli     60000/min  1,000  60000/min  drop           12        0
+1 warning: `limiter status` has it
+"
+    );
+    assert_eq!(
+        render::text_within(&limits, Some(60)),
+        "\
+SOURCE        ORIGIN  LIMIT      BURST     PASSED  DROPPED
+192.0.2.0/24  cli     1000/s     1,000  1,234,567        0
+    action drop
+192.0.2.7     cli     60000/min  1,000         12        0
+    action drop
 1 warning: `limiter status` has it
 "
     );
@@ -264,7 +296,7 @@ fn a_source_is_shown_line_by_line() {
         "\
 source     192.0.2.1
 rule       office (192.0.2.0/24)
-limit      1000/s (effective 1000.0/s)
+limit      1000/s (effective 1000/s)
 remaining  57 of 100 packets
 full in    43.000 ms
 passed     123
@@ -289,8 +321,8 @@ dropped    4
     };
     let limits = vec![limit("packets"), limit("bytes")];
     let two = render::text(&SourceView { limits, count: Some("bytes".into()), ..view.clone() });
-    assert!(two.contains("limit      1000/s (effective 1000.0/s)\n"), "{two}");
-    assert!(two.contains("and        1000/s (effective 1000.0 B/s)\n"), "{two}");
+    assert!(two.contains("limit      1000/s (effective 1000/s)\n"), "{two}");
+    assert!(two.contains("and        1000/s (effective 1000/s)\n"), "{two}");
     // Without a rule of its own, it is not said that nothing limits it, where something may.
     let none =
         SourceView { rule: None, limit: None, remaining: None, of: None, tracked: false, ..view };
@@ -383,13 +415,19 @@ fn every_limit_has_a_line() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE                               ORIGIN  LIMIT                   BURST   EFFECTIVE  ACTION      PASSED  DROPPED  WOULD DROP  MARKED  NAME
-destination_port=443 remote_address  cli     100/s                      20  100.0000/s  class slow      12        0                   3  web
-                                             ceiling 200/s             200  200.0000/s
-                                             sliding_log 9 syns/min      -  100.0000/s
+SOURCE                               ORIGIN  LIMIT                   BURST      EFFECTIVE  ACTION      PASSED  DROPPED  WOULD DROP  MARKED  NAME
+destination_port=443 remote_address  cli     100/s                      20          100/s  class slow      12        0                   3  web
+                                             ceiling 200/s             200          200/s
+                                             sliding_log 9 syns/min      -  6000 syns/min
 
 BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  WOULD DROP  MARKED  NAME
-slow    cli     1000/s  1,000   1000.0/s  drop         7        0
+slow    cli     1000/s  1,000     1000/s  drop         7        0
 "
     );
+    // Details of a rule stand below all of its limits.
+    let narrow = render::text_within(&limits, Some(80));
+    assert!(narrow.lines().all(|line| line.len() <= 80), "{narrow}");
+    let (_, behind) = narrow.split_once("sliding_log 9 syns/min").unwrap();
+    let details = ["origin cli", "action class slow", "marked 3", "name web"];
+    assert!(details.iter().all(|detail| behind.contains(detail)), "{narrow}");
 }

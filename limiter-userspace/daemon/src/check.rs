@@ -24,7 +24,7 @@ use super::limit_ends;
 use super::lists;
 use super::rule_files;
 use crate::api::rules::Document;
-use crate::render::{self, Render, line, push, rate, table};
+use crate::render::{self, Render, line, push, rate_of, table};
 use crate::warnings;
 
 /// A rate that the program holds to less than this is not worth a word.
@@ -359,8 +359,8 @@ impl Render for Checked {
                 rates.add_row([
                     off.rule.clone(),
                     off.limit.clone(),
-                    rate(Some(off.configured_per_second), off.count),
-                    rate(Some(off.effective_per_second), off.count),
+                    rate_of(&off.limit, Some(off.configured_per_second), off.count),
+                    rate_of(&off.limit, Some(off.effective_per_second), off.count),
                 ]);
             }
             text.push('\n');

@@ -19,6 +19,7 @@ use crate::error::ServiceError;
 use crate::heard;
 use crate::layers::Layers;
 use crate::refusals::Refusals;
+use crate::render;
 use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
 
@@ -195,7 +196,7 @@ impl Membership {
             }
             Notice::Regained { after } => {
                 node.cut_off = None;
-                let after = humantime::format_duration(Duration::from_secs(after.as_secs()));
+                let after = render::seconds(after.as_secs());
                 tracing::info!("contact to the other nodes again, after {after}");
             }
             Notice::ServerLost { address, slots, error } => {

@@ -2,6 +2,7 @@
 
 use limiter_cluster::ConfigError;
 use limiter_datapath::DatapathError;
+use limiter_rules::file::SerializeError;
 use limiter_rules::{
     Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
 };
@@ -122,6 +123,8 @@ pub(super) enum ServiceError {
     Datapath(#[from] DatapathError),
     #[error("cannot write the edits as JSON: {0}: report this as a bug")]
     Json(#[from] serde_json::Error),
+    #[error("cannot write the rules as YAML: {0}: report this as a bug")]
+    Yaml(#[from] SerializeError),
     #[error(transparent)]
     State(#[from] StateError),
     /// Confirmed, but not on disk: so it is as if it had not been.
@@ -170,6 +173,7 @@ impl From<ServiceError> for Refusal {
             E::Datapath(error) if error.is_refusal() => Self::Conflict(text),
             E::Datapath(_)
             | E::Json(_)
+            | E::Yaml(_)
             | E::State(_)
             | E::EventLog(_)
             | E::EventLogBusy

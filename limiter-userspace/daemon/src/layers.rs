@@ -11,6 +11,7 @@ use limiter_rules::{
 
 use crate::api::limits::Origin;
 use crate::effective::{Effective, EffectiveSet};
+use crate::rule_files::Texts;
 use crate::store_guard::STORE;
 
 /// Layers of rules, by where they come from.
@@ -18,6 +19,8 @@ use crate::store_guard::STORE;
 pub(super) struct Layers {
     /// The rule files, or what `limiter apply` put in their place.
     pub(super) file: RuleFiles,
+    /// Texts of these files.
+    pub(super) texts: Texts,
     /// True if `limiter apply` put `file` there.
     pub(super) applied: bool,
     /// `limiter set`.
@@ -32,10 +35,10 @@ pub(super) struct Layers {
 
 impl Layers {
     /// These layers with other rule files.
-    pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
+    pub(super) fn with_file(&self, (file, texts): (RuleFiles, Texts), applied: bool) -> Self {
         let (edits, ends) = (self.edits.clone(), self.ends.clone());
         let (management, cluster) = (self.management.clone(), self.cluster);
-        Self { file, applied, edits, ends, management, cluster }
+        Self { file, texts, applied, edits, ends, management, cluster }
     }
 
     /// Edits whose time is over.

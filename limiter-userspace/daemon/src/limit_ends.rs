@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use limiter_rules::model::terms_text;
+use limiter_rules::model::terms_kept;
 use limiter_rules::{Path, Rule};
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError>
         .ends
         .iter()
         .filter_map(|(path, until)| {
-            let terms = terms_text(&layers.edits.get(path)?.terms);
+            let terms = terms_kept(&layers.edits.get(path)?.terms);
             Some(End { rule: path.to_string(), terms, until: *until })
         })
         .collect();
@@ -62,7 +62,7 @@ pub(super) fn load(
     let ends: Vec<End> = state.read_whole(ENDS, parsed, lost, damages)?.unwrap_or_default();
     let find = |end: &End| {
         let is = |(path, rule): &(&Path, &std::sync::Arc<Rule>)| {
-            path.to_string() == end.rule && terms_text(&rule.terms) == end.terms
+            path.to_string() == end.rule && terms_kept(&rule.terms) == end.terms
         };
         edits.iter().find(is).map(|(path, _)| (path.clone(), end.until))
     };

@@ -1,11 +1,15 @@
-//! Answers as text for people. Numbers are exact and stand right. Names stay within their place in
-//! a line: [`clean`].
+//! Answers as text for people. Numbers of packets are exact, and numbers stand right. Names stay
+//! within their place in a line: [`clean`].
+
+use std::cell::Cell;
 
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
 use limiter_common::verdict::Reason;
-use limiter_rules::Unit;
+use limiter_rules::{Unit, rate_text};
 use limiter_text::plain::clean;
+pub use limiter_text::spoken::{bytes, duration, exact, number, seconds};
+use unicode_width::UnicodeWidthStr as _;
 
 /// An answer with a form for people.
 pub trait Render {
@@ -19,19 +23,6 @@ pub fn text(answer: &impl Render) -> String {
     answer.render(&mut text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
-    }
-    text
-}
-
-/// 1234567 as 1,234,567.
-pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 2);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }
@@ -56,6 +47,12 @@ pub fn rate(per_second: Option<f64>, count: &str) -> String {
     }
 }
 
+/// [`rate`] in the units of a limit, as in `2mbit/s`; in its own where the limit names none.
+pub fn rate_of(limit: &str, per_second: Option<f64>, count: &str) -> String {
+    let like = per_second.and_then(|per_second| rate_text::like(limit, per_second));
+    like.unwrap_or_else(|| rate(per_second, count))
+}
+
 /// The unit behind a number of what a limit counts: none of packets.
 pub fn counted_in(count: &str) -> &'static str {
     match count {
@@ -66,69 +63,156 @@ pub fn counted_in(count: &str) -> &'static str {
     }
 }
 
-/// A length of time of whole seconds, in at most two units: `45 s`, `16 min 40 s`, `8 h`.
-pub fn seconds(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let ((large, unit), (small, smaller)) = match (days, hours, minutes) {
-        (0, 0, 0) => return format!("{seconds} s"),
-        (0, 0, _) => ((minutes, "min"), (seconds % 60, "s")),
-        (0, ..) => ((hours, "h"), (minutes % 60, "min")),
-        _ => ((days, "d"), (hours % 24, "h")),
-    };
-    let large = number(large);
-    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
-}
-
-/// A length of time in its natural unit, from a minute on in whole seconds.
-pub fn duration(nanos: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    if nanos == 0 {
-        return "0 s".to_owned();
-    }
-    if nanos >= 60_000_000_000 {
-        return seconds(nanos.saturating_add(500_000_000) / 1_000_000_000);
-    }
-    for (size, unit) in UNITS {
-        if nanos >= size {
-            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-            let value = nanos as f64 / size as f64;
-            return format!("{value:.3} {unit}");
-        }
-    }
-    format!("{nanos} ns")
-}
-
 /// A table of clean cells.
-pub struct Table(comfy_table::Table);
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+struct Column {
+    name: String,
+    /// True if its cells stand right.
+    right: bool,
+    /// True if it is first to leave the line where there is no room.
+    detail: bool,
+}
+
+/// Spaces between columns.
+const GAP: usize = 2;
+
+/// Columns of what stands below a row that is folded.
+const FOLDED: usize = 4;
 
 impl Table {
     /// Adds a row, of which cells may be missing at its end.
     pub fn add_row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.0.add_row(cells.into_iter().map(|cell| clean(cell.as_ref())));
+        self.rows.push(cells.into_iter().map(|cell| clean(cell.as_ref())).collect());
+    }
+
+    /// Lines of the columns `shown`, below those of their names.
+    fn lines(&self, shown: &[usize]) -> Vec<String> {
+        let mut table = comfy_table::Table::new();
+        table.load_style(NOTHING);
+        let columns = || shown.iter().filter_map(|index| self.columns.get(*index));
+        table.set_header(columns().map(|column| column.name.clone()));
+        for (index, column) in columns().enumerate() {
+            if let Some(of_table) = table.column_mut(index) {
+                of_table.set_padding((0, 2));
+                if column.right {
+                    of_table.set_cell_alignment(CellAlignment::Right);
+                }
+            }
+        }
+        for row in &self.rows {
+            table.add_row(shown.iter().map(|index| row.get(*index).map_or("", String::as_str)));
+        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Columns of the widest cell of each column.
+    fn widths(&self) -> Vec<usize> {
+        let width = |index: usize, column: &Column| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            cells.map(|cell| cell.width()).chain([column.name.width()]).max().unwrap_or(0)
+        };
+        self.columns.iter().enumerate().map(|(index, column)| width(index, column)).collect()
+    }
+
+    /// Columns that stand in a line of so many columns, and those that do not. Details go first,
+    /// the last of them before; then the last of the others. The first one stays.
+    fn fitting(&self, room: usize) -> (Vec<usize>, Vec<usize>) {
+        let widths = self.widths();
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let needs = |shown: &[usize]| {
+            let cells: usize = shown.iter().filter_map(|index| widths.get(*index)).sum();
+            cells + GAP * shown.len().saturating_sub(1)
+        };
+        while shown.len() > 1 && needs(&shown) > room {
+            let detail = |at: &usize| self.columns.get(*at).is_some_and(|column| column.detail);
+            let last = shown.iter().rposition(detail).unwrap_or(shown.len() - 1);
+            shown.remove(last);
+        }
+        let folded = (0..self.columns.len()).filter(|index| !shown.contains(index)).collect();
+        (shown, folded)
+    }
+
+    /// What a row has in columns that are not in its line, and its line does not say already, in
+    /// lines of their own.
+    fn below(&self, row: &[String], folded: &[usize], room: usize) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for index in folded {
+            let (Some(column), Some(cell)) = (self.columns.get(*index), row.get(*index)) else {
+                continue;
+            };
+            let is_said = |at: usize, said: &String| !folded.contains(&at) && said == cell;
+            let says = row.iter().enumerate().any(|(at, said)| is_said(at, said));
+            if says || matches!(cell.as_str(), "" | "-" | "0") {
+                continue;
+            }
+            let space = if column.name.is_empty() { "" } else { " " };
+            let part = format!("{}{space}{cell}", column.name.to_lowercase());
+            match lines.last_mut() {
+                Some(line) if line.width() + 2 + part.width() <= room => {
+                    line.push_str(", ");
+                    line.push_str(&part);
+                }
+                _ => lines.push(format!("{:FOLDED$}{part}", "")),
+            }
+        }
+        lines
     }
 }
 
-/// A table without lines; columns named with a leading `>` stand right.
+/// A table without lines. Columns named with a leading `>` stand right; those with a leading `?`
+/// are details, which are first to leave the line where there is no room.
 pub fn table(columns: &[&str]) -> Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(NOTHING);
-    table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
-    for (index, name) in columns.iter().enumerate() {
-        if let Some(column) = table.column_mut(index) {
-            column.set_padding((0, 2));
-            if name.starts_with('>') {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-    }
-    Table(table)
+    let column = |name: &&str| {
+        let (name, detail) = name.strip_prefix('?').map_or((*name, false), |name| (name, true));
+        let (name, right) = name.strip_prefix('>').map_or((name, false), |name| (name, true));
+        Column { name: name.to_owned(), right, detail }
+    };
+    Table { columns: columns.iter().map(column).collect(), rows: Vec::new() }
+}
+
+thread_local! {
+    /// Columns of the terminal that this thread writes for: answers hand nothing down to tables.
+    static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// [`text()`] for lines of so many columns: of tables that are wider, the columns that do not fit
+/// stand below each row.
+pub fn text_within(answer: &impl Render, room: Option<usize>) -> String {
+    let before = ROOM.replace(room);
+    let text = text(answer);
+    ROOM.set(before);
+    text
 }
 
 /// Appends a table.
 pub fn push(text: &mut String, table: &Table) {
-    for line in table.0.lines() {
-        text.push_str(line.trim_end());
+    let room = ROOM.get().unwrap_or(usize::MAX);
+    let (shown, folded) = table.fitting(room);
+    let mut lines = table.lines(&shown).into_iter();
+    let mut add = |line: &str| {
+        text.push_str(line);
         text.push('\n');
+    };
+    if let Some(head) = lines.next() {
+        add(&head);
+    }
+    // A row without a first cell goes on with the one before.
+    let mut below: Vec<String> = Vec::new();
+    for (line, row) in lines.zip(&table.rows) {
+        if row.first().is_some_and(|first| !first.is_empty()) {
+            for line in below.drain(..) {
+                add(&line);
+            }
+        }
+        add(&line);
+        below.extend(table.below(row, &folded, room));
+    }
+    for line in &below {
+        add(line);
     }
 }
 
@@ -165,31 +249,60 @@ pub fn titled(rule: Option<&str>, name: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    /// Nobody reads 28,800 s as 8 hours, nor 1.984 min.
-    #[test]
-    fn times_have_two_units_at_most() {
-        for (time, text) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (1_000, "16 min 40 s"),
-            (28_800, "8 h"),
-            (28_790, "7 h 59 min"),
-            (86_400, "1 d"),
-            (90_000, "1 d 1 h"),
-            (31_557_600, "365 d 6 h"),
-        ] {
-            assert_eq!(seconds(time), text);
+    struct Rows(Vec<[&'static str; 5]>);
+
+    impl Render for Rows {
+        fn render(&self, text: &mut String) {
+            let mut table = table(&["SOURCE", "?ORIGIN", ">PASSED", "?>MARKED", "NAME"]);
+            for row in &self.0 {
+                table.add_row(row);
+            }
+            push(text, &table);
         }
-        for (nanos, text) in [
-            (0, "0 s"),
-            (999, "999 ns"),
-            (907_807_000, "907.807 ms"),
-            (59_960_000_000, "59.960 s"),
-            (119_040_000_000, "1 min 59 s"),
-            (26_029_000_000_000, "7 h 13 min"),
+    }
+
+    /// Nothing is lost where there is little room, and no line is longer.
+    #[test]
+    fn a_table_without_room_is_folded() {
+        let rows = Rows(vec![
+            ["192.0.2.7", "file", "1,234", "0", "office"],
+            ["2001:db8::/64", "cli", "5", "17", ""],
+        ]);
+        let wide = "\
+SOURCE         ORIGIN  PASSED  MARKED  NAME
+192.0.2.7      file     1,234       0  office
+2001:db8::/64  cli          5      17
+";
+        assert_eq!(text_within(&rows, None), wide);
+        assert_eq!(text_within(&rows, Some(45)), wide);
+        let without_marked = "\
+SOURCE         ORIGIN  PASSED  NAME
+192.0.2.7      file     1,234  office
+2001:db8::/64  cli          5
+    marked 17
+";
+        assert_eq!(text_within(&rows, Some(44)), without_marked);
+        let narrow = "\
+SOURCE         PASSED
+192.0.2.7       1,234
+    origin file, name office
+2001:db8::/64       5
+    origin cli, marked 17
+";
+        assert_eq!(text_within(&rows, Some(28)), narrow);
+        assert_eq!(text(&rows), wide);
+    }
+
+    #[test]
+    fn a_rate_is_in_the_units_of_its_limit() {
+        for (limit, per_second, text) in [
+            ("2mbit/s", 250_000.0, "2mbit/s"),
+            ("10 syns/min", 10.0 / 60.0, "10 syns/min"),
+            ("sliding_slots 100/5min slots 4 strict", 0.333_3, "99.99/5min"),
+            ("1000000/s", 999_999.87, "999999.9/s"),
+            ("unlimited", 5.0, "5.0000/s"),
         ] {
-            assert_eq!(duration(nanos), text);
+            assert_eq!(rate_of(limit, Some(per_second), "packets"), text, "{limit}");
         }
     }
 

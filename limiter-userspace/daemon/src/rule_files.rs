@@ -4,6 +4,7 @@ use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use limiter_rules::file::{MAX_BYTES, Place, Problem};
 use limiter_rules::{RuleFile, RuleFileError, RuleFiles};
@@ -44,6 +45,36 @@ pub fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFi
         files.push((name.clone(), RuleFile::parse(name, text.as_bytes(), max_frame)?));
     }
     RuleFiles::unite(files)
+}
+
+/// Largest rule files, in bytes together, whose text is kept: larger ones are made by programs,
+/// which comment nothing.
+const MOST_TEXT: usize = 1 << 20;
+
+/// Texts of rule files in force, for an export in the words of their author: the files on disk may
+/// be others by now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts(Arc<[Document]>);
+
+impl Texts {
+    /// The texts of documents; none of large ones.
+    fn of(documents: Vec<Document>) -> Self {
+        let length: usize = documents.iter().map(|document| document.text.len()).sum();
+        if length > MOST_TEXT { Self::default() } else { Self(documents.into()) }
+    }
+
+    /// The texts, each with its name.
+    pub(crate) fn documents(&self) -> Vec<(&str, &str)> {
+        self.0.iter().map(|Document { name, text }| (name.as_str(), text.as_str())).collect()
+    }
+}
+
+/// The rules of documents together, and their texts.
+pub(crate) fn taken(
+    documents: Vec<Document>,
+    max_frame: u64,
+) -> Result<(RuleFiles, Texts), RuleFileError> {
+    Ok((parse(&documents, max_frame)?, Texts::of(documents)))
 }
 
 /// Reads and unites: [`read()`] and [`parse`].

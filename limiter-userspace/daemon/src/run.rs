@@ -121,14 +121,14 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     rule_files::parse(&documents, 0)?;
     let pin_dir = &options.datapath.pin_dir;
     let max_frame = backend.check(&options.interfaces, pin_dir).map_err(StartError::Datapath)?;
-    let file = rule_files::parse(&documents, max_frame)?;
+    let (file, texts) = rule_files::taken(documents, max_frame)?;
     let cluster = options.cluster.as_deref().map(Config::load).transpose()?;
     let nodes = cluster.as_ref().map(|config| u64::from(config.node.nodes));
     let mut management = management;
     for server in cluster.iter().flat_map(store_guard::sources) {
         management.entry(server).or_insert(STORE);
     }
-    let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
+    let mut layers = Layers { file, texts, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let mut damages = Vec::new();
@@ -175,7 +175,7 @@ pub(super) fn with_applied(
         );
         return Ok(layers);
     }
-    let file = match rule_files::parse(&documents, max_frame) {
+    let (file, texts) = match rule_files::taken(documents, max_frame) {
         Ok(file) => file,
         Err(error) => {
             damages.push(state.damaged(APPLIED, &error.to_string(), NOT_APPLIED));
@@ -183,7 +183,7 @@ pub(super) fn with_applied(
         }
     };
     tracing::info!("the rules of `limiter apply` take the place of the rule files");
-    Ok(Layers { file, applied: true, ..layers })
+    Ok(Layers { file, texts, applied: true, ..layers })
 }
 
 /// Plans for empty maps, and says what they would hold: what fails here would fail in the kernel as

@@ -16,6 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::time::{sleep, timeout};
 
 use super::readable::Readable;
+use super::render::exact;
 use super::rule_files::{self, Digest};
 use super::rule_sets::RuleSets;
 use super::service::{Service, lock};
@@ -50,7 +51,7 @@ pub(super) async fn watch(
             tracing::warn!(
                 "changes of the rule files are only found every {}: the kernel gives no inotify \
                  instance: {error}: raise fs.inotify.max_user_instances",
-                humantime::format_duration(every)
+                exact(every)
             );
             None
         }

@@ -29,7 +29,7 @@ pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
 pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
-pub use used::Used;
+pub use used::{Holder, Used};
 
 use limiter_common::bucket::{MAX_SLOTS, Slot};
 use limiter_common::wire::{Limit, MAX_RECORDS, RULE_RETIRED};

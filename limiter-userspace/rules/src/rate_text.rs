@@ -229,6 +229,27 @@ pub fn default_burst(count: Count, requests_per_unit: u64, max_frame: u64) -> u6
     }
 }
 
+/// A rate in the units of another one, which stands in `text` as all limits are shown: `2mbit/s`,
+/// `sliding_log 10 syns/min`. None where there is none. To one part in 10,000 at least.
+#[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+pub fn like(text: &str, per_second: f64) -> Option<String> {
+    let mut words = text.split(' ');
+    let is_amount = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
+    let amount = words.find(|word| is_amount(word))?;
+    let (unit, space) = match amount.split_once('/') {
+        Some(_) => (amount, ""),
+        None => (words.next()?, " "),
+    };
+    let (suffix, per) = unit.split_once('/')?;
+    let suffix = suffix.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let (_, eighths) = size(suffix)?;
+    let period = period(text, per).ok()?;
+    let value = per_second * period.seconds() as f64 * 8.0 / eighths as f64;
+    let value = if value < 1000.0 { format!("{value:.4}") } else { format!("{value:.1}") };
+    let value = value.trim_end_matches('0').trim_end_matches('.');
+    Some(format!("{value}{space}{suffix}/{per}"))
+}
+
 /// Period behind the slash of `text`: a unit of time, and before it how many, unless it is one.
 fn period(text: &str, per: &str) -> Result<Period, RateTextError> {
     let text = || text.to_owned();

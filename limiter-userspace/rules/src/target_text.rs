@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use limiter_common::wire::Count;
 
 use super::compile::display_rate;
-use super::model::key::{PROTOCOLS, has_ports};
+use super::model::key::{PROTOCOLS, has_ports, service};
 use super::model::{Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
 use super::rate_text::RateText;
 use super::source_text::{self, SourceTextError};
@@ -33,8 +33,8 @@ pub enum TargetError {
     #[error("{0:?} is a rate, and no address: write it behind the address")]
     IsRate(String),
     /// A word where an address is read.
-    #[error("{0}; a port is --port, as in --port 22/tcp")]
-    Word(SourceTextError),
+    #[error("{0}; a port is --port, as in --port {1}")]
+    Word(SourceTextError, String),
     /// Neither sources nor a port.
     #[error(
         "whom to limit is not said: name an address or prefix, or a port with --port, as in \
@@ -52,6 +52,9 @@ pub enum TargetError {
         "{0:?} is no port: write one like 22/tcp, 53/udp, 8000-8080/tcp, or a protocol as in icmp"
     )]
     Port(String),
+    /// The name of a service.
+    #[error("{0:?} is a name, and no port: write {1}")]
+    Service(String, String),
     /// A slow rate on a port of TCP, which may be one of packets or of connections.
     #[error(
         "{rate} on {path}: packets or connections? {rate} in packets stops open TCP sessions, \
@@ -131,6 +134,16 @@ impl Target {
     }
 }
 
+/// The port that a text names, as `--port` reads it; none of any other text.
+pub fn named_port(text: &str) -> Option<String> {
+    let is_port = |part: &Part| matches!(part, Part::Fact(Fact::DestinationPort, _));
+    match port(text) {
+        Ok(parts) => parts.iter().any(is_port).then(|| text.to_owned()),
+        Err(TargetError::Service(_, port)) => Some(port),
+        Err(_) => None,
+    }
+}
+
 /// Why a text is no address, with what it may have been meant as.
 fn meant(text: &str, error: SourceTextError) -> TargetError {
     let is_word = !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
@@ -141,10 +154,16 @@ fn meant(text: &str, error: SourceTextError) -> TargetError {
     } else if port(text).is_ok() {
         TargetError::IsPort(text.to_owned())
     } else if is_word {
-        TargetError::Word(error)
+        let port = service(text).map_or_else(|| "22/tcp".to_owned(), at);
+        TargetError::Word(error, port)
     } else {
         error.into()
     }
+}
+
+/// A port with its protocol, as `--port` reads it.
+fn at((port, protocol): (u16, &str)) -> String {
+    format!("{port}/{protocol}")
 }
 
 /// Masks under which a whole prefix is one source.
@@ -172,6 +191,10 @@ fn port(text: &str) -> Result<Vec<Part>, TargetError> {
             _ => return Err(wrong()),
         },
     };
+    if let Some((number, usual)) = service(ports) {
+        let protocol = name.map_or(usual, |(name, _)| name);
+        return Err(TargetError::Service(text.to_owned(), at((number, protocol))));
+    }
     let values = Fact::DestinationPort.values(ports).map_err(|_no_port| wrong())?;
     let port = Part::Fact(Fact::DestinationPort, Some(values));
     match name {
@@ -217,6 +240,8 @@ mod tests {
         }
         let error = path(Some("ssh"), None, false).unwrap_err();
         assert!(error.ends_with("; a port is --port, as in --port 22/tcp"), "{error}");
+        let error = path(Some("https"), None, false).unwrap_err();
+        assert!(error.ends_with("; a port is --port, as in --port 443/tcp"), "{error}");
         for (source, port, shared, wanted) in [
             (None, None, false, "whom to limit is not said"),
             (None, None, true, "whom to limit is not said"),
@@ -225,7 +250,15 @@ mod tests {
             (Some("22/tcp"), None, false, "\"22/tcp\" is no address: write --port 22/tcp"),
             (Some("icmp"), None, false, "\"icmp\" is no address: write --port icmp"),
             (Some("100/s"), None, false, "\"100/s\" is a rate, and no address: write it behind"),
-            (None, Some("ssh"), false, "\"ssh\" is no port: write one like 22/tcp"),
+            (None, Some("ssh"), false, "\"ssh\" is a name, and no port: write 22/tcp"),
+            (
+                None,
+                Some("domain/tcp"),
+                false,
+                "\"domain/tcp\" is a name, and no port: write 53/tcp",
+            ),
+            (None, Some("dns"), false, "\"dns\" is a name, and no port: write 53/udp"),
+            (None, Some("sshd"), false, "\"sshd\" is no port: write one like 22/tcp"),
             (None, Some("70000/tcp"), false, "\"70000/tcp\" is no port"),
             (None, Some("90-80/tcp"), false, "\"90-80/tcp\" is no port"),
             (None, Some("1/icmp"), false, "icmp has no ports: write icmp alone"),

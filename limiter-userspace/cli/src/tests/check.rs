@@ -51,13 +51,13 @@ all packets by the interface eth7 together: at most 10 packets in any second (5/
 budget slow, all that is charged to it together: at most 14 packets in any second (7/s, 7 at \
          once); more is dropped
 
-RATE NOT HELD TO 0.1 %  LIMIT                       WRITTEN      EFFECTIVE
-rule for every source   300000000/s burst 20  300000000.0/s  299065420.6/s
+RATE NOT HELD TO 0.1 %  LIMIT                     WRITTEN      EFFECTIVE
+rule for every source   300000000/s burst 20  300000000/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
 warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \
          dropped, and nobody is told; add replies to the rule file
 warning: the budget slow carries no TCP session: it counts packets, and after 7 packets one more \
-         passes every 142ms, so an open one hangs; to limit connections, write `rate: 7 syns/s` \
+         passes every 142 ms, so an open one hangs; to limit connections, write `rate: 7 syns/s` \
          (`limiter set`: --count syns); to limit packets, at least 10/s
 "
     );

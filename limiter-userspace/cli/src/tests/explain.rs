@@ -54,13 +54,13 @@ fn a_capture_is_explained_line_by_line() {
        2       0.000000000  192.0.2.1                  100  drop     over-limit           every source (all); destination_port; dropped by every source
 
 VERDICT  REASON      PACKETS  BYTES
-pass     conforming        1     64
-drop     over-limit        1    100
-sum      seen              2    164
+pass     conforming        1   64 B
+drop     over-limit        1  100 B
+sum      seen              2  164 B
 
 RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  WOULD DROP  MARKED
-all                    1            64        1            100           0       0
-destination_port       1            64        0              0           0       0
+all                    1          64 B        1          100 B           0       0
+destination_port       1          64 B        0            0 B           0       0
 2 packets are longer than what was captured of them; their whole length counts
 made by tcpdump where limits were in force, a capture has only what they let pass: XDP drops before tcpdump sees a packet
 "
@@ -118,7 +118,7 @@ fn a_capture_that_was_cut_off_keeps_its_sums() {
          is of the packets before it: write it again for the rest"
     );
     let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
-    let sums = "\nsum      seen           1     64\n";
+    let sums = "\nsum      seen           1   64 B\n";
     assert!(text.contains(sums), "{text}");
     let told = "the sums are of the packets above: the capture was not explained to its end\n";
     assert!(text.contains(told), "{text}");

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::reach::Reach;
 use super::words;
 use crate::moment::Zone;
-use crate::render::{Render, number, push, shown_reason, table, titled};
+use crate::render::{Render, number, push, seconds, shown_reason, table, titled};
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -208,9 +208,10 @@ impl Render for Events {
         if self.episodes.is_empty() {
             text.push_str(&self.none(&zone));
         } else {
-            let began: &[&str] = if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "UTC"] };
+            let began: &[&'static str] =
+                if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "?UTC"] };
             let before = ["SOURCE", "REASON", "RULE"];
-            let after = [">SECONDS", ">SAMPLED", "", "LAST"];
+            let after = [">LASTED", "?>SAMPLED", "?", "?LAST"];
             let mut table = table(&[&before, began, &after].concat());
             for episode in &self.episodes {
                 table.add_row(row(episode, &zone));
@@ -334,7 +335,7 @@ fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
     ];
     row.extend(zone.apart(&episode.began));
     row.extend([
-        number(episode.seconds),
+        seconds(episode.seconds),
         number(episode.sampled),
         if episode.ended { "ended" } else { "goes on" }.to_owned(),
         packet(&episode.last),

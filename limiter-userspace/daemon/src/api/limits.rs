@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::{Counts, words};
-use crate::render::{Render, Table, counted_in, line, number, push, rate, seconds, table};
+use crate::render::{Render, Table, counted_in, line, number, push, rate_of, seconds, table};
 
 /// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -94,7 +94,7 @@ pub struct LimitEntry {
     /// The value of its `generic_key`, if any.
     #[serde(default)]
     pub label: Option<String>,
-    /// How nodes share a budget, as in `over all nodes, sync 200ms, share 25%, share_of_burst 10%,
+    /// How nodes share a budget, as in `over all nodes, sync 200 ms, share 25%, share_of_burst 10%,
     /// on_partition share`; none for limits of this node alone.
     #[serde(default)]
     pub sharing: Option<String>,
@@ -265,16 +265,16 @@ impl Render for Limits {
 fn entries(what: &str, entries: &[LimitEntry]) -> Table {
     let mut table = table(&[
         what,
-        "ORIGIN",
+        "?ORIGIN",
         "LIMIT",
         ">BURST",
-        ">EFFECTIVE",
-        "ACTION",
+        "?>EFFECTIVE",
+        "?ACTION",
         ">PASSED",
         ">DROPPED",
-        ">WOULD DROP",
-        ">MARKED",
-        "NAME",
+        "?>WOULD DROP",
+        "?>MARKED",
+        "?NAME",
     ]);
     for entry in entries {
         let mut lines = lines(entry).into_iter();
@@ -315,16 +315,16 @@ fn name_and_end(entry: &LimitEntry) -> String {
 fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
     if entry.limits.is_empty() {
         let count = entry.count.as_deref().unwrap_or_default();
-        let effective = rate(entry.effective_per_second, count);
+        let effective = rate_of(&entry.limit, entry.effective_per_second, count);
         return vec![(entry.limit.clone(), at_once(entry.burst, count), effective)];
     }
     let mut lines = Vec::with_capacity(entry.limits.len() + 1);
     for limit in &entry.limits {
-        let effective = rate(limit.effective_per_second, &limit.count);
+        let effective = rate_of(&limit.rate, limit.effective_per_second, &limit.count);
         lines.push((limit.rate.clone(), at_once(limit.burst, &limit.count), effective));
         if let Some(upper) = &limit.upper {
             let text = format!("{} {}", upper.kind, upper.rate);
-            let effective = rate(upper.effective_per_second, &limit.count);
+            let effective = rate_of(&upper.rate, upper.effective_per_second, &limit.count);
             lines.push((text, at_once(Some(upper.burst), &limit.count), effective));
         }
     }

@@ -235,9 +235,9 @@ impl Render for Lists {
         let programs = self.entries.iter().any(|entry| entry.by.is_some());
         let overruled = self.entries.iter().any(|entry| entry.not_in_force.is_some());
         let mut columns = vec!["SOURCE", "LIST", ">EXPIRES IN"];
-        columns.extend(programs.then_some("BY"));
-        columns.extend(told.then_some("REASON"));
-        columns.extend(overruled.then_some("NOT IN FORCE"));
+        columns.extend(programs.then_some("?BY"));
+        columns.extend(told.then_some("?REASON"));
+        columns.extend(overruled.then_some("?NOT IN FORCE"));
         let mut table = table(&columns);
         for entry in &self.entries {
             let expires = match entry.expires_in_seconds {

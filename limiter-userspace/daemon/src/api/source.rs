@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::explain::{ExplainLimit, Here};
 use super::limits::LimitView;
 use super::lists::{ListName, ListedSource, RULE_FILE};
-use crate::render::{Render, duration, number, push, rate, seconds, table, titled};
+use crate::render::{Render, duration, number, push, rate_of, seconds, table, titled};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -296,7 +296,9 @@ impl Render for SourceView {
             let first = self.limits.first().map(|limit| limit.count.as_str());
             let count = first.or(self.count.as_deref()).unwrap_or_default();
             let effective = match self.effective_per_second {
-                Some(_) => format!(" (effective {})", rate(self.effective_per_second, count)),
+                Some(_) => {
+                    format!(" (effective {})", rate_of(limit, self.effective_per_second, count))
+                }
                 None => String::new(),
             };
             let shadow =
@@ -304,7 +306,7 @@ impl Render for SourceView {
             row("limit", format!("{limit}{effective}{shadow}"));
         }
         for limit in self.limits.iter().skip(1) {
-            let effective = rate(limit.effective_per_second, &limit.count);
+            let effective = rate_of(&limit.rate, limit.effective_per_second, &limit.count);
             row("and", format!("{} (effective {effective})", limit.text));
         }
         if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {

@@ -269,8 +269,8 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
         ">PASSED/S",
         ">PASSED",
         ">USED",
-        "LIMIT",
-        "RULE",
+        "?LIMIT",
+        "?RULE",
         "",
     ]);
     for row in sources {

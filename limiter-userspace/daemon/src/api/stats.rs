@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Counts, words};
-use crate::render::{Render, Table, number, push, shown_reason, table, titled};
+use crate::render::{Render, Table, bytes, line, number, push, shown_reason, table, titled};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -99,20 +99,46 @@ impl From<RuleCounters> for Outcomes {
     }
 }
 
-fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
-    [number(packets), number(bytes)]
+fn counts(Counts { packets, bytes: length }: Counts) -> [String; 2] {
+    [number(packets), bytes(length)]
 }
 
+/// [`Stats`] of which people see all, with what never counted a packet.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct AllStats(pub Stats);
+
+impl Render for AllStats {
+    fn render(&self, text: &mut String) {
+        self.0.shown(true, text);
+    }
+}
+
+/// Without what never counted a packet.
 impl Render for Stats {
     fn render(&self, text: &mut String) {
+        self.shown(false, text);
+    }
+}
+
+impl RuleCounts {
+    /// True if it never counted a packet.
+    const fn is_zero(&self) -> bool {
+        let Self { passed, dropped, shadowed, marked, .. } = self;
+        passed.packets == 0 && dropped.packets == 0 && shadowed.packets == 0 && marked.packets == 0
+    }
+}
+
+impl Stats {
+    fn shown(&self, all: bool, text: &mut String) {
         let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
         // Most reasons never come.
-        for reason in self.reasons.iter().filter(|reason| reason.packets > 0) {
+        for reason in self.reasons.iter().filter(|reason| all || reason.packets > 0) {
             totals.add_row([
                 reason.verdict.clone(),
                 shown_reason(&reason.reason),
                 number(reason.packets),
-                number(reason.bytes),
+                bytes(reason.bytes),
             ]);
         }
         for (name, sum) in [("passed", self.passed), ("dropped", self.dropped), ("seen", self.seen)]
@@ -123,7 +149,7 @@ impl Render for Stats {
         push(text, &totals);
         text.push('\n');
         let mut interfaces =
-            table(&["INTERFACE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES"]);
+            table(&["INTERFACE", ">PASSED", "?>PASSED BYTES", ">DROPPED", "?>DROPPED BYTES"]);
         for InterfaceCounts { interface, passed, dropped } in &self.interfaces {
             let row = [vec![clean(interface)], counts(*passed).to_vec(), counts(*dropped).to_vec()];
             interfaces.add_row(row.concat());
@@ -135,12 +161,27 @@ impl Render for Stats {
         let Outcomes { passed, dropped, shadowed, marked } = self.removed;
         let rule = "(removed rules)".to_owned();
         let removed = RuleCounts { rule, rule_name: None, passed, dropped, shadowed, marked };
-        push(text, &outcomes("RULE", &self.rules.iter().chain([&removed]).collect::<Vec<_>>()));
-        if !self.budgets.is_empty() {
+        let rules = counted(self.rules.iter().chain([&removed]), all);
+        if !rules.is_empty() {
+            push(text, &outcomes("RULE", &rules));
+        }
+        let budgets = counted(self.budgets.iter(), all);
+        if !budgets.is_empty() {
             text.push('\n');
-            push(text, &outcomes("BUDGET", &self.budgets.iter().collect::<Vec<_>>()));
+            push(text, &outcomes("BUDGET", &budgets));
+        }
+        let zeros = self.rules.iter().chain(&self.budgets).filter(|rule| rule.is_zero()).count();
+        if zeros > 0 && !all {
+            let (rules, have) = if zeros == 1 { ("rule", "has") } else { ("rules", "have") };
+            let zeros = number(u64::try_from(zeros).unwrap_or(u64::MAX));
+            line(text, format_args!("{zeros} {rules} {have} no packet yet: --all shows all"));
         }
     }
+}
+
+/// The rules that counted packets, or all.
+fn counted<'a>(rules: impl Iterator<Item = &'a RuleCounts>, all: bool) -> Vec<&'a RuleCounts> {
+    rules.filter(|rule| all || !rule.is_zero()).collect()
 }
 
 /// A row for each rule.
@@ -148,11 +189,11 @@ pub fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
     let mut table = table(&[
         what,
         ">PASSED",
-        ">PASSED BYTES",
+        "?>PASSED BYTES",
         ">DROPPED",
-        ">DROPPED BYTES",
-        ">WOULD DROP",
-        ">MARKED",
+        "?>DROPPED BYTES",
+        "?>WOULD DROP",
+        "?>MARKED",
     ]);
     for rule in rules {
         let row = [

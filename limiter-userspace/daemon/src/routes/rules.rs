@@ -119,13 +119,14 @@ impl RulesText {
     pub(crate) fn begin(service: &Service, asked: ExportRules) -> Result<Self, Refusal> {
         let generation = service.datapath()?.generation();
         service.leftovers.note();
-        Ok(Self::new(generation, &service.rule_sets.layers, asked.edits)?)
+        Ok(Self::new(generation, asked.edits))
     }
 }
 
 impl Sliced<Service> for RulesText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        Ok(self.go_on(service.datapath()?.generation(), &service.rule_sets.layers)?)
+        let (datapath, layers) = (service.datapath()?, &service.rule_sets.layers);
+        Ok(self.go_on(datapath.generation(), layers, datapath.max_frame())?)
     }
 }
 

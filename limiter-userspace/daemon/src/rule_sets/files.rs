@@ -102,7 +102,7 @@ impl RuleSets {
     ) -> Result<Planned, ServiceError> {
         ground.leftovers.note();
         let max_frame = ground.datapath.get()?.max_frame();
-        let file = rule_files::parse(&read?, max_frame)?;
+        let file = rule_files::taken(read?, max_frame)?;
         let planned = Planned::new(
             ground.datapath,
             ground.leftovers,
@@ -231,7 +231,7 @@ impl RuleSets {
         if documents.is_empty() {
             return Err(ServiceError::NoDocuments);
         }
-        let file = rule_files::parse(documents, datapath.get()?.max_frame())?;
+        let file = rule_files::taken(documents.to_vec(), datapath.get()?.max_frame())?;
         Planned::new(datapath, leftovers, lists, self.layers.with_file(file, true))
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use limiter_common::time::Ticks;
+use limiter_common::wire::RuleCounters;
+use limiter_datapath::Datapath;
 use limiter_rules::Selector;
+use limiter_rules::place::Holder;
 
 use super::ground::Ground;
 use super::planned::Planned;
@@ -12,7 +15,21 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::layers::Layers;
 use crate::state_dir::Prepared;
+use crate::views::key;
 use crate::warnings;
+
+/// True if somebody used a limit, or nobody can know.
+pub(super) fn is_used(datapath: &dyn Datapath, holder: Holder) -> bool {
+    match holder {
+        Holder::Source(Selector::Prefix(net)) => {
+            datapath.bucket(&key(net.addr())).map_or(true, |bucket| bucket.is_some())
+        }
+        Holder::Rule(number) => datapath
+            .rule_counters(number)
+            .map_or(true, |counters| counters != RuleCounters::default()),
+        Holder::Source(Selector::Every) | Holder::Budget => true,
+    }
+}
 
 impl RuleSets {
     /// Puts `layers` in force, or keeps what is.
@@ -50,7 +67,8 @@ impl RuleSets {
         let managed = |selector: &Selector| layers.managed(selector);
         let lists_before = ground.lists.lay(datapath, &laid, managed)?;
         let plan = if end.is_some() { plan.on_trial() } else { plan };
-        let used = plan.installed.used_of(datapath.installed()).line();
+        let is_used = |holder| is_used(datapath, holder);
+        let used = plan.installed.used_of(datapath.installed(), is_used).line();
         let generation = match datapath.put_in_force(plan, end) {
             Ok(generation) => generation,
             Err(error) => {

@@ -20,6 +20,7 @@ use crate::error::ServiceError;
 use crate::guard::{self, Hand, Scene};
 use crate::layers::Layers;
 use crate::limit_ends;
+use crate::render::exact;
 use crate::state_dir::EDITS;
 
 /// Domain of the file of edits.
@@ -222,7 +223,7 @@ fn not_taken_over(before: &Rule, rule: &Rule) -> Option<String> {
 fn set_line(rule: &Rule, before: &str, seconds: Option<u64>) -> String {
     let path = &rule.path;
     let time = seconds.map_or_else(String::new, |seconds| {
-        format!(" for {}", humantime::format_duration(Duration::from_secs(seconds)))
+        format!(" for {}", exact(Duration::from_secs(seconds)))
     });
     let text = format!("{path}: {}{time}, was {before}", terms_text(&rule.terms));
     let Some((masks, net)) = path.source() else {

@@ -9,6 +9,7 @@ use limiter_datapath::TrialOutcome;
 use limiter_rules::Selector;
 
 use super::ground::Ground;
+use super::in_force::is_used;
 use super::planned::{Planned, laid};
 use super::state::{RuleSets, TriedFrom, Trying};
 use crate::api::rules::{Changed, Trial, TrialEnd};
@@ -16,6 +17,7 @@ use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::layers::Layers;
+use crate::render::exact;
 use crate::rule_files::Digest;
 use crate::state_dir::{APPLIED, Applied, StateError};
 
@@ -34,7 +36,7 @@ impl RuleSets {
         let end = Ticks::from_nanos(now.saturating_add(nanos));
         let (layers, effective) = self.put_in_force(ground, planned, Some(end))?;
         self.trial = Some(Trying { layers, effective, origin, replaces, end });
-        let time = humantime::format_duration(time);
+        let time = exact(time);
         tracing::warn!("on trial for {time}: `limiter confirm` keeps these rules");
         Ok(self.changed(ground.datapath.get()?))
     }
@@ -142,7 +144,8 @@ impl RuleSets {
         let datapath = ground.datapath.get_mut()?;
         let tried = datapath.installed().clone();
         datapath.revert()?;
-        self.used = datapath.installed().used_of(&tried).line();
+        let is_used = |holder| is_used(datapath, holder);
+        self.used = datapath.installed().used_of(&tried, is_used).line();
         self.restore(ground, reason);
         Ok(())
     }

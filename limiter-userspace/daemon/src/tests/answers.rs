@@ -175,7 +175,9 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
         assert!(told == expected, "{asked:?}");
         daemon.unset("10.9.9.9").unwrap();
     }
-    // An exported file is of one rule set as well, and the newest.
+    // An exported file is of one rule set as well, and the newest where it is written anew.
+    daemon.write(&format!("# {}\n{}", "x".repeat(1 << 20), many(1000)));
+    daemon.service.reload().unwrap();
     let asked = Asked::Rules(ExportRules::default());
     let mut slices = daemon.service.begin(&asked).unwrap();
     assert_eq!(slices.step(&daemon.service).unwrap(), Step::Again);

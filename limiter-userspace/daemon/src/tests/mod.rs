@@ -98,8 +98,10 @@ impl Daemon {
         let edits = state.read_edits(1522, &mut damages).unwrap().rules.rules;
         let read = rule_files::read(&rules);
         let digest = Digest::of(&read);
+        let (file, texts) = rule_files::taken(read.unwrap(), 1522).unwrap();
         let layers = Layers {
-            file: rule_files::parse(&read.unwrap(), 1522).unwrap(),
+            file,
+            texts,
             edits: edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
             ..Layers::default()

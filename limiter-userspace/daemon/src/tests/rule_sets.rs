@@ -400,13 +400,68 @@ fn an_export_is_what_is_in_force() {
     let file: Vec<_> = before.iter().map(|rule| rule.replace(" cli", " file")).collect();
     assert_eq!(daemon.rules(), file);
     assert!(daemon.compare(&[&daemon.export(false)]).unwrap().same);
-    assert_eq!(daemon.export(true), "{\n  \"descriptors\": []\n}\n");
+    assert_eq!(daemon.export(true), "descriptors: []\n");
     daemon.set("198.51.100.2", "7/s", None).unwrap();
     let edits = daemon.compare(&[&daemon.export(true)]).unwrap();
     let added: Vec<_> = edits.added.iter().map(|line| line.subject.as_str()).collect();
     assert_eq!(added, ["rule for 198.51.100.2"]);
     // The burst of 1,522 bytes is written out: it holds beside any interface.
-    assert!(exported.contains("\"burst\": 1522"), "{exported}");
+    assert!(exported.contains("      rate: 8kbit/s\n      burst: 1522\n"), "{exported}");
+}
+
+/// An export has the words of the author, of what is in force: not of the files on disk, and none
+/// of a rule that `limiter set` replaced.
+#[test]
+fn an_export_has_the_words_of_the_author() {
+    let mut daemon = Daemon::start(&[]);
+    let file = "\
+# The office.
+descriptors:
+  - key: remote_address  # everybody
+    rate_limit: {rate: 100/s, burst: 20}
+
+  # as agreed
+  - key: remote_address
+    value: 192.0.2.0/24
+    rate_limit: {rate: 2mbit/s}  # a day's mean
+";
+    daemon.write(file);
+    daemon.service.reload().unwrap();
+    assert_eq!(daemon.export(false), file);
+    // What was saved since is not in force, and a restart takes what was applied from its own file.
+    daemon.write("descriptors: []\n");
+    assert_eq!(daemon.export(false), file);
+    daemon.write(file);
+    daemon.apply(&[&format!("# applied\n{file}")]).unwrap();
+    let mut daemon = daemon.restart(&[]);
+    assert_eq!(daemon.export(false), format!("# applied\n{file}"));
+    daemon.set("192.0.2.0/24", "5/min", None).unwrap();
+    let (kept, _) = file.split_once("  # as agreed").unwrap();
+    let set = "
+  - key: remote_address
+    value: 192.0.2.0/24
+    rate_limit:
+      rate: 5/min
+";
+    let kept = kept.trim_end();
+    let exported = daemon.export(false);
+    assert_eq!(exported, format!("# applied\n{kept}\n  # By `limiter set`:{set}"));
+    assert_eq!(daemon.export(true), format!("descriptors:{set}"));
+    daemon.unset("192.0.2.0/24").unwrap();
+    assert_eq!(daemon.export(false), format!("# applied\n{file}"));
+    let (source, rate, seconds) = (Some("192.0.2.7".into()), "5/min".into(), Some(3600));
+    let for_an_hour = SetLimit { source, seconds, rate, ..SetLimit::default() };
+    daemon.service.set(&for_an_hour).unwrap();
+    let exported = daemon.export(false);
+    assert!(exported.contains("  # For a time: `limiter set` ends it at 2"), "{exported}");
+    // Files without blocks, and large ones, are written anew, and say so.
+    let json = r#"{"descriptors": [{"key": "vlan", "rate_limit": {"rate": "5/s"}}]}"#;
+    daemon.apply(&[json]).unwrap();
+    assert!(daemon.export(false).starts_with("# The rule files could not be joined"));
+    let large = format!("# {}\n{file}", "x".repeat(1 << 20));
+    daemon.apply(&[&large]).unwrap();
+    assert!(daemon.export(false).starts_with("# The rule files are large: without"));
+    assert!(daemon.compare(&[&large]).unwrap().same);
 }
 
 const GOES_ON: &str = "a source that used up its limit goes on at the new rate";
@@ -423,7 +478,7 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
     let log = |rate: &str| format!("rate: {rate}, algorithm: sliding_log");
     let plain = |rate: &str| format!("rate: {rate}");
     let wait = "a source that used more than a limit now allows waits \
-                until the window has passed, at most 7days";
+                until the window has passed, at most 7 d";
     let anew = "where a limit moved to another table, every source starts with all of it";
     let left = "where the algorithm or the window changed, the available amount carries over";
     let cases = [
@@ -467,6 +522,16 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
 #[test]
 fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_theirs() {
     let mut daemon = Daemon::start(&[]);
+    // Nobody has sent anything yet: there is nothing to say.
+    for rate in ["200/s", "100/s"] {
+        assert_eq!(daemon.set("203.0.113.9", rate, None).unwrap().used, None);
+        assert_eq!(daemon.set("192.0.2.0/24", rate, None).unwrap().used, None);
+    }
+    daemon.unset("203.0.113.9").unwrap();
+    daemon.unset("192.0.2.0/24").unwrap();
+    for source in [[203, 0, 113, 9], [192, 0, 2, 7]] {
+        daemon.fake.send(Source::V4(source), 1, 60);
+    }
     // A rule of its own takes the address over from everybody's.
     let raised = daemon.set("203.0.113.9", "200/s", None).unwrap();
     assert_eq!(raised.used.as_deref(), Some(GOES_ON));
@@ -483,6 +548,7 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     };
     let tried = daemon.service.apply_rules(&trial).unwrap();
     assert_eq!(tried.used.as_deref(), Some(GOES_ON));
+    daemon.fake.send(Source::V4([192, 0, 2, 7]), 1, 60);
     let back = daemon.service.revert().unwrap();
     assert_eq!(back.used.as_deref(), Some(GOES_ON));
     // What stays says nothing new.

@@ -111,11 +111,13 @@ fn what_a_limit_does_not_take_over_is_said() {
         |rate: &str| SetLimit { to: Some("22".into()), rate: rate.into(), ..SetLimit::default() };
     let done = done(&mut daemon, &port("5 syns/min"));
     assert!(
-        done.contains("5 syns/min burst 5, was 10 syns/min burst 10; ban 10m to 1day"),
+        done.contains("5 syns/min burst 5, was 10 syns/min burst 10; ban 10 min to 1 d"),
         "{done}"
     );
     assert!(
-        done.ends_with("`ban 10m to 1day` is not in it: bans in force go on, and no new ones come")
+        done.ends_with(
+            "`ban 10 min to 1 d` is not in it: bans in force go on, and no new ones come"
+        )
     );
     let limits = daemon.service.limits().unwrap().limits;
     let rule = limits.iter().find(|rule| rule.source.contains("destination_port=22")).unwrap();
@@ -152,7 +154,7 @@ fn a_limit_for_a_time_ends_by_itself_also_after_a_restart() {
     });
     assert_eq!(
         done(&mut daemon, &hour),
-        "203.0.113.7: 5/min burst 5 for 1h, was 100/s burst 20 (every source)"
+        "203.0.113.7: 5/min burst 5 for 1 h, was 100/s burst 20 (every source)"
     );
     daemon.service.housekeep().unwrap();
     let left = |daemon: &Daemon| {

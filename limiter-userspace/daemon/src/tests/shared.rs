@@ -68,7 +68,7 @@ fn a_shared_budget_is_listed_with_what_all_nodes_have() {
     let budget = limits.budgets.iter().find(|budget| budget.source == "customer").unwrap();
     assert_eq!(
         budget.sharing.as_deref(),
-        Some("over all nodes, sync 200ms, share 25%, share_of_burst 10%, on_partition share")
+        Some("over all nodes, sync 200 ms, share 25%, share_of_burst 10%, on_partition share")
     );
     // Not the share's 62.5/s.
     assert_eq!((budget.limit.as_str(), budget.burst), ("1000/s", Some(1000)));

@@ -119,7 +119,7 @@ fn every_limit_is_listed() {
     assert_eq!(every.limits[1].effective_per_second, Some(0.75));
     let ssh = find(&limits.limits, "destination_port=22 remote_address");
     assert_eq!(ssh.name.as_deref(), Some("ssh"));
-    assert_eq!(ssh.action.as_deref(), Some("ban 1m to 1day"));
+    assert_eq!(ssh.action.as_deref(), Some("ban 1 min to 1 d"));
     assert_eq!(ssh.count.as_deref(), Some("syns"));
     let shared = find(&limits.limits, "192.0.2.0/24");
     assert_eq!(
@@ -135,7 +135,7 @@ fn every_limit_is_listed() {
             "the rule for every source rejects, but there is no `replies`: packets over it are \
              dropped, and nobody is told; add replies to the rule file",
             "the rule for every source carries no TCP session: it counts packets, and after 60 \
-             packets one more passes every 1s, so an open one hangs; to limit connections, write \
+             packets one more passes every 1 s, so an open one hangs; to limit connections, write \
              `rate: 60 syns/min` (`limiter set`: --count syns); to limit packets, at least 10/s",
             "the rule for destination_port=22 remote_address bans without evidence: whoever \
              forges a source address gets it banned, and there is no evidence in its packets; \

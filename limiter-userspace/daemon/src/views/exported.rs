@@ -1,8 +1,9 @@
 //! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written
-//! first, rule by rule.
+//! first: in the words of its author, or, of a large one, rule by rule.
 
-use limiter_rules::RuleSet;
-use limiter_rules::file::ExactFile;
+use limiter_rules::file::{ExactFile, Others, as_written};
+use limiter_rules::model::until_text;
+use limiter_rules::{Path, RuleSet};
 
 use super::told::Result;
 use crate::control::Step;
@@ -15,6 +16,13 @@ const SLICE: usize = 256;
 /// Bytes of the file that are told before others have their turn.
 const TOLD: usize = 16 << 10;
 
+/// Comment where the words of the author are not there.
+const LARGE: &str = "The rule files are large: without their comments, and written anew.";
+
+/// Comment where they cannot be used.
+const ANEW: &str = "The rule files could not be joined with other rules as they are: without \
+    their comments, and written anew.";
+
 /// The rule file under way.
 #[derive(Debug)]
 pub(crate) struct RulesText {
@@ -24,7 +32,8 @@ pub(crate) struct RulesText {
     slice: usize,
     /// Rules that were written.
     written: usize,
-    file: ExactFile,
+    /// The file, if it is written anew.
+    file: Option<ExactFile>,
     /// All of the file, once it is there, and how much of it was told.
     text: Option<(String, usize)>,
     parts: Parts,
@@ -32,44 +41,40 @@ pub(crate) struct RulesText {
 }
 
 impl RulesText {
-    pub(crate) fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
-        let rules = &layers.file.rules;
-        let (domain, head) = if edits {
-            (None, RuleSet::default())
-        } else {
-            let budgets = rules.budgets.clone();
-            let RuleSet { replies, bans, martians, .. } = *rules;
-            let lists = rules.lists.clone();
-            let head = RuleSet { budgets, replies, bans, martians, lists, rules: Vec::new() };
-            (layers.file.domain.as_deref(), head)
-        };
-        Ok(Self {
+    pub(crate) fn new(generation: u64, edits: bool) -> Self {
+        Self {
             edits,
             generation,
             slice: SLICE,
             written: 0,
-            file: ExactFile::begin(domain, &head)?,
+            file: None,
             text: None,
             parts: Parts::default(),
             ended: false,
-        })
+        }
     }
 
     /// Goes on with it. If other rules came into force since the last slice, it begins again with
-    /// them, and with larger slices: so it comes to an end however often they change.
-    pub(crate) fn go_on(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
+    /// them, and with larger slices: so it comes to an end however often they change. `max_frame`
+    /// is that of the interfaces now.
+    pub(crate) fn go_on(
+        &mut self,
+        generation: u64,
+        layers: &Layers,
+        max_frame: u64,
+    ) -> Result<Step> {
         if self.ended {
             return Ok(Step::Done);
         }
         let Some((text, told)) = &mut self.text else {
             if generation != self.generation {
                 let slice = self.slice.saturating_mul(4);
-                *self = Self { slice, ..Self::new(generation, layers, self.edits)? };
+                *self = Self { slice, ..Self::new(generation, self.edits) };
             }
-            if self.write(layers)? {
+            if let Some(text) = self.write(layers, max_frame)? {
                 self.parts.member("generation", &self.generation)?;
                 self.parts.open_string("text")?;
-                self.text = Some((std::mem::take(&mut self.file).end(), 0));
+                self.text = Some((text, 0));
             }
             return Ok(Step::Again);
         };
@@ -84,16 +89,58 @@ impl RulesText {
         Ok(Step::Part(self.parts.take()))
     }
 
-    /// Writes a slice; says whether the file is whole.
-    fn write(&mut self, layers: &Layers) -> Result<bool> {
+    /// Writes a slice; gives back the file once it is whole.
+    fn write(&mut self, layers: &Layers, max_frame: u64) -> Result<Option<String>> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none if self.edits => none.insert(ExactFile::default()),
+            none => {
+                let texts = layers.texts.documents();
+                let written = as_written(&texts, &layers.file, &others(layers), max_frame);
+                if written.is_some() {
+                    return Ok(written);
+                }
+                none.insert(begun(layers, if texts.is_empty() { LARGE } else { ANEW })?)
+            }
+        };
         let of_files = if self.edits { &[][..] } else { &layers.file.rules.rules };
         // Rules that `limiter set` replaced are left out.
         let of_files = of_files.iter().filter(|rule| !layers.edits.contains_key(&rule.path));
         let mut rules = of_files.chain(layers.edits.values()).skip(self.written);
         for rule in rules.by_ref().take(self.slice) {
-            self.file.rule(rule)?;
+            if let Some(end) = end(layers, &rule.path) {
+                file.comment(&end);
+            }
+            file.rule(rule)?;
             self.written += 1;
         }
-        Ok(rules.next().is_none())
+        let whole = rules.next().is_none();
+        Ok(whole.then(|| std::mem::take(file).end()))
     }
+}
+
+/// A file that is written anew, behind a comment, with all but its rules.
+fn begun(layers: &Layers, comment: &str) -> Result<ExactFile> {
+    let rules = &layers.file.rules;
+    let RuleSet { replies, bans, martians, .. } = *rules;
+    let (budgets, lists) = (rules.budgets.clone(), rules.lists.clone());
+    let head = RuleSet { budgets, replies, bans, martians, lists, rules: Vec::new() };
+    Ok(ExactFile::begin(comment, layers.file.domain.as_deref(), &head)?)
+}
+
+/// The rules of `limiter set`, with comments.
+fn others(layers: &Layers) -> Others<'_> {
+    let mut others = Others::new();
+    for (index, (path, rule)) in layers.edits.iter().enumerate() {
+        let by = (index == 0).then(|| "By `limiter set`:".to_owned());
+        let comments = by.into_iter().chain(end(layers, path)).collect();
+        others.insert(path, (rule, comments));
+    }
+    others
+}
+
+/// Comment on a rule that ends by itself, which none of a file does.
+fn end(layers: &Layers, path: &Path) -> Option<String> {
+    let end = until_text(*layers.ends.get(path)?);
+    Some(format!("For a time: `limiter set` ends it at {end}, and a rule file does not."))
 }

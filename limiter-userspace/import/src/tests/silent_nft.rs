@@ -63,7 +63,7 @@ fn a_set_with_a_limit_limits_what_is_added_and_what_is_looked_up() {
     }
     let counted = set("s", r#""elem": ["192.0.2.9"], "stmt": [{"counter": null}]"#);
     let made = of("input", &[&counted], &[&format!("{}, {DROP}", is_in("s"))]);
-    assert!(made.text.contains("\ndeny:\n- \"192.0.2.9\"\n"), "{}", made.text);
+    assert!(made.text.contains("\ndeny:\n  - 192.0.2.9\n"), "{}", made.text);
 }
 
 #[test]

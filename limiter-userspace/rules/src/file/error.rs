@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::place::Place;
 use super::placed::At;
 use crate::model::Selector;
-use crate::model::key::KEYS;
+use crate::model::key::{KEYS, service};
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 
@@ -443,8 +443,43 @@ fn plain(error: &serde_saphyr::Error) -> String {
 
     let message = UserMessageFormatter.format_message(error);
     let line: Vec<&str> = message.split_whitespace().collect();
-    format!("not a rule file: {}", line.join(" "))
+    let line = line.join(" ");
+    let known = YAML.iter().find(|(part, _)| line.contains(part));
+    known.map_or_else(|| format!("not a rule file: {line}"), |(_, words)| (*words).to_owned())
 }
+
+/// What stands in messages of the YAML reader about mistakes that people make, and what to say.
+const YAML: [(&str, &str); 11] = [
+    ("tab", "a tab stands here: indent with spaces alone"),
+    (
+        "expected '-' indicator",
+        "the indentation of this line fits none before it: begin it in the column of the line that \
+         it belongs to",
+    ),
+    (
+        "expected key",
+        "the indentation of this line fits none before it: begin it in the column of the line that \
+         it belongs to",
+    ),
+    ("unclosed bracket", "the bracket that begins here is not closed: close it"),
+    (
+        "mismatched bracket",
+        "this bracket does not close the one before it: `[` ends with `]`, `{` with `}`",
+    ),
+    ("multiline quoted scalar", "the quotes before this are not closed: close them"),
+    ("unexpected end of stream", "the quotes that begin here are not closed: close them"),
+    ("unexpected character", "no value begins with this character: write the value in quotes"),
+    (
+        "unknown value",
+        "`*` stands for a value that `&` names before, and there is none: write a value that \
+         begins with `*` in quotes",
+    ),
+    (
+        "mapping values are not allowed",
+        "a second `: ` in one line: write the value in quotes, or begin a new line",
+    ),
+    ("simple key", "a field wants a `: ` behind its name, on the same line"),
+];
 
 /// Advice for a thing that stands there twice: of two rules none is to lose its limit.
 fn keep_one(subject: &str) -> &'static str {
@@ -466,7 +501,11 @@ fn unseen(c: char) -> &'static str {
 
 /// Advice for what is no number and no range; some write those as iptables does.
 fn ranges(text: &str, high: u16) -> String {
-    let number = |text: &str| text.trim().parse::<u16>().ok().filter(|number| *number <= high);
+    let named = |text: &str| service(text).filter(|_| high == u16::MAX).map(|(port, _)| port);
+    let number = |text: &str| {
+        let number = text.trim().parse::<u16>().ok().filter(|number| *number <= high);
+        number.or_else(|| named(text))
+    };
     let parts: Option<Vec<String>> = text
         .split(',')
         .map(|part| match part.split_once([':', '-']) {
@@ -475,6 +514,7 @@ fn ranges(text: &str, high: u16) -> String {
         })
         .collect();
     match parts.as_deref() {
+        Some([one]) if named(text).is_some() => format!("write its number, {one}"),
         Some([range]) if range.contains('-') && !text.contains('-') => format!("write {range}"),
         Some(parts @ [_, _, ..]) => format!("write a list, [{}]", parts.join(", ")),
         _ => format!("give a whole number from 0 to {high}, or a range as in 80-90"),

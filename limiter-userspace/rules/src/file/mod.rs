@@ -1,7 +1,7 @@
 //! Rule files: YAML in the shape of envoyproxy/ratelimit.
 //!
-//! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] writes
-//! the same shape.
+//! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] and
+//! [`ExactFile`] write the same shape, and [`as_written`] what is in force in its author's words.
 
 mod check;
 mod error;
@@ -15,13 +15,16 @@ mod rule_file;
 mod schema;
 mod shape;
 mod union;
+mod written;
 
 pub use error::{Problem, RuleFileError};
 pub use place::Place;
 pub use render::{Blocks, ExactFile, blocks, render};
 pub use rule_file::RuleFile;
 pub use schema::schema;
+pub use serde_saphyr::SerializeError;
 pub use union::{FilePlace, RuleFiles};
+pub use written::{Others, as_written};
 
 /// Largest rule file in bytes.
 pub const MAX_BYTES: u64 = 16 << 20;

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::placed::{Read, Scalar, as_written};
 
@@ -15,11 +15,24 @@ use super::placed::{Read, Scalar, as_written};
 const WORDS: [&str; 2] = ["drop", "reject"];
 
 /// A scalar, or a list of scalars.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub(super) enum OneOrMany {
     One(Option<String>),
     Many(Vec<Scalar>),
+}
+
+/// A number stands without quotes, as people write it.
+impl Serialize for OneOrMany {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::One(Some(text)) => match text.parse::<u64>() {
+                Ok(number) if number.to_string() == *text => serializer.serialize_u64(number),
+                _ => serializer.serialize_str(text),
+            },
+            Self::One(None) => serializer.serialize_none(),
+            Self::Many(values) => values.serialize(serializer),
+        }
+    }
 }
 
 /// A word, or a map.

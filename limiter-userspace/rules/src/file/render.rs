@@ -1,28 +1,35 @@
-//! Rules as a rule file again: JSON, which is YAML.
+//! Rules as a rule file again: as people write them, or as JSON, which is YAML, for a file that
+//! nobody reads.
 
-use std::sync::Arc;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use limiter_sharing::OnPartition;
 use serde::Serialize;
+use serde_saphyr::{SerializeError, ser_options};
 
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
+use crate::compile::display_rate;
 use crate::model::{
     Ban, Budget, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period, Quota,
     RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper, until_text,
 };
-use crate::rate_text::default_burst;
+use crate::rate_text::{RateText, default_burst};
 
 /// Writes a rule set so that [`super::RuleFile::parse`] reads the same one. A burst that is the
 /// default for `max_frame` is left out, so that it follows the interfaces.
 pub fn render(domain: &str, set: &RuleSet, max_frame: u64) -> Result<String, serde_json::Error> {
-    write(Some(domain), set, Writer { max_frame: Some(max_frame) })
+    let writer = Writer { max_frame: Some(max_frame) };
+    let rules = set.rules.iter().map(|rule| Item(writer.rule(rule).into())).collect();
+    let descriptors = Some(Rules(Some(rules)).into());
+    let file = File { descriptors, ..writer.head(Some(domain), set) };
+    serde_json::to_string_pretty(&file).map(|text| text + "\n")
 }
 
-/// A rule file that is written rule by rule, with every burst, so that it means the same beside any
+/// A rule file in the form that people write, written rule by rule. It means the same beside any
 /// interface.
 #[derive(Debug, Default)]
 pub struct ExactFile {
@@ -30,36 +37,52 @@ pub struct ExactFile {
     some: bool,
 }
 
-/// How a file without rules ends.
-const NO_RULES: &str = "[]\n}\n";
+/// A line that begins the rules.
+const RULES: &str = "descriptors:\n";
 
 impl ExactFile {
-    /// Writes all but the rules.
-    pub fn begin(domain: Option<&str>, set: &RuleSet) -> Result<Self, serde_json::Error> {
-        let mut text = write(domain, set, EXACT)?;
-        text.truncate(text.len() - NO_RULES.len());
-        Ok(Self { text, some: false })
+    /// Writes all but the rules, behind a line of a comment.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written as YAML.
+    pub fn begin(
+        comment: &str,
+        domain: Option<&str>,
+        set: &RuleSet,
+    ) -> Result<Self, SerializeError> {
+        Ok(Self { text: format!("# {comment}\n{}", head(domain, set)?), some: false })
+    }
+
+    /// Begins the rules.
+    fn rules(&mut self) {
+        if !std::mem::replace(&mut self.some, true) {
+            self.text.push_str(RULES);
+        }
+    }
+
+    /// A line of a comment before a rule.
+    pub fn comment(&mut self, text: &str) {
+        self.rules();
+        self.text.extend([ITEM, "# ", text, "\n"]);
     }
 
     /// A rule.
-    pub fn rule(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
-        self.descriptor(&EXACT.rule(rule))
-    }
-
-    fn descriptor(&mut self, descriptor: &Descriptor) -> Result<(), serde_json::Error> {
-        self.text.push_str(if self.some { "," } else { "[" });
-        self.some = true;
-        // Strings have no line breaks of their own in JSON.
-        for line in serde_json::to_string_pretty(descriptor)?.lines() {
-            self.text.push_str("\n    ");
-            self.text.push_str(line);
-        }
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written as YAML.
+    pub fn rule(&mut self, rule: &Rule) -> Result<(), SerializeError> {
+        self.rules();
+        self.text.push_str(&item(rule, ITEM)?);
         Ok(())
     }
 
     /// All of it.
     pub fn end(mut self) -> String {
-        self.text.push_str(if self.some { "\n  ]\n}\n" } else { NO_RULES });
+        if !self.some {
+            self.text.push_str("descriptors: []\n");
+        }
         self.text
     }
 }
@@ -73,54 +96,59 @@ pub struct Blocks {
     pub rules: Vec<String>,
 }
 
+/// Indent of the items of lists.
+pub(super) const ITEM: &str = "  ";
+
 /// Writes a rule set in parts, for somebody who puts words between them. It means the same beside
 /// any interface.
 ///
 /// # Errors
 ///
 /// When it cannot be written as YAML.
-pub fn blocks(set: &RuleSet) -> Result<Blocks, serde_saphyr::SerializeError> {
-    let head = File {
-        replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
-        bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
-        martians: set.martians.map(|martians| text(martians.name())),
-        allow: listings(set, true),
-        deny: listings(set, false),
-        budgets: Some(set.budgets.iter().map(|budget| EXACT.budget(budget).into()).collect())
-            .filter(|budgets: &Vec<_>| !budgets.is_empty()),
-        ..File::default()
-    };
-    let says = head.replies.is_some() || head.bans.is_some() || head.martians.is_some();
-    let lists = head.allow.is_some() || head.deny.is_some();
-    let head =
-        if says || lists || head.budgets.is_some() { yaml(&head, "")? } else { String::new() };
-    let item = |rule: &Arc<Rule>| yaml(&[EXACT.rule(rule)], "  ");
-    Ok(Blocks { head, rules: set.rules.iter().map(item).collect::<Result<_, _>>()? })
+pub fn blocks(set: &RuleSet) -> Result<Blocks, SerializeError> {
+    let rules = set.rules.iter().map(|rule| item(rule, ITEM)).collect::<Result<_, _>>()?;
+    Ok(Blocks { head: head(None, set)?, rules })
+}
+
+/// A rule as an item of `descriptors`, indented. It means the same beside any interface.
+pub(super) fn item(rule: &Rule, indent: &str) -> Result<String, SerializeError> {
+    yaml(&[EXACT.rule(rule)], indent)
+}
+
+/// All of a rule set but its rules; nothing where there is nothing else.
+fn head(domain: Option<&str>, set: &RuleSet) -> Result<String, SerializeError> {
+    let head = EXACT.head(domain, set);
+    let File { domain, replies, bans, martians, allow, deny, budgets, descriptors: _ } = &head;
+    let lists = allow.is_some() || deny.is_some() || budgets.is_some();
+    let says = domain.is_some() || replies.is_some() || bans.is_some() || martians.is_some();
+    if lists || says { yaml(&head, "") } else { Ok(String::new()) }
 }
 
 /// YAML with each line indented.
-fn yaml(value: &impl Serialize, indent: &str) -> Result<String, serde_saphyr::SerializeError> {
-    let text = serde_saphyr::to_string(value)?;
-    Ok(text.lines().flat_map(|line| [indent, line, "\n"]).collect())
+fn yaml(value: &impl Serialize, indent: &str) -> Result<String, SerializeError> {
+    let options = ser_options! {
+        // As people write lists, and as the pages show them.
+        compact_list_indent: false,
+        // A name stays on its line.
+        prefer_block_scalars: false,
+    };
+    let text = serde_saphyr::to_string_with_options(value, options)?;
+    let mut lines = String::with_capacity(text.len());
+    for line in text.lines() {
+        let (before, value) = bare(line);
+        lines.extend([indent, before, value, "\n"]);
+    }
+    Ok(lines)
+}
+
+/// A line of YAML in two parts, without quotes around an IPv4 address: the writer takes it for a
+/// number, and readers do not.
+fn bare(line: &str) -> (&str, &str) {
+    let quoted = line.strip_suffix('"').and_then(|line| line.rsplit_once('"'));
+    quoted.filter(|(_, value)| value.parse::<Ipv4Addr>().is_ok()).unwrap_or((line, ""))
 }
 
 const EXACT: Writer = Writer { max_frame: None };
-
-fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, serde_json::Error> {
-    let rules = set.rules.iter().map(|rule| Item(writer.rule(rule).into())).collect();
-    let budgets = set.budgets.iter().map(|budget| writer.budget(budget).into()).collect();
-    let file = File {
-        domain: domain.map(text),
-        replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
-        bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
-        martians: set.martians.map(|martians| text(martians.name())),
-        allow: listings(set, true),
-        deny: listings(set, false),
-        budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
-        descriptors: Some(Rules(Some(rules)).into()),
-    };
-    serde_json::to_string_pretty(&file).map(|text| text + "\n")
-}
 
 /// Entries of one of the lists; none if it is empty.
 fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listing>>>> {
@@ -141,11 +169,57 @@ fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listi
 
 #[derive(Clone, Copy)]
 struct Writer {
-    /// Bursts that are the default for it are left out.
+    /// Bursts that are the default for it are left out; without one, those that are the default
+    /// beside any interface.
     max_frame: Option<u64>,
 }
 
+/// No interface has longer frames.
+const MOST_FRAME: u64 = 131_071;
+
 impl Writer {
+    /// All but the rules.
+    fn head(self, domain: Option<&str>, set: &RuleSet) -> File {
+        let budgets = set.budgets.iter().map(|budget| self.budget(budget).into()).collect();
+        File {
+            domain: domain.map(text),
+            replies: set.replies.as_ref().map(|rate| self.rate(rate).into()),
+            bans: set.bans.as_ref().map(|rate| self.rate(rate).into()),
+            martians: set.martians.map(|martians| text(martians.name())),
+            allow: listings(set, true),
+            deny: listings(set, false),
+            budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
+            descriptors: None,
+        }
+    }
+
+    /// The burst of a rate, unless it is the default.
+    fn burst(self, rate: &RateLimit) -> Option<Scalar> {
+        let RateLimit { count, requests_per_unit, burst, .. } = *rate;
+        let default = |max_frame| default_burst(count, requests_per_unit, max_frame);
+        let is_default = match self.max_frame {
+            Some(max_frame) => default(max_frame) == burst,
+            None => default(0) == burst && default(MOST_FRAME) == burst,
+        };
+        (!is_default).then_some(burst).map(number)
+    }
+
+    /// A rate beside others, which say what is counted.
+    fn rate(self, rate: &RateLimit) -> shape::Rate {
+        let RateLimit { requests_per_unit, period, .. } = *rate;
+        let burst = self.burst(rate);
+        match words(rate.quota()) {
+            rate @ Some(_) => shape::Rate { rate, burst, ..shape::Rate::default() },
+            None => shape::Rate {
+                rate: None,
+                unit: Some(text(period.unit.name())),
+                unit_multiplier: multiplier(period),
+                requests_per_unit: Some(number(requests_per_unit)),
+                burst,
+            },
+        }
+    }
+
     fn rule(self, rule: &Rule) -> Descriptor {
         let Rule { name, label, path: Path(parts), terms } = rule;
         let label = label.as_ref().map(|label| Descriptor {
@@ -228,25 +302,24 @@ impl Writer {
     }
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
-        let Quota { count, requests_per_unit, period } = limit.meter.quota();
-        let mut out = shape::RateLimit {
-            unit: Some(text(period.unit.name())),
-            unit_multiplier: multiplier(period).map(Box::new),
-            requests_per_unit: Some(number(requests_per_unit)),
-            count: match count {
-                Count::Packets => None,
-                other => Some(text(other.name())),
+        let quota = limit.meter.quota();
+        let Quota { count, requests_per_unit, period } = quota;
+        let mut out = match words(quota) {
+            rate @ Some(_) => shape::RateLimit { rate, ..shape::RateLimit::default() },
+            None => shape::RateLimit {
+                unit: Some(text(period.unit.name())),
+                unit_multiplier: multiplier(period).map(Box::new),
+                requests_per_unit: Some(number(requests_per_unit)),
+                count: match count {
+                    Count::Packets => None,
+                    other => Some(text(other.name())),
+                },
+                ..shape::RateLimit::default()
             },
-            mark: limit.mark.map(|marking| boxed(WordOr::Map(mark(marking)))),
-            ..shape::RateLimit::default()
         };
+        out.mark = limit.mark.map(|marking| boxed(WordOr::Map(mark(marking))));
         match &limit.meter {
-            Meter::TokenBucket(RateLimit { burst, .. }) => {
-                let default = self
-                    .max_frame
-                    .map(|max_frame| default_burst(count, requests_per_unit, max_frame));
-                out.burst = (default != Some(*burst)).then_some(*burst).map(number);
-            }
+            Meter::TokenBucket(rate) => out.burst = self.burst(rate),
             other => out.algorithm = Some(text(other.algorithm())),
         }
         match &limit.meter {
@@ -261,9 +334,9 @@ impl Writer {
         }
         match &limit.upper {
             None => {}
-            Some(Upper::Ceiling(upper)) => out.ceiling = Some(boxed(rate_of(upper))),
-            Some(Upper::Peak(upper)) => out.peak = Some(boxed(rate_of(upper))),
-            Some(Upper::Excess(upper)) => out.excess = Some(boxed(rate_of(upper))),
+            Some(Upper::Ceiling(upper)) => out.ceiling = Some(boxed(self.rate(upper))),
+            Some(Upper::Peak(upper)) => out.peak = Some(boxed(self.rate(upper))),
+            Some(Upper::Excess(upper)) => out.excess = Some(boxed(self.rate(upper))),
         }
         out
     }
@@ -288,15 +361,11 @@ fn level(part: &Part) -> Descriptor {
     level
 }
 
-fn rate_of(rate: &RateLimit) -> shape::Rate {
-    let RateLimit { requests_per_unit, period, burst, .. } = *rate;
-    shape::Rate {
-        rate: None,
-        unit: Some(text(period.unit.name())),
-        unit_multiplier: multiplier(period),
-        requests_per_unit: Some(number(requests_per_unit)),
-        burst: Some(number(burst)),
-    }
+/// A rate as people write it, if that is read as the same one.
+fn words(quota: Quota) -> Option<Box<Scalar>> {
+    let words = display_rate(&quota.with_burst(0));
+    let read = RateText::parse(&words).and_then(|rate| rate.quota(None, &words));
+    (read == Ok(Some(quota))).then(|| Box::new(text(words)))
 }
 
 /// `unit_multiplier`, unless it is 1.

@@ -9,8 +9,10 @@ use limiter_common::wire::{Count, field};
 use super::values::Values;
 
 mod names;
+mod service;
 
 pub use names::{DSCPS, PROTOCOLS};
+pub(crate) use service::service;
 
 use names::{FLAG_CLASSES, ICMP_TYPES, PIECES, WITH_PORTS, WITH_TYPES};
 

@@ -26,7 +26,9 @@ pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use sentence::{budget_sentence, list_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
-pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
+pub use text::{
+    limit_text, limits_text, meter_text, over_text, sharing_text, terms_kept, terms_text,
+};
 pub use traffic::{Meeting, Shape, Traffic};
 pub use values::Values;
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use limiter_common::wire::{Evidence, Full, OnLoss};
 use limiter_sharing::fnv::Fnv;
+use limiter_text::spoken::exact;
 
 use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RuleLimit};
@@ -12,15 +14,32 @@ use super::sharing::Sharing;
 use super::{RuleSet, Subject};
 use crate::compile::display_rate;
 
+/// A form of lengths of time.
+type Time = fn(Duration) -> String;
+
+/// The form in texts that are compared with those of other versions.
+fn kept(time: Duration) -> String {
+    humantime::format_duration(time).to_string()
+}
+
+/// [`terms_text`] as all versions write it, to be kept on disk and compared.
+pub fn terms_kept(terms: &Terms) -> String {
+    terms_in(terms, kept)
+}
+
 /// A rate, and the algorithm if it is not the token bucket: `10 syns/min`,
 /// `sliding_slots 100/s slots 4 strict`.
 pub fn meter_text(meter: &Meter) -> String {
+    meter_in(meter, exact)
+}
+
+fn meter_in(meter: &Meter, time: Time) -> String {
     let rate = display_rate(&meter.quota().with_burst(0));
     let algorithm = meter.algorithm();
     match meter {
         Meter::TokenBucket(_) => rate,
         Meter::LeakyBucket { backlog, .. } => {
-            format!("{algorithm} {rate} backlog {}", humantime::format_duration(*backlog))
+            format!("{algorithm} {rate} backlog {}", time(*backlog))
         }
         Meter::SlidingSlots { slots, strict, .. } => {
             format!("{algorithm} {rate} slots {slots}{}", if *strict { " strict" } else { "" })
@@ -33,7 +52,11 @@ pub fn meter_text(meter: &Meter) -> String {
 
 /// All of a limit: `10 syns/min burst 5`.
 pub fn limit_text(limit: &RuleLimit) -> String {
-    let mut text = meter_text(&limit.meter);
+    limit_in(limit, exact)
+}
+
+fn limit_in(limit: &RuleLimit, time: Time) -> String {
+    let mut text = meter_in(&limit.meter, time);
     // A string takes everything.
     if let Meter::TokenBucket(rate) = &limit.meter {
         let _: std::fmt::Result = write!(text, " burst {}", rate.burst);
@@ -55,51 +78,59 @@ fn mark_text(mark: Mark) -> String {
     }
 }
 
-/// Action over a limit as text: `drop`, `class slow`, `ban 1m to 1day`.
+/// Action over a limit as text: `drop`, `class slow`, `ban 1 min to 1 d`.
 pub fn over_text(over: &Over) -> String {
+    over_in(over, exact)
+}
+
+fn over_in(over: &Over, time: Time) -> String {
     match over {
         Over::Drop | Over::Reject => over.name().to_owned(),
         Over::Mark(mark) => mark_text(*mark),
         Over::Class(name) | Over::Interface(name) => format!("{} {name}", over.name()),
         Over::Cpu(cpu) => format!("cpu {cpu}"),
-        Over::Ban(ban) => format!(
-            "ban {} to {}",
-            humantime::format_duration(ban.first),
-            humantime::format_duration(ban.longest)
-        ),
+        Over::Ban(ban) => format!("ban {} to {}", time(ban.first), time(ban.longest)),
     }
 }
 
 /// All of what a rule does, in one line. What does something else has another text.
 pub fn terms_text(terms: &Terms) -> String {
+    terms_in(terms, exact)
+}
+
+fn terms_in(terms: &Terms, time: Time) -> String {
     match terms {
         Terms::Unlimited => "unlimited".to_owned(),
         Terms::Budget(name) => format!("budget {name:?}"),
-        Terms::Limits(limits) => limits_text(limits),
+        Terms::Limits(limits) => limits_in(limits, time),
     }
 }
 
 /// Limits as text, with all that holds for them together.
 pub fn limits_text(limits: &Limits) -> String {
+    limits_in(limits, exact)
+}
+
+fn limits_in(limits: &Limits, time: Time) -> String {
     let Limits { limits, over, shadow, full, on_loss, sharing } = limits;
-    let mut parts: Vec<String> = limits.iter().map(|limit| limit_text(&limit)).collect();
+    let mut parts: Vec<String> = limits.iter().map(|limit| limit_in(&limit, time)).collect();
     match over {
-        Over::Drop if limits.is_empty() => parts.push(over_text(over)),
+        Over::Drop if limits.is_empty() => parts.push(over_in(over, time)),
         Over::Drop => {}
         Over::Class(name) | Over::Interface(name) => {
             parts.push(format!("{} {name:?}", over.name()));
         }
         Over::Ban(ban) => {
-            let memory = humantime::format_duration(ban.memory);
+            let memory = time(ban.memory);
             let evidence = match ban.evidence {
                 Evidence::None => "none",
                 Evidence::Established => "established",
             };
             let strikes = ban.strikes;
-            let text = over_text(over);
+            let text = over_in(over, time);
             parts.push(format!("{text}, memory {memory}, strikes {strikes}, evidence {evidence}"));
         }
-        Over::Reject | Over::Mark(_) | Over::Cpu(_) => parts.push(over_text(over)),
+        Over::Reject | Over::Mark(_) | Over::Cpu(_) => parts.push(over_in(over, time)),
     }
     if *full != Full::default() {
         parts.push(format!("on_full {}", full.name()));
@@ -110,14 +141,18 @@ pub fn limits_text(limits: &Limits) -> String {
     if *shadow {
         parts.push("shadow".to_owned());
     }
-    parts.extend(sharing.as_deref().map(sharing_text));
+    parts.extend(sharing.as_deref().map(|sharing| sharing_in(sharing, time)));
     parts.join("; ")
 }
 
-/// How nodes share limits, as text: `over all nodes, sync 200ms, share 25%, ...`.
+/// How nodes share limits, as text: `over all nodes, sync 200 ms, share 25%, ...`.
 pub fn sharing_text(sharing: &Sharing) -> String {
+    sharing_in(sharing, exact)
+}
+
+fn sharing_in(sharing: &Sharing, time: Time) -> String {
     let Sharing { sync, share, share_of_burst, lease_cap, on_partition, strict } = sharing;
-    let (sync, on_partition) = (humantime::format_duration(*sync), on_partition.name());
+    let (sync, on_partition) = (time(*sync), on_partition.name());
     let strict = if *strict { ", strict" } else { "" };
     // Versions that do not know it have the default, and must have the digest.
     let is_default = *lease_cap == Sharing::default().lease_cap;
@@ -133,6 +168,10 @@ impl RuleSet {
     /// entries of the lists. Two sets whose lines are the same are the same, but for the order of
     /// their rules.
     pub fn lines(&self) -> BTreeMap<Subject, String> {
+        self.lines_in(exact)
+    }
+
+    fn lines_in(&self, time: Time) -> BTreeMap<Subject, String> {
         let named = |text: String, name: Option<&Box<str>>, label: Option<&Box<str>>| {
             let mut text = text;
             for (what, name) in [("name", name), ("generic_key", label)] {
@@ -145,16 +184,16 @@ impl RuleSet {
         };
         let mut lines = BTreeMap::new();
         for rule in &self.rules {
-            let text = named(terms_text(&rule.terms), rule.name.as_ref(), rule.label.as_ref());
+            let text = named(terms_in(&rule.terms, time), rule.name.as_ref(), rule.label.as_ref());
             lines.insert(Subject::Rule(rule.path.clone()), text);
         }
         for budget in &self.budgets {
             let subject = Subject::Budget(budget.name.clone());
-            lines.insert(subject, limits_text(&budget.limits));
+            lines.insert(subject, limits_in(&budget.limits, time));
         }
         for (subject, rate) in [(Subject::Replies, self.replies), (Subject::Bans, self.bans)] {
             if let Some(rate) = rate {
-                let text = limit_text(&RuleLimit::from(rate));
+                let text = limit_in(&RuleLimit::from(rate), time);
                 lines.insert(subject, text);
             }
         }
@@ -166,12 +205,13 @@ impl RuleSet {
         lines
     }
 
-    /// A digest of [`RuleSet::lines`]: sets with different ones differ, and those that are the same
-    /// but for the order of their rules have the same one, in whatever files they stand. Nodes
-    /// compare theirs. A burst that a file leaves out is the one read for the interfaces.
+    /// A digest of [`RuleSet::lines`], the same in all versions: sets with different ones differ,
+    /// and those that are the same but for the order of their rules have the same one, in whatever
+    /// files they stand. Nodes compare theirs. A burst that a file leaves out is the one read for
+    /// the interfaces.
     pub fn digest(&self) -> u64 {
         let mut digest = Fnv::default();
-        for (subject, line) in self.lines() {
+        for (subject, line) in self.lines_in(kept) {
             digest.add(subject.to_string().as_bytes());
             digest.add(line.as_bytes());
         }

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, Record};
+use limiter_text::spoken;
 
 use super::installed::{Installed, InstalledTables};
 use super::largest::{token, units};
@@ -40,7 +40,30 @@ enum Held<'a> {
     Keyed(u32, &'a Record),
 }
 
+/// Bucket or buckets that a limit may have been used in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The one of a source.
+    Source(Selector),
+    /// All of a rule, with the index of its counters.
+    Rule(u32),
+    /// All that are charged to a budget.
+    Budget,
+}
+
 impl Held<'_> {
+    /// Buckets of the limits, of a source if it is a single one.
+    fn holder(&self, source: Option<Selector>) -> Holder {
+        match self {
+            Self::Keyed(_, record) if record.budget_tag != 0 => Holder::Budget,
+            Self::Keyed(_, record) => Holder::Rule(record.rule),
+            Self::Source(_, limit) => match source.filter(Selector::is_source) {
+                Some(source) => Holder::Source(source),
+                None => Holder::Rule(limit.rule),
+            },
+        }
+    }
+
     fn is_unlimited(&self) -> bool {
         match self {
             Self::Source(_, limit) => limit.is_unlimited(),
@@ -59,12 +82,14 @@ impl Held<'_> {
 }
 
 impl Installed {
-    /// The consequences for sources that have used limits of `before` which changed here.
-    pub fn used_of(&self, before: &Self) -> Used {
+    /// The consequences for sources that have used limits of `before` which changed here. `is_used`
+    /// says whether somebody may have used a limit of it.
+    pub fn used_of(&self, before: &Self, is_used: impl Fn(Holder) -> bool) -> Used {
         let mut used = Used::default();
         for selector in self.changed_sources(before) {
             if let (Some(old), Some(new)) = (before.held(&selector), self.held(&selector))
                 && !old.same_place(&new)
+                && is_used(old.holder(Some(selector)))
             {
                 used.note(old, new);
             }
@@ -77,6 +102,9 @@ impl Installed {
             let (Some(old), Some(new)) = records else { continue };
             if id.selector().is_some() && id.form.has_keys() {
                 // Among the sources.
+                continue;
+            }
+            if !is_used(Held::Keyed(*old_slot, old).holder(None)) {
                 continue;
             }
             if before.tables.is_narrow(id.form) == self.tables.is_narrow(id.form) {
@@ -206,7 +234,7 @@ fn long(nanos: u64) -> String {
         600..86_400 => 60,
         _ => 3600,
     };
-    humantime::format_duration(Duration::from_secs(seconds.div_ceil(grain) * grain)).to_string()
+    spoken::seconds(seconds.div_ceil(grain) * grain)
 }
 
 impl fmt::Display for Used {

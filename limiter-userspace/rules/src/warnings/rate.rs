@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
+use limiter_text::spoken::exact;
 
 use crate::compile::display_rate;
 use crate::model::{Meeting, Meter, Part, Path, Quota, RateLimit, RuleLimit, Traffic, Upper};
@@ -103,7 +104,7 @@ pub(super) fn session(
     }
     let rate = display_rate(&bound.quota.with_burst(0));
     let wait = Duration::from_nanos(period.nanos() / requests_per_unit.max(1));
-    let wait = humantime::format_duration(rounded(wait));
+    let wait = exact(rounded(wait));
     let after = match (count, bound.burst) {
         (Count::Bytes, bytes) => format!("after {bytes} bytes there is {rate}"),
         (_, 0 | 1) => format!("one passes every {wait}"),
@@ -162,9 +163,7 @@ pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
         return None;
     }
     let long = bound.burst * u128::from(period.nanos()) / u128::from(requests_per_unit.max(1));
-    let long = humantime::format_duration(rounded(Duration::from_nanos(
-        u64::try_from(long).unwrap_or(u64::MAX),
-    )));
+    let long = exact(rounded(Duration::from_nanos(u64::try_from(long).unwrap_or(u64::MAX))));
     let rate = display_rate(&bound.quota.with_burst(0));
     let what = count.name();
     let has = format!("{} {what} are {long} of {rate}", bound.burst);

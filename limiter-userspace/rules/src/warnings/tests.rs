@@ -142,8 +142,8 @@ fn a_rate_that_carries_no_session_is_told() {
         (&[("destination_port", "80-90")], "rate: 5/min, algorithm: sliding_log", "--count syns"),
         (&[("tcp_flags", "ack")], "rate: 5/min", "give it more"),
         (&[("protocol", "tcp")], "rate: 1kB/s, burst: 10kB", "give it more"),
-        (&[], "rate: 1000/week", "one more passes every 10m"),
-        (&[], "rate: 86400/day", "one more passes every 1s"),
+        (&[], "rate: 1000/week", "one more passes every 10 min 4 s"),
+        (&[], "rate: 86400/day", "one more passes every 1 s"),
     ] {
         let told = one(&nested(keys, limit));
         assert!(told.contains("carries no TCP session") && told.contains(wanted), "{told}");
@@ -176,14 +176,14 @@ fn a_rate_that_carries_no_session_is_told() {
 #[test]
 fn a_burst_that_starves_tcp_is_told() {
     for (limit, wanted) in [
-        ("rate: 100mbit/s, burst: 31260B", "31260 bytes are 2ms of 100mbit/s"),
+        ("rate: 100mbit/s, burst: 31260B", "31260 bytes are 2 ms of 100mbit/s"),
         ("rate: 100mbit/s, burst: 31260B", "`burst: 3125kB`"),
         ("rate: 20mbit/s, burst: 200kB", "`burst: 625kB`"),
         ("rate: 2mbit/s, burst: 60kB", "`burst: 63kB`"),
         ("rate: 20mbit/s, algorithm: leaky_bucket, backlog: 100ms", "`backlog: 250ms`"),
         (
             "rate: 1mbit/s, burst: 1MB, ceiling: {rate: 20mbit/s, burst: 20kB}",
-            "20000 bytes are 8ms of 20mbit/s",
+            "20000 bytes are 8 ms of 20mbit/s",
         ),
     ] {
         let told = one(&nested(&[], limit));

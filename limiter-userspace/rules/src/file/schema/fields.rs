@@ -100,9 +100,13 @@ pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Text, which YAML may take for a number.
+/// Types of text: without quotes, YAML takes `22.0` for a number, and `TRUE` for a boolean. The
+/// reader takes both as they are written.
+const TEXT: [&str; 3] = ["string", "number", "boolean"];
+
+/// Text.
 pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["string", "integer"]})
+    json_schema!({"type": TEXT})
 }
 
 /// `key`.
@@ -118,8 +122,8 @@ pub(in crate::file) fn value(_: &mut SchemaGenerator) -> Schema {
             names_of_values(),
         ),
         "anyOf": [
-            {"type": ["string", "integer"]},
-            {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 1},
+            {"type": TEXT},
+            {"type": "array", "items": {"type": TEXT}, "minItems": 1},
         ],
     })
 }

@@ -247,9 +247,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "descriptors: [{key: destination_port, value: \"ssh\", action: drop}]".into(),
-            "1:46: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range as in \
-             80-90"
-                .into(),
+            "1:46: value: \"ssh\" does not fit: write its number, 22".into(),
         ),
         (
             "descriptors: [{key: protocol, value: TCP, action: drop}]".into(),

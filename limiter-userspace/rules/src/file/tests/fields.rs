@@ -86,13 +86,11 @@ fn keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: destination_port, value: ssh"),
-            "2:36: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range \
-             as in 80-90",
+            "2:36: value: \"ssh\" does not fit: write its number, 22",
         ),
         (
             keyed("key: destination_port, value: [22, ssh]"),
-            "2:41: value: \"ssh\" does not fit: give a whole number from 0 to 65535, or a range \
-             as in 80-90",
+            "2:41: value: \"ssh\" does not fit: write its number, 22",
         ),
         (
             keyed("key: destination_port, value: []"),

@@ -12,6 +12,7 @@ mod round_trip;
 mod schema;
 mod sharing;
 mod union;
+mod written;
 
 use limiter_common::wire::Count;
 use proptest::prelude::*;
@@ -135,6 +136,37 @@ fn what_is_not_yaml_is_refused_with_its_place() {
         assert!(error.to_string().starts_with("r.yaml:"), "{error}");
         assert!(error.place.is_some(), "{text:?}: {error}");
         assert!(matches!(error.problem, Problem::Yaml(_)), "{text:?}: {error}");
+    }
+}
+
+/// Mistakes that people make have words of their own, not those of the YAML reader.
+#[test]
+fn mistakes_of_yaml_are_said_in_plain_words() {
+    for (text, wanted) in [
+        ("descriptors:\n  - key: vlan\n\tvalue: 1\n", "2:10: a tab stands here: indent"),
+        ("descriptors:\n  - key: vlan\n   value: 1\n", "3:4: the indentation of this line fits"),
+        ("descriptors:\n- key: vlan\n value: 1\n", "3:2: the indentation of this line fits"),
+        ("descriptors: [{key: vlan}\n", "1:14: the bracket that begins here is not closed"),
+        ("descriptors: [{key: vlan]}\n", "1:15: this bracket does not close"),
+        ("descriptors:\n- key: \"vlan\n  value: 1\n", "3:3: the quotes before this"),
+        ("descriptors:\n- key: @vlan\n", "2:8: no value begins with this character"),
+        ("descriptors:\n- key: vlan\n  value: *x\n", "3:10: `*` stands for a value that"),
+        ("descriptors:\n- key: vlan\n  value: 1: 2\n", "3:11: a second `: ` in one line"),
+        ("descriptors:\n- key: vlan\n  value\n  x: 1\n", "3:3: a field wants a `: ` behind"),
+    ] {
+        let said = parse(text).expect_err(text).to_string();
+        let said = said.strip_prefix("r.yaml:").unwrap_or(&said);
+        assert!(said.starts_with(wanted), "{text}{said}");
+    }
+    for (value, wanted) in [
+        ("ssh", "write its number, 22"),
+        ("[ssh, http]", "write its number, 22"),
+        ("\"ssh,HTTPS\"", "write a list, [22, 443]"),
+        ("sshd", "give a whole number from 0 to 65535, or a range as in 80-90"),
+    ] {
+        let text = format!("descriptors: [{{key: destination_port, value: {value}}}]\n");
+        let said = parse(&text).unwrap_err().to_string();
+        assert!(said.ends_with(wanted), "{value}: {said}");
     }
 }
 

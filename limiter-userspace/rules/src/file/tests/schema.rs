@@ -97,6 +97,9 @@ fn numbers_and_names_may_stand_in_quotes() {
     for text in [
         "descriptors: []\n",
         "domain: 7\ndescriptors: []\n",
+        "domain: 22.0\nbudgets: [{name: TRUE, rate_limit: {rate: 5/s}}]\ndescriptors: [{key: \
+         interface, value: [true, 22.0], budget: TRUE}, {key: interface, value: 1e3, rate_limit: \
+         {rate: 5/s, name: 22.0}}, {key: generic_key, value: False, budget: TRUE}]\n",
         "martians: drop\n",
         "descriptors: [{key: remote_address, value: 192.0.2.7}]\n",
         "descriptors: [{key: vlan, rate_limit: {unit: SECOND, requests_per_unit: 5}}, {key: vlan, \

@@ -1,0 +1,160 @@
+//! Numbers, lengths of time and amounts of bytes as people read them: the one form of all answers,
+//! messages and logs. Rule files and options have theirs.
+
+use std::time::Duration;
+
+/// 1234567 as 1,234,567.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 2);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A length of time of whole seconds, in at most two units: `45 s`, `16 min 40 s`, `8 h`.
+pub fn seconds(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let ((large, unit), (small, smaller)) = match (days, hours, minutes) {
+        (0, 0, 0) => return format!("{seconds} s"),
+        (0, 0, _) => ((minutes, "min"), (seconds % 60, "s")),
+        (0, ..) => ((hours, "h"), (minutes % 60, "min")),
+        _ => ((days, "d"), (hours % 24, "h")),
+    };
+    let large = number(large);
+    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
+}
+
+/// A length of time that was measured, in its natural unit; from a minute on in whole seconds.
+pub fn duration(nanos: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    if nanos == 0 {
+        return "0 s".to_owned();
+    }
+    if nanos >= 60_000_000_000 {
+        return seconds(nanos.saturating_add(500_000_000) / 1_000_000_000);
+    }
+    for (size, unit) in UNITS {
+        if nanos >= size {
+            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+            let value = nanos as f64 / size as f64;
+            return format!("{value:.3} {unit}");
+        }
+    }
+    format!("{nanos} ns")
+}
+
+/// A length of time that somebody wrote, with all of it: `10 min`, `7 d`, `1 h 30 min`, `200 ms`.
+/// Options and rule files read it as the same.
+pub fn exact(time: Duration) -> String {
+    let whole = time.as_secs();
+    let nanos = u64::from(time.subsec_nanos());
+    let parts = [
+        (whole / 86_400, "d"),
+        (whole / 3_600 % 24, "h"),
+        (whole / 60 % 60, "min"),
+        (whole % 60, "s"),
+        (nanos / 1_000_000, "ms"),
+        (nanos / 1_000 % 1_000, "us"),
+        (nanos % 1_000, "ns"),
+    ];
+    let parts = parts.into_iter().filter(|(amount, _)| *amount > 0);
+    let words: Vec<_> = parts.map(|(amount, unit)| format!("{amount} {unit}")).collect();
+    if words.is_empty() { "0 s".to_owned() } else { words.join(" ") }
+}
+
+/// Bytes in the unit in which they are at least 1, in three digits at least: `999 B`, `61.5 MB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (1_000_000_000_000_000_000, "EB"),
+        (1_000_000_000_000_000, "PB"),
+        (1_000_000_000_000, "TB"),
+        (1_000_000_000, "GB"),
+        (1_000_000, "MB"),
+        (1_000, "kB"),
+    ];
+    // What is rounded up to 1,000 has the next unit.
+    let fits = |size: u64| bytes >= size - size / 2_000;
+    let Some((size, unit)) = UNITS.into_iter().find(|(size, _)| bytes >= 1_000 && fits(*size))
+    else {
+        return format!("{bytes} B");
+    };
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let value = bytes as f64 / size as f64;
+    match value {
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody reads 28,800 s as 8 hours, nor 1.984 min.
+    #[test]
+    fn times_have_two_units_at_most() {
+        for (time, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (1_000, "16 min 40 s"),
+            (28_800, "8 h"),
+            (28_790, "7 h 59 min"),
+            (86_400, "1 d"),
+            (90_000, "1 d 1 h"),
+            (31_557_600, "365 d 6 h"),
+        ] {
+            assert_eq!(seconds(time), text);
+        }
+        for (nanos, text) in [
+            (0, "0 s"),
+            (999, "999 ns"),
+            (907_807_000, "907.807 ms"),
+            (59_960_000_000, "59.960 s"),
+            (119_040_000_000, "1 min 59 s"),
+            (26_029_000_000_000, "7 h 13 min"),
+        ] {
+            assert_eq!(duration(nanos), text);
+        }
+    }
+
+    /// Nothing of a time that was written is left out, and the same can be typed again.
+    #[test]
+    fn a_time_that_was_written_is_read_as_the_same() {
+        for (nanos, text) in [
+            (0, "0 s"),
+            (200_000_000, "200 ms"),
+            (600_000_000_000, "10 min"),
+            (5_400_000_000_000, "1 h 30 min"),
+            (604_800_000_000_000, "7 d"),
+            (90_061_001_002_003, "1 d 1 h 1 min 1 s 1 ms 2 us 3 ns"),
+            (31_557_600_000_000_000, "365 d 6 h"),
+        ] {
+            let time = Duration::from_nanos(nanos);
+            assert_eq!(exact(time), text);
+            assert_eq!(humantime::parse_duration(text), Ok(time));
+        }
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        for (amount, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (9_996, "10.0 kB"),
+            (61_497_922, "61.5 MB"),
+            (999_499, "999 kB"),
+            (999_600, "1.00 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(bytes(amount), text);
+        }
+    }
+}
