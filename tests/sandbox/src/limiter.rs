@@ -488,7 +488,7 @@ fn send(pid: u32, signal: Signal) -> Result<()> {
 /// All of a file, without a change of the offset at which the daemon writes.
 fn read(log: &File) -> String {
     let mut bytes = Vec::new();
-    let mut chunk = [0; 64 << 10];
+    let mut chunk = vec![0; 64 << 10];
     while let Ok(read @ 1..) = log.read_at(&mut chunk, bytes.len() as u64) {
         bytes.extend(&chunk[..read]);
     }
