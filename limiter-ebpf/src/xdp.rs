@@ -84,16 +84,17 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
-    let plain = judge_plain(&Kernel, world::scratch()?, tables);
+    let scratch = world::scratch()?;
+    let plain = judge_plain(&Kernel, scratch, tables);
     if plain.is_some() {
         return plain;
     }
-    let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
+    let outcome = step!(run_tables(&Kernel, scratch; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
     capture::keep(frame, length, now);
-    Some(step!(act(&Kernel, world::scratch()?; frame, outcome)))
+    Some(step!(act(&Kernel, scratch; frame, outcome)))
 }
 
 /// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls

@@ -34,9 +34,10 @@ use crate::engine::source::{count_drop, count_over, find_narrow};
 use crate::gcra;
 use crate::meter::{Charged, Peek, repeat};
 use crate::outcome::{NO_REASON, Outcome, Packed};
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
+use crate::stored::{StoredIn, either};
 use crate::world::{Kept, Keyed, World};
 
 /// Runs a block for each place, unrolled.
@@ -88,6 +89,8 @@ const GENERAL: u32 = MAX_TABLES + 1;
 
 /// `wides:8 | wide:32`.
 impl Register for Row {
+    const LOST: Self = Self { wides: GENERAL, ..Self::NONE };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         let Self { wide, wides } = self;
@@ -99,8 +102,6 @@ impl Register for Row {
         Self { wide: (register & 0xffff_ffff) as u32, wides: (register >> 32 & 0xf) as u32 }
     }
 }
-
-answer!(Row, Self { wides: GENERAL, ..Self::NONE });
 
 /// The end of [`judge_narrow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,8 @@ pub enum Narrow {
 }
 
 impl Register for Narrow {
+    const LOST: Self = Self::General;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -134,8 +137,6 @@ impl Register for Narrow {
         }
     }
 }
-
-answer!(Narrow, Self::General);
 
 impl From<Option<Packed>> for Narrow {
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -293,16 +294,15 @@ fn look_at_once<W: World>(
     maps: &W,
     scratch: &Scratch,
     place: u32,
-) -> Result<W::SourceBucket, Option<Packed>> {
+) -> Result<StoredIn<W>, Option<Packed>> {
     let (Some(word), Some(left)) = (scratch.narrow_key(place), scratch.narrow_charge(place)) else {
         return Err(None);
     };
-    let owner = Owner::narrow(word.get());
     let Some(bucket) = find_narrow(maps, word) else {
         return Err(None);
     };
     let is_first = place == 0;
-    let look = narrow_row::look(maps, scratch, &bucket, is_first);
+    let look = either!(&bucket, bucket => narrow_row::look(maps, scratch, bucket, is_first));
     let Some(narrow_row::Look { exchange, rule }) = look else {
         return Err(None);
     };
@@ -310,10 +310,11 @@ fn look_at_once<W: World>(
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
         if is_first {
-            count_drop(maps, &owner, &bucket);
+            let owner = Owner::narrow(word.get());
+            either!(&bucket, bucket => count_drop(maps, &owner, bucket));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            step!(count_over(maps; &owner));
+            step!(count_over(maps; &Owner::narrow(word.get())));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };
@@ -333,7 +334,8 @@ fn exchange_narrow<W: World>(maps: &W, scratch: &Scratch, kept: W::Kept, place: 
     let Some(bucket) = kept.bucket(&owner) else {
         return false;
     };
-    narrow_row::exchange(maps, scratch, &owner, &bucket, charge.get())
+    let charge = charge.get();
+    either!(&bucket, bucket => narrow_row::exchange(maps, scratch, &owner, bucket, charge))
 }
 
 /// Looks at the limits of a wide key, and leaves the exchange that charges the first one in the
