@@ -1,6 +1,7 @@
 //! The BPF functions that steps become.
 
-use limiter_decision::register::Answer;
+use limiter_decision::register::Register;
+use limiter_decision::world::World as _;
 
 use crate::world::Kernel;
 
@@ -13,6 +14,27 @@ macro_rules! define_steps {
     (given world) => { &$crate::world::Kernel };
     (given scratch) => { $crate::world::scratch()? };
     (given facts) => { &$crate::world::scratch()?.facts };
+    // Apart for each store: the verifier walks one.
+    (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*)
+        (stored $bucket:ident = $stored:expr, $($made:tt)*) ($($argument:tt)*)) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            #[inline(never)]
+            extern "C" fn $name($($raw)*) -> u64 {
+                $crate::define_steps::run_step(#[inline(always)] || {
+                    $($made)*
+                    Some(match $stored {
+                        limiter_decision::stored::Stored::Hashed($bucket) => {
+                            $path($(define_steps!(given $given),)* $($argument)*)
+                        }
+                        limiter_decision::stored::Stored::Lined($bucket) => {
+                            $path($(define_steps!(given $given),)* $($argument)*)
+                        }
+                    })
+                })
+            }
+        };
+    };
     (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*)) => {
         const _: () = {
@@ -52,8 +74,7 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) line $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
-            ($($argument)* &<$crate::source_store::lines::MapLine as
-                limiter_decision::register::Register>::of_register($a),) $($kind)*);
+            ($($argument)* &$crate::source_store::lines::MapLine::at($a)?,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) keyed $($kind:ident)*) => {
@@ -94,26 +115,25 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
         bucket_packet) => {
         define_steps!(@ $name $path, $given []
-            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
+            ($a: *mut limiter_common::wire::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
-            (let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
-                let bucket = $crate::world::SourceStore::at(
-                    &$crate::world::Kernel, $a, &packet.owner)?;)
+            (stored bucket = $crate::source_store::at($a, &packet.owner)?,
+                let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);)
             (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
         bucket_owner $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64, $c: u32,)
-            (let owner = limiter_common::owner::Owner::of_word($b, $c);
-                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &owner)?;)
+            ($a: *mut limiter_common::wire::Bucket, $b: u64, $c: u32,)
+            (stored bucket = $crate::source_store::at($a, &owner)?,
+                let owner = limiter_common::owner::Owner::of_word($b, $c);)
             (&bucket, &owner,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
         bucket $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64,)
-            (let bucket = $crate::world::SourceStore::named(&$crate::world::Kernel, $a, $b)?;)
+            ($a: *mut limiter_common::wire::Bucket, $b: u64,)
+            (stored bucket = $crate::source_store::named($a, $b)?,)
             (&bucket,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
@@ -160,11 +180,15 @@ macro_rules! define_steps {
 pub(crate) use define_steps;
 
 /// Runs a step, and returns the register of its BPF function: of a step that finds no memory of its
-/// own, [`Answer::LOST`].
+/// own, [`Register::LOST`].
 #[inline(always)]
-pub(crate) fn run_step<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
+pub(crate) fn run_step<R: Register>(step: impl FnOnce() -> Option<R>) -> u64 {
+    let register = |answer: R| {
+        answer.put_aside(|| Kernel.aside());
+        answer.to_register()
+    };
     match step() {
-        Some(answer) => answer.to_register(&Kernel),
-        None => R::LOST.to_register(&Kernel),
+        Some(answer) => register(answer),
+        None => register(R::LOST),
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum ScratchFacts {
 }
 
 impl Register for ScratchFacts {
+    const LOST: Self = Self::Missing;
+
     #[inline(always)]
     fn to_register(self) -> u64 {
         self as u64
@@ -83,8 +85,10 @@ pub(crate) fn event<const LAYER_3: bool>(
         return;
     }
     let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
-    let deliver = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
-    let sent = known && deliver().unwrap_or(false);
+    let sent = match world::scratch() {
+        Some(scratch) if known => step!(send_event(scratch; outcome, length, now)),
+        _ => false,
+    };
     // Both change, by one or by nothing: as in `RuleCounters::add`.
     let sent = u64::from(sent);
     budget.sent = budget.sent.wrapping_add(sent);

@@ -1,4 +1,4 @@
-//! The shipped XDP program: the clock is the kernel's. Buckets of sources are in hash maps.
+//! The shipped XDP program: the clock is the kernel's.
 
 #![no_std]
 #![no_main]
@@ -11,10 +11,8 @@ mod clock {
 }
 mod define_steps;
 mod events;
-mod source_store {
-    pub(crate) mod hashed;
-}
 mod licence;
+mod source_store;
 mod step;
 mod steps;
 mod world;

@@ -12,10 +12,8 @@ mod clock {
 }
 mod define_steps;
 mod events;
-mod source_store {
-    pub(crate) mod hashed;
-}
 mod licence;
+mod source_store;
 mod step;
 mod steps;
 mod world;

@@ -84,15 +84,16 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
-    if let Plain::Judged(outcome) = judge_plain(&Kernel, world::scratch()?, tables) {
+    let scratch = world::scratch()?;
+    if let Plain::Judged(outcome) = judge_plain(&Kernel, scratch, tables) {
         return Some(outcome);
     }
-    let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
+    let outcome = step!(run_tables(&Kernel, scratch; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
     capture::keep(frame, length, now);
-    Some(step!(act(&Kernel, world::scratch()?; frame, outcome)))
+    Some(step!(act(&Kernel, scratch; frame, outcome)))
 }
 
 /// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls

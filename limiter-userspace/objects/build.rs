@@ -1,5 +1,5 @@
-//! Builds the XDP program, with either source store, to be embedded. Compressed: the objects would
-//! be a tenth of the binary, and its pages are most of the daemon's memory.
+//! Builds the XDP program, to be embedded. Compressed: the object would be a twentieth of the
+//! binary, and its pages are most of the daemon's memory.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ const SHIPPED: Objects<'_> = Objects {
     package: "limiter-ebpf",
     directory: "limiter-ebpf",
     features: &["shipped"],
-    binaries: &["limiter", "limiter-lines"],
+    binaries: &["limiter"],
 };
 
 fn main() -> Result<()> {

@@ -13,7 +13,7 @@ use limiter_common::wire::{
     RuleCounters, TableKey, Tally,
 };
 use limiter_datapath::{
-    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options,
+    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Object, Observed as _, Options,
     Reading, SourceTable, TrialOutcome,
 };
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
@@ -28,9 +28,6 @@ mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
-
-/// The object with the clock in a map and the buckets of sources in lines.
-pub static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
 
 /// Stores that the buckets of sources may have.
 pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
@@ -452,17 +449,8 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
     apply(kernel, set, &environment(None), now).map(drop)
 }
 
-/// The shipped objects.
-pub const SHIPPED: Objects = |table| match table {
-    SourceTable::Hash => limiter_objects::hash(),
-    SourceTable::Lines => limiter_objects::lines(),
-};
-
-/// Those of the test program.
-const TEST: Objects = |table| match table {
-    SourceTable::Hash => aligned(OBJECT),
-    SourceTable::Lines => aligned(LINES),
-};
+/// That of the test program.
+const TEST: Object = || aligned(OBJECT);
 
 fn open(options: &Options) -> Result<Kernel> {
     Ok(Kernel::open(TEST, options)?)

@@ -18,7 +18,7 @@ use limiter_datapath::{
 use limiter_rules::Selector;
 
 use crate::bpffs::Bpffs;
-use crate::program::{self, SHIPPED};
+use crate::program;
 use crate::work_dir::WorkDir;
 
 /// The loaded program. Its pins go with it.
@@ -50,7 +50,7 @@ impl Subject {
         let pin_dir = bpffs.path().join("limiter");
         let options =
             Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
-        let mut kernel = Kernel::open(SHIPPED, &options)?;
+        let mut kernel = Kernel::open(limiter_objects::program, &options)?;
         let id = kernel.program_id(Framing::Ethernet)?;
         let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
         let fd = found.context("the program of limiter is gone")?.fd()?;

@@ -107,7 +107,7 @@ macro_rules! as_the_model {
 }
 
 impl World for Counting {
-    type SourceBucket = <Model as World>::SourceBucket;
+    type Hashed = <Model as World>::Hashed;
     type Line = <Model as World>::Line;
     type Keyed = <Model as World>::Keyed;
     type Kept = <Model as World>::Kept;
@@ -119,7 +119,7 @@ impl World for Counting {
         Moment::UNKNOWN
     }
 
-    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket> {
+    fn source_bucket(&self, owner: &Owner) -> Option<Self::Hashed> {
         one_more(&self.sources);
         self.model.source_bucket(owner)
     }

@@ -52,7 +52,7 @@ fn load(pins: &Path) -> Result<Vec<Loaded>> {
             max_keys: 16,
             kernel_log: 0,
         };
-        let mut kernel = Kernel::open(limiter_tests::program::SHIPPED, &options)?;
+        let mut kernel = Kernel::open(limiter_objects::program, &options)?;
         let ids = Framing::ALL
             .into_iter()
             .map(|framing| Ok(((framing, source_table), kernel.program_id(framing)?)))

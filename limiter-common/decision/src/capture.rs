@@ -13,7 +13,6 @@ use limiter_common::wire::{CAPTURED_BYTES, CaptureFilter, EventBudget, LEVELS};
 use crate::entries::fingerprint::hash;
 use crate::event::EventRate;
 use crate::outcome::Packed;
-use crate::register::answer;
 
 /// The last level.
 const LAST: u32 = LEVELS - 1;
@@ -49,9 +48,9 @@ impl Level {
     }
 }
 
-answer!(Option<Level>, None);
-
 impl crate::register::Register for Option<Level> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {

@@ -44,6 +44,15 @@ impl<T: Cell> Cell for &T {
 
 /// The bucket of one source, in place.
 pub trait SourceBucket {
+    /// The address, by which it crosses to a step.
+    #[cfg(target_arch = "bpf")]
+    fn address(&self) -> *mut u8;
+
+    /// The name of the source, unless the address says it:
+    /// [`limiter_common::owner::Owner::name`].
+    #[cfg(target_arch = "bpf")]
+    fn name(&self) -> u64;
+
     /// The word with the theoretical arrival time: [`limiter_common::bucket::Word`].
     fn word(&self) -> impl Cell;
 
@@ -61,6 +70,12 @@ pub trait SourceBucket {
 
     /// Packets that were counted.
     fn packets(&self) -> u64;
+
+    /// True in a line, where the limit changes under the lock alone: [`crate::line::repoint`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn is_in_line(&self) -> bool {
+        false
+    }
 
     /// True if the upper bits of a count are to be carried: [`crate::line::carry`].
     #[cfg_attr(target_arch = "bpf", inline(always))]

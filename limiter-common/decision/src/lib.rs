@@ -45,5 +45,6 @@ pub mod reply;
 pub mod rounds;
 mod step;
 pub mod steps;
+pub mod stored;
 pub mod table;
 pub mod world;

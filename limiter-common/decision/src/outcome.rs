@@ -4,7 +4,7 @@ use limiter_common::bucket::Generation;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Limit, RULE_NONE, RuleSetHeader};
 
-use crate::register::{Register, answer, variants};
+use crate::register::{Register, variants};
 
 /// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,11 +161,11 @@ impl Packed {
     }
 }
 
-answer!(Packed, Outcome::without_rule(Reason::Contended).pack());
-answer!(Option<Packed>, None);
 variants!(Insert: Made Exists, else Refused; lost Refused);
 
 impl Register for Packed {
+    const LOST: Self = Outcome::without_rule(Reason::Contended).pack();
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
@@ -181,6 +181,8 @@ impl Register for Packed {
 pub(crate) const NO_REASON: u64 = 0xff;
 
 impl Register for Option<Packed> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -229,9 +231,9 @@ impl InForce {
     }
 }
 
-answer!(BeforeTables, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
-
 impl Register for InForce {
+    const LOST: Self = Self(NO_REASON);
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
@@ -244,6 +246,8 @@ impl Register for InForce {
 }
 
 impl Register for BeforeTables {
+    const LOST: Self = Self::Judged(Outcome::without_rule(Reason::Contended).pack());
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {

@@ -7,13 +7,28 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
 
-/// A value in a register of 64 bits.
+/// A value that crosses a call of a BPF function in a register of 64 bits: as an argument, or as the
+/// answer.
 pub trait Register: Copy {
+    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
+    const LOST: Self;
+
     /// The register.
     fn to_register(self) -> u64;
 
     /// Takes what [`Register::to_register`] gave.
     fn of_register(register: u64) -> Self;
+
+    /// Leaves the part of an answer that has no room in the register.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn put_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) {}
+
+    /// The answer with what [`Register::put_aside`] has left.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[must_use]
+    fn with_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) -> Self {
+        self
+    }
 }
 
 /// The lower half of a register, of a value that has no more.
@@ -21,56 +36,6 @@ pub trait Register: Copy {
 pub fn half(value: impl Register) -> u32 {
     (value.to_register() & 0xffff_ffff) as u32
 }
-
-/// The answer of a step. `W` is the world that it is asked in.
-pub trait Answer<W> {
-    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
-    const LOST: Self;
-
-    /// The register. A part that has no room in it is left in [`Aside`].
-    fn to_register(self, world: &W) -> u64;
-
-    /// Takes what [`Answer::to_register`] gave.
-    fn of_register(register: u64, world: &W) -> Self;
-}
-
-/// A value that crosses as a pointer: a value of a map, or a frame. The kernel's alone.
-pub trait Place {
-    /// The address of the value.
-    fn place(&self) -> *mut u8;
-
-    /// The name of the source of a bucket, unless the place says it:
-    /// [`limiter_common::owner::Owner::name`].
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn name(&self) -> u64 {
-        0
-    }
-}
-
-/// A line that crosses to a step: in the XDP program, with its register.
-#[cfg(target_arch = "bpf")]
-pub trait Numbered {
-    /// The register.
-    fn number(&self) -> u64;
-}
-
-/// A line that crosses to a step: on the host there are no registers.
-#[cfg(not(target_arch = "bpf"))]
-pub trait Numbered {}
-
-#[cfg(not(target_arch = "bpf"))]
-impl<T> Numbered for T {}
-
-/// A value that crosses to a step: in the XDP program, with its [`Place`].
-#[cfg(target_arch = "bpf")]
-pub use Place as Crosses;
-
-/// A value that crosses to a step: on the host there are no registers.
-#[cfg(not(target_arch = "bpf"))]
-pub trait Crosses {}
-
-#[cfg(not(target_arch = "bpf"))]
-impl<T> Crosses for T {}
 
 /// The part of an answer that has no room in a register: this CPU's own.
 #[derive(Debug, Default)]
@@ -84,6 +49,8 @@ pub struct Aside {
 macro_rules! number {
     ($($type:ty: |$value:ident| $to:expr, |$raw:ident| $of:expr, lost $lost:expr;)*) => {$(
         impl $crate::register::Register for $type {
+            const LOST: Self = $lost;
+
             #[cfg_attr(target_arch = "bpf", inline(always))]
             fn to_register(self) -> u64 {
                 let $value = self;
@@ -95,35 +62,16 @@ macro_rules! number {
                 $of
             }
         }
-
-        crate::register::answer!($type, $lost);
     )*};
 }
 
-/// Makes an [`Answer`] of a [`Register`].
-macro_rules! answer {
-    ($type:ty, $lost:expr) => {
-        impl<W> $crate::register::Answer<W> for $type {
-            const LOST: Self = $lost;
-
-            #[cfg_attr(target_arch = "bpf", inline(always))]
-            fn to_register(self, _world: &W) -> u64 {
-                $crate::register::Register::to_register(self)
-            }
-
-            #[cfg_attr(target_arch = "bpf", inline(always))]
-            fn of_register(register: u64, _world: &W) -> Self {
-                $crate::register::Register::of_register(register)
-            }
-        }
-    };
-}
-
-/// Makes a [`Register`] and an [`Answer`] of an enum without fields: its variants, the last of
+/// Makes a [`Register`] of an enum without fields: its variants, the last of
 /// which stands for every other number, and the one that is the answer of a lost step.
 macro_rules! variants {
     ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
         impl $crate::register::Register for $type {
+            const LOST: Self = Self::$lost;
+
             #[cfg_attr(target_arch = "bpf", inline(always))]
             fn to_register(self) -> u64 {
                 self as u64
@@ -137,12 +85,10 @@ macro_rules! variants {
                 Self::$last
             }
         }
-
-        $crate::register::answer!($type, Self::$lost);
     };
 }
 
-pub(crate) use {answer, number, variants};
+pub(crate) use {number, variants};
 
 number! {
     u64: |value| value, |raw| raw, lost 0;
@@ -165,10 +111,10 @@ number! {
 const NO_SLOT: u64 = u64::MAX;
 
 variants!(OwnBudget: Replies, else Bans; lost Bans);
-answer!(Option<Slot>, None);
-answer!(Option<Listed>, None);
 
 impl Register for Option<Slot> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -184,6 +130,8 @@ impl Register for Option<Slot> {
 }
 
 impl Register for RuleSetHeader {
+    const LOST: Self = Self::from_raw(0);
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.raw()
@@ -196,6 +144,8 @@ impl Register for RuleSetHeader {
 }
 
 impl Register for Option<Listed> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -215,14 +165,14 @@ impl Register for Option<Listed> {
     }
 }
 
-impl<W> Answer<W> for () {
+impl Register for () {
     const LOST: Self = ();
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self, _world: &W) -> u64 {
+    fn to_register(self) -> u64 {
         0
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(_register: u64, _world: &W) -> Self {}
+    fn of_register(_register: u64) -> Self {}
 }

@@ -1,34 +1,68 @@
 //! The call of a step: see [`mod@crate::steps`].
 
 /// Calls a step: see [`mod@crate::steps`].
-#[cfg(not(target_arch = "bpf"))]
+///
+/// The XDP program does not evaluate what stands before the semicolon. So those are names, of which
+/// the first one may be a reference; anything else is refused:
+///
+/// ```
+/// fn sum(a: u32, b: u32) -> u32 {
+///     a + b
+/// }
+/// let one = 1;
+/// assert_eq!(limiter_decision::step!(sum(one; 2)), 3);
+/// ```
+///
+/// ```compile_fail
+/// fn sum(a: u32, b: u32) -> u32 {
+///     a + b
+/// }
+/// let three = || Some(limiter_decision::step!(sum(Some(1)?; 2)));
+/// ```
+///
+/// Another list of steps says where its functions are, and the part of an answer that has no room
+/// in a register.
+#[macro_export]
 macro_rules! step {
-    ($name:ident($($given:expr),*; $($argument:expr),*)) => {
+    (in ($($call:tt)*), $aside:expr; $name:ident(
+        $(& $world:ident)? $(,)? $($given:ident),*; $($argument:expr),*
+    )) => {
+        $crate::cross!(($($call)*), $aside, $name($(&$world,)? $($given,)*; $($argument),*))
+    };
+    ($name:ident(; $($argument:expr),*)) => {
+        $crate::step!(in ($crate::steps::call), None; $name(; $($argument),*))
+    };
+    ($name:ident($world:ident $(, $given:ident)*; $($argument:expr),*)) => {
+        $crate::step!(
+            in ($crate::steps::call), $world.aside();
+            $name($world $(, $given)*; $($argument),*)
+        )
+    };
+}
+
+/// The call of a step, as [`step!`] has taken it apart.
+#[cfg(not(target_arch = "bpf"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cross {
+    (($($call:tt)*), $aside:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
         $name($($given,)* $($argument),*)
     };
 }
 
-/// Calls a step: see [`mod@crate::steps`].
+/// The call of a step, as [`step!`] has taken it apart.
 #[cfg(target_arch = "bpf")]
-macro_rules! step {
-    ($name:ident($world:expr $(, $given:expr)*; $($argument:expr),*)) => {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cross {
+    (($($call:tt)*), $aside:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
         // Never taken: it says of what type the answer is.
         if false {
-            $name($world $(, $given)* $(, $argument)*)
+            $name($($given,)* $($argument),*)
         } else {
-            $crate::register::Answer::of_register(
-                $crate::steps::call::$name($($argument),*),
-                $world,
-            )
-        }
-    };
-    ($name:ident(; $($argument:expr),*)) => {
-        if false {
-            $name($($argument),*)
-        } else {
-            $crate::register::Answer::of_register(
-                $crate::steps::call::$name($($argument),*),
-                &(),
+            $crate::register::Register::with_aside(
+                $crate::register::Register::of_register($($call)*::$name($($argument),*)),
+                || $aside,
             )
         }
     };

@@ -4,10 +4,10 @@
 //! A step is an ordinary function. A caller across that boundary writes
 //!
 //! ```text
-//! step!(check_limits(world, scratch; bucket, slot, scale))
+//! step!(check_limits(maps, scratch; bucket, slot, scale))
 //! ```
 //!
-//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP
+//! On the host that is the call `check_limits(maps, scratch, bucket, slot, scale)`. In the XDP
 //! program it is a call of the BPF function `check_limits` with the arguments behind the semicolon,
 //! in registers. `limiter-ebpf` makes that function from the row of the list below, with the
 //! arguments before the semicolon: the maps of the kernel, and the memory of the packet under way.
@@ -33,6 +33,9 @@
 //! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
 //! | `line` | 1 | a line of sources |
 //! | `units` | 3 | a [`crate::meter::Units`] |
+//!
+//! A bucket of the tables of sources is in a hash map or in a line: its function has both, apart
+//! ([`crate::stored`]).
 
 use crate::packet::Bytes;
 
@@ -65,6 +68,25 @@ macro_rules! steps {
                 (world) (owner half word word);
             debt = limiter_decision::entries::aggregate::debt, (world) (owner half);
             admit = limiter_decision::entries::admission::admit, (world) (half word word);
+            // Entries of hash maps.
+            reserve = limiter_decision::engine::entry::reserve, (world) (half word);
+            probe = limiter_decision::engine::entry::probe, (world) (half half word);
+            evict_source = limiter_decision::engine::entry::evict_source,
+                (world) (word half word word);
+            make = limiter_decision::engine::entry::make, (world) (owner word word word);
+            // Entries of lines.
+            elsewhere = limiter_decision::line::elsewhere, (world) (owner);
+            seat = limiter_decision::line::seat, (world) (owner);
+            repoint = limiter_decision::line::repoint, (world) (owner word word word);
+            carry = limiter_decision::line::carry, (world) (owner);
+            take_lock = limiter_decision::line::take_lock, () (line);
+            victim = limiter_decision::line::victim, () (line half word word);
+            lock_lines = limiter_decision::line::lock_lines, (world) (owner);
+            unlock_lines = limiter_decision::line::unlock_lines, (world) (owner);
+            choose = limiter_decision::line::choose, (world) (owner word);
+            leave = limiter_decision::line::leave, (world) (owner word word);
+            settle = limiter_decision::line::settle, (world) (owner word word word);
+            count_insert = limiter_decision::line::count_insert, (world) (half half word);
             // Changes of limits.
             exchange = limiter_decision::meter::exchange, () (units word word);
             owed = limiter_decision::meter::owed, () (units word word);
@@ -169,41 +191,6 @@ macro_rules! steps {
     };
 }
 
-/// Calls a macro with every step of the store of sources in hash maps.
-#[macro_export]
-macro_rules! hashed_steps {
-    ($made:ident) => {
-        $made! {
-            reserve = limiter_decision::engine::entry::reserve, (world) (half word);
-            probe = limiter_decision::engine::entry::probe, (world) (half half word);
-            evict_source = limiter_decision::engine::entry::evict_source,
-                (world) (word half word word);
-            make = limiter_decision::engine::entry::make, (world) (owner word word word);
-        }
-    };
-}
-
-/// Calls a macro with every step of the store of sources in lines.
-#[macro_export]
-macro_rules! line_steps {
-    ($made:ident) => {
-        $made! {
-            elsewhere = limiter_decision::line::elsewhere, (world) (owner);
-            seat = limiter_decision::line::seat, (world) (owner);
-            repoint = limiter_decision::line::repoint, (world) (owner word word word);
-            carry = limiter_decision::line::carry, (world) (owner);
-            take_lock = limiter_decision::line::take_lock, () (line);
-            victim = limiter_decision::line::victim, () (line half word word);
-            lock_lines = limiter_decision::line::lock_lines, (world) (owner);
-            unlock_lines = limiter_decision::line::unlock_lines, (world) (owner);
-            choose = limiter_decision::line::choose, (world) (owner word);
-            leave = limiter_decision::line::leave, (world) (owner word word);
-            settle = limiter_decision::line::settle, (world) (owner word word word);
-            count_insert = limiter_decision::line::count_insert, (world) (half half word);
-        }
-    };
-}
-
 /// Declares steps as BPF functions: for each, a function that puts arguments into registers and
 /// calls it.
 #[macro_export]
@@ -252,20 +239,20 @@ macro_rules! declare_steps {
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         line $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
-            ($($from)* $a: &impl $crate::register::Numbered,)
-            ($($to)* $crate::register::Numbered::number($a),) $($kind)*);
+            ($($from)* $a: &impl $crate::line::Line,)
+            ($($to)* $crate::line::Line::number($a),) $($kind)*);
     };
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         keyed $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
-            ($($from)* $a: &impl $crate::register::Place,)
-            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+            ($($from)* $a: &impl $crate::world::Keyed,)
+            ($($to)* $crate::world::Keyed::address($a),) $($kind)*);
     };
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         frame $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
-            ($($from)* $a: &impl $crate::register::Place,)
-            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+            ($($from)* $a: &impl $crate::act::FrameMut,)
+            ($($to)* $crate::act::FrameMut::address($a),) $($kind)*);
     };
     (@@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         $frame:ident half $($kind:ident)*) => {
@@ -275,8 +262,8 @@ macro_rules! declare_steps {
     };
     (@ $name:ident [$a:ident $($left:ident)*] () () () twin $($kind:ident)*) => {
         $crate::declare_steps!(@@ $name [$($left)*] ($a: *mut u8,)
-            ($a: &(impl $crate::register::Place + $crate::packet::Bytes),)
-            ($crate::register::Place::place($a),) $a $($kind)*);
+            ($a: &(impl $crate::act::FrameMut + $crate::packet::Bytes),)
+            ($crate::act::FrameMut::address($a),) $a $($kind)*);
     };
     (@@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*) $frame:ident) => {
         #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
@@ -299,9 +286,9 @@ macro_rules! declare_steps {
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         option $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
-            ($($from)* $a: Option<&impl $crate::register::Place>,)
+            ($($from)* $a: Option<&impl $crate::world::Keyed>,)
             ($($to)* match $a {
-                Some(bucket) => $crate::register::Place::place(bucket),
+                Some(bucket) => $crate::world::Keyed::address(bucket),
                 None => core::ptr::null_mut(),
             },) $($kind)*);
     };
@@ -335,22 +322,22 @@ macro_rules! declare_steps {
         bucket_packet) => {
         $crate::declare_steps!(@ $name []
             ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
-            ($a: &impl $crate::register::Place, $b: &$crate::engine::SourcePacket)
-            ($crate::register::Place::place($a), $b.registers()[0], $b.registers()[1],
+            ($a: &impl $crate::cell::SourceBucket, $b: &$crate::engine::SourcePacket)
+            ($crate::cell::SourceBucket::address($a), $b.registers()[0], $b.registers()[1],
                 $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
         bucket_owner $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64, $c: u32,)
-            ($a: &impl $crate::register::Place, $b: &limiter_common::owner::Owner,)
-            ($crate::register::Place::place($a), $b.word(), $b.kind().index(),) $($kind)*);
+            ($a: &impl $crate::cell::SourceBucket, $b: &limiter_common::owner::Owner,)
+            ($crate::cell::SourceBucket::address($a), $b.word(), $b.kind().index(),) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64,)
-            ($a: &impl $crate::register::Place,)
-            ($crate::register::Place::place($a), $crate::register::Place::name($a),)
+            ($a: &impl $crate::cell::SourceBucket,)
+            ($crate::cell::SourceBucket::address($a), $crate::cell::SourceBucket::name($a),)
             $($kind)*);
     };
 }
@@ -369,6 +356,4 @@ pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
 )]
 pub mod call {
     steps!(declare_steps);
-    hashed_steps!(declare_steps);
-    line_steps!(declare_steps);
 }

@@ -22,24 +22,25 @@ use crate::algorithm::Words;
 use crate::ban::Entry;
 use crate::cell::{Cell as SharedWord, SourceBucket};
 use crate::entries::{AdmissionCells, EntryTableWords};
-use crate::line::{Line, LineBucket, Lines};
+use crate::line::{Line, Lines};
 use crate::outcome::Insert;
-use crate::register::{Aside, Crosses};
+use crate::register::Aside;
+use crate::stored::StoredIn;
 use crate::table::KeyCell;
 
 /// The maps, as the decision sees them.
 pub trait World: Sized {
-    /// The bucket of a source in place, from either store of them: a hash map or lines.
-    type SourceBucket: SourceBucket + Crosses + From<LineBucket<Self::Line>>;
+    /// The bucket of a source in a hash map, in place.
+    type Hashed: SourceBucket;
 
-    /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.
+    /// A line of sources in place.
     type Line: Line;
 
     /// The bucket of a key, or a budget, in place.
     type Keyed: Keyed;
 
     /// A bucket of the tables of sources, kept from the look to the charge.
-    type Kept: Kept<Self::SourceBucket>;
+    type Kept: Kept<StoredIn<Self>>;
 
     /// A lease in place.
     type Lease: Lease;
@@ -80,18 +81,19 @@ pub trait World: Sized {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
-    /// The lines of a family; `None` if its sources are in a hash map.
+    /// The lines of a family; `None` if sources are in hash maps: that is the same for all families
+    /// as long as the world lives.
     fn lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// A line of a family.
     fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
     /// The bucket of an owner in a hash map.
-    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket>;
+    fn source_bucket(&self, owner: &Owner) -> Option<Self::Hashed>;
 
     /// The bucket of a narrow key in a hash map, by its word in memory.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::SourceBucket> {
+    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::Hashed> {
         self.source_bucket(&Owner::narrow(word.get()))
     }
 
@@ -199,7 +201,11 @@ pub trait World: Sized {
 }
 
 /// The state of one key or budget, in place.
-pub trait Keyed: Words + Clone + Crosses {
+pub trait Keyed: Words + Clone {
+    /// The address, by which it crosses to a step.
+    #[cfg(target_arch = "bpf")]
+    fn address(&self) -> *mut u8;
+
     /// The first word.
     fn first(&self) -> impl SharedWord;
 

@@ -2,7 +2,6 @@
 //! ring slot for each entry.
 
 use core::cell;
-use core::hint::black_box;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
 
@@ -14,16 +13,11 @@ use aya_ebpf::{
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind};
 use limiter_decision::cell::{Cell, SourceBucket};
-use limiter_decision::line::{LineBucket, Lines, NoLine};
 use limiter_decision::outcome::Insert;
-use limiter_decision::register::Place;
 
-use crate::define_steps::define_steps;
+use super::lines;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
-use crate::world::{Kernel, SourceStore};
-
-limiter_decision::hashed_steps!(define_steps);
 
 /// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
 /// [`limiter_decision::entries`].
@@ -65,7 +59,7 @@ fn by_kind<R>(
     v6: impl FnOnce(&[u8; 8]) -> R,
     narrow: impl FnOnce(&[u8; 8]) -> R,
 ) -> R {
-    let word = black_box(owner.word()).to_ne_bytes();
+    let word = unknown(owner.word()).to_ne_bytes();
     match owner.kind() {
         EntryKind::V4 => {
             // SAFETY: the first half of eight bytes.
@@ -101,87 +95,72 @@ fn apart<const NUMBER: u32>() {
     }
 }
 
-impl SourceStore for Kernel {
-    type Bucket = Bucket;
-    type SourceBucket = MapBucket;
-    type Line = NoLine;
+/// The bucket of an owner.
+#[inline(always)]
+pub(crate) fn bucket(owner: &Owner) -> Option<MapBucket> {
+    let bucket = by_kind(
+        owner,
+        |key| SOURCES_V4.get_ptr_mut(key),
+        |key| SOURCES_V6.get_ptr_mut(key),
+        |key| NARROW.get_ptr_mut(key),
+    );
+    bucket.and_then(NonNull::new).map(MapBucket::new)
+}
 
-    #[inline(always)]
-    fn at(&self, bucket: *mut Bucket, owner: &Owner) -> Option<MapBucket> {
-        use_register(owner.word());
-        use_register(u64::from(owner.kind().index()));
-        NonNull::new(bucket).map(MapBucket::new)
-    }
+/// The bucket of a narrow key, by its word in memory.
+#[inline(always)]
+pub(crate) fn narrow_bucket(word: &cell::Cell<u64>) -> Option<MapBucket> {
+    // SAFETY: this CPU's own word, which nothing changes during the look-up.
+    let key: &[u8; 8] = unsafe { &*word.as_ptr().cast() };
+    NARROW.get_ptr_mut(key).and_then(NonNull::new).map(MapBucket::new)
+}
 
-    #[inline(always)]
-    fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapBucket> {
-        use_register(name);
-        NonNull::new(bucket).map(MapBucket::new)
+/// Makes a bucket, only if there is none.
+#[inline(always)]
+pub(crate) fn insert(owner: &Owner, bucket: &Bucket) -> Insert {
+    if lines::are_used() {
+        return Insert::Refused;
     }
+    let flags = u64::from(BPF_NOEXIST);
+    inserted(by_kind(
+        owner,
+        |key| SOURCES_V4.insert(key, bucket, flags),
+        |key| SOURCES_V6.insert(key, bucket, flags),
+        |key| NARROW.insert(key, bucket, flags),
+    ))
+}
 
-    #[inline(always)]
-    fn of_owner(&self, owner: &Owner) -> Option<MapBucket> {
-        let bucket = by_kind(
-            owner,
-            |key| SOURCES_V4.get_ptr_mut(key),
-            |key| SOURCES_V6.get_ptr_mut(key),
-            |key| NARROW.get_ptr_mut(key),
-        );
-        bucket.and_then(NonNull::new).map(MapBucket::new)
+/// Removes the bucket of an owner.
+#[inline(always)]
+pub(crate) fn remove(owner: &Owner) {
+    if lines::are_used() {
+        return;
     }
+    let _ = by_kind(
+        owner,
+        |key| SOURCES_V4.remove(key),
+        |key| SOURCES_V6.remove(key),
+        |key| NARROW.remove(key),
+    );
+}
 
-    #[inline(always)]
-    fn of_word(&self, word: &cell::Cell<u64>) -> Option<MapBucket> {
-        // SAFETY: this CPU's own word, which nothing changes during the look-up.
-        let key: &[u8; 8] = unsafe { &*word.as_ptr().cast() };
-        NARROW.get_ptr_mut(key).and_then(NonNull::new).map(MapBucket::new)
+/// The state of a slot of an eviction ring.
+#[inline(always)]
+pub(crate) fn ring_slot(kind: EntryKind, index: u32) -> Option<MapWord> {
+    if lines::are_used() {
+        return None;
     }
-
-    #[inline(always)]
-    fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert {
-        let flags = u64::from(BPF_NOEXIST);
-        inserted(by_kind(
-            owner,
-            |key| SOURCES_V4.insert(key, bucket, flags),
-            |key| SOURCES_V6.insert(key, bucket, flags),
-            |key| NARROW.insert(key, bucket, flags),
-        ))
-    }
-
-    #[inline(always)]
-    fn take_away(&self, owner: &Owner) {
-        let _ = by_kind(
-            owner,
-            |key| SOURCES_V4.remove(key),
-            |key| SOURCES_V6.remove(key),
-            |key| NARROW.remove(key),
-        );
-    }
-
-    #[inline(always)]
-    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord> {
-        let slot = match kind {
-            EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
-            EntryKind::V6 => FRAMES_V6.get_ptr_mut(index),
-            EntryKind::Narrow | EntryKind::Keyed => FRAMES_NARROW.get_ptr_mut(index),
-        };
-        slot.and_then(NonNull::new).map(MapWord::new)
-    }
-
-    #[inline(always)]
-    fn all_lines(&self, _kind: EntryKind) -> Option<Lines> {
-        None
-    }
-
-    #[inline(always)]
-    fn line_at(&self, _kind: EntryKind, _index: u32) -> Option<NoLine> {
-        None
-    }
+    let slot = match kind {
+        EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
+        EntryKind::V6 => FRAMES_V6.get_ptr_mut(index),
+        EntryKind::Narrow | EntryKind::Keyed => FRAMES_NARROW.get_ptr_mut(index),
+    };
+    slot.and_then(NonNull::new).map(MapWord::new)
 }
 
 /// A bucket inside a map.
 #[derive(Clone, Copy)]
-pub(crate) struct MapBucket(NonNull<Bucket>);
+pub(crate) struct MapBucket(pub(super) NonNull<Bucket>);
 
 impl MapBucket {
     /// Takes what a map look-up returned.
@@ -191,14 +170,19 @@ impl MapBucket {
     }
 }
 
-impl Place for MapBucket {
+impl SourceBucket for MapBucket {
+    #[cfg(target_arch = "bpf")]
     #[inline(always)]
-    fn place(&self) -> *mut u8 {
+    fn address(&self) -> *mut u8 {
         self.0.as_ptr().cast()
     }
-}
 
-impl SourceBucket for MapBucket {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn name(&self) -> u64 {
+        0
+    }
+
     #[inline(always)]
     fn word(&self) -> impl Cell {
         // SAFETY: `bucket` points at a whole value; this is the address of a field, and not null.
@@ -253,22 +237,18 @@ impl SourceBucket for MapBucket {
     }
 }
 
-impl From<LineBucket<NoLine>> for MapBucket {
-    #[inline(always)]
-    fn from(bucket: LineBucket<NoLine>) -> Self {
-        match *bucket.entry() {}
-    }
-}
-
-/// Uses a register that a step does not need: otherwise the compiler leaves it as it is, and the
-/// verifier grants no call with a register that nothing was written to.
+/// A word of which the compiler knows nothing. In a register: through memory, it takes stack.
 #[inline(always)]
-fn use_register(register: u64) {
-    // SAFETY: it changes nothing.
+fn unknown(word: u64) -> u64 {
     #[cfg(target_arch = "bpf")]
-    unsafe {
-        core::arch::asm!("{0} = {0}", inout(reg) register => _, options(nomem, nostack));
+    {
+        let mut word = word;
+        // SAFETY: it changes nothing.
+        unsafe {
+            core::arch::asm!("{0} = {0}", inout(reg) word, options(nomem, nostack));
+        }
+        word
     }
     #[cfg(not(target_arch = "bpf"))]
-    let _ = register;
+    word
 }

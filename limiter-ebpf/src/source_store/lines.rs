@@ -1,28 +1,18 @@
-//! The store of the buckets of sources that short limits may have: lines of an array,
-//! [`limiter_decision::line`]. It has what `hashed` has in the program for hash maps.
+//! The store of the buckets of sources in lines of an array: [`limiter_decision::line`].
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
 
-use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_common::owner::Owner;
-use limiter_common::wire::{Bucket, EntryKind, LineEntry};
-use limiter_decision::line::{LineBucket, Lines};
-use limiter_decision::outcome::Insert;
+use limiter_common::wire::{EntryKind, LineEntry};
+use limiter_decision::line::Lines;
 
-use self::words::MapEntry;
-pub(crate) use self::words::MapLine;
-use crate::define_steps::define_steps;
-use crate::world::atomic::MapWord;
-use crate::world::{Kernel, SourceStore};
+pub(crate) use self::words::{MapEntry, MapLine};
 
 mod words;
 
-limiter_decision::line_steps!(define_steps);
-
-/// Number of lines of a family.
+/// Number of lines of a family; 0 if sources have their buckets in hash maps.
 #[unsafe(no_mangle)]
 static SOURCE_LINES: Global<u32> = Global::new(0);
 
@@ -55,56 +45,28 @@ fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
     NonNull::new(LINES.get_ptr_mut(index).unwrap_or(null_mut()))
 }
 
-impl SourceStore for Kernel {
-    type Bucket = LineEntry;
-    type SourceBucket = LineBucket<MapLine>;
-    type Line = MapLine;
+/// True if sources have their buckets in lines. Known to the verifier, which removes what is behind
+/// the other answer.
+#[inline(always)]
+pub(crate) fn are_used() -> bool {
+    SOURCE_LINES.load() != 0
+}
 
-    /// The bucket of a source; its limit is read before anything else.
-    #[inline(always)]
-    fn at(&self, bucket: *mut LineEntry, owner: &Owner) -> Option<LineBucket<MapLine>> {
-        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), owner.name()?))
+/// The lines of a kind; `None` if sources have their buckets in hash maps.
+#[inline(always)]
+pub(crate) fn all(kind: EntryKind) -> Option<Lines> {
+    let own = SOURCE_LINES.load();
+    if own == 0 {
+        return None;
     }
+    // Worked out and not chosen: the verifier knows both numbers, and would walk on with each.
+    let is_narrow = kind.index() >> 1;
+    let more = NARROW_LINES.load().wrapping_sub(own);
+    Some(Lines { count: own.wrapping_add(more.wrapping_mul(is_narrow)), seed: LINE_SEED.load() })
+}
 
-    #[inline(always)]
-    fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<LineBucket<MapLine>> {
-        Some(LineBucket::resume(MapEntry(NonNull::new(bucket)?), name))
-    }
-
-    #[inline(always)]
-    fn of_owner(&self, _owner: &Owner) -> Option<LineBucket<MapLine>> {
-        None
-    }
-
-    #[inline(always)]
-    fn of_word(&self, _word: &Cell<u64>) -> Option<LineBucket<MapLine>> {
-        None
-    }
-
-    #[inline(always)]
-    fn make(&self, _owner: &Owner, _bucket: &Bucket) -> Insert {
-        Insert::Refused
-    }
-
-    #[inline(always)]
-    fn take_away(&self, _owner: &Owner) {}
-
-    #[inline(always)]
-    fn source_ring_slot(&self, _kind: EntryKind, _index: u32) -> Option<MapWord> {
-        None
-    }
-
-    #[inline(always)]
-    fn all_lines(&self, kind: EntryKind) -> Option<Lines> {
-        // Worked out and not chosen: the verifier knows both numbers, and would walk on with each.
-        let is_narrow = kind.index() >> 1;
-        let more = NARROW_LINES.load().wrapping_sub(SOURCE_LINES.load());
-        let count = SOURCE_LINES.load().wrapping_add(more.wrapping_mul(is_narrow));
-        Some(Lines { count, seed: LINE_SEED.load() })
-    }
-
-    #[inline(always)]
-    fn line_at(&self, kind: EntryKind, index: u32) -> Option<MapLine> {
-        Some(MapLine { index: SOURCE_LINES.load().wrapping_mul(kind.index()).wrapping_add(index) })
-    }
+/// A line of a kind.
+#[inline(always)]
+pub(crate) fn line(kind: EntryKind, index: u32) -> MapLine {
+    MapLine { index: SOURCE_LINES.load().wrapping_mul(kind.index()).wrapping_add(index) }
 }

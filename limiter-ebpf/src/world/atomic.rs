@@ -11,7 +11,6 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{KeyedBucket, Lease as LeaseWords};
 use limiter_decision::algorithm::Words;
 use limiter_decision::cell::Cell;
-use limiter_decision::register::Place;
 use limiter_decision::world::{Keyed, Lease};
 
 /// Keeps what was read before it before all that comes after.
@@ -96,13 +95,6 @@ impl MapKeyed {
     }
 }
 
-impl Place for MapKeyed {
-    #[inline(always)]
-    fn place(&self) -> *mut u8 {
-        self.0.as_ptr().cast()
-    }
-}
-
 /// One of the words of a bucket of a table.
 pub(crate) struct KeyedWord {
     bucket: MapKeyed,
@@ -138,6 +130,12 @@ impl Words for MapKeyed {
 }
 
 impl Keyed for MapKeyed {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn address(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
     #[inline(always)]
     fn first(&self) -> impl Cell {
         // SAFETY: a field of a whole value, and so not null.

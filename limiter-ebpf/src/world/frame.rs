@@ -12,7 +12,6 @@ use aya_ebpf::{
 };
 use limiter_decision::act::FrameMut;
 use limiter_decision::packet::{Bytes, Extension, Facts, extension};
-use limiter_decision::register::Place;
 
 use super::socket::is_established;
 use crate::step::step;
@@ -66,13 +65,6 @@ impl<const LAYER_3: bool> Frame<LAYER_3> {
     }
 }
 
-impl<const LAYER_3: bool> Place for Frame<LAYER_3> {
-    #[inline(always)]
-    fn place(&self) -> *mut u8 {
-        self.context().cast()
-    }
-}
-
 impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
     const LAYER_3: bool = LAYER_3;
 
@@ -122,6 +114,12 @@ pub(crate) fn extension_at<const LAYER_3: bool>(
 }
 
 impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn address(&self) -> *mut u8 {
+        self.context().cast()
+    }
+
     #[inline(always)]
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
         load(self.context(), offset)

@@ -15,13 +15,13 @@ use limiter_common::wire::{
     KeyedEntry, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS,
     Table, TableKey, TrieValue, Uncounted,
 };
-use limiter_decision::cell::{Cell as SharedWord, SourceBucket};
+use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
-use limiter_decision::line::{Line, LineBucket, Lines};
+use limiter_decision::line::Lines;
 use limiter_decision::outcome::Insert;
-use limiter_decision::register::{Aside, Place};
+use limiter_decision::register::Aside;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::{Kept, World};
+use limiter_decision::world::World;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
@@ -33,6 +33,9 @@ use super::maps::{
     REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
+use crate::source_store::MapKept;
+use crate::source_store::hashed::{self, MapBucket};
+use crate::source_store::lines::{self, MapLine};
 use crate::step::step;
 
 impl Kernel {
@@ -63,62 +66,6 @@ pub(crate) trait Clock {
 
     /// [`World::now`].
     fn read(&self, recent: Ticks) -> Ticks;
-}
-
-/// A store of the buckets of sources: the part of [`World`] that is about them.
-pub(crate) trait SourceStore {
-    /// A value of a map that has a bucket.
-    type Bucket;
-
-    /// A bucket in place.
-    type SourceBucket: SourceBucket + Place + From<LineBucket<Self::Line>>;
-
-    /// A line in place.
-    type Line: Line;
-
-    /// The bucket of a source that was found before, and crossed to a BPF function.
-    fn at(&self, bucket: *mut Self::Bucket, owner: &Owner) -> Option<Self::SourceBucket>;
-
-    /// The bucket of the source with a name ([`Place::name`]) that was found before, without a
-    /// lock.
-    fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::SourceBucket>;
-
-    /// [`World::source_bucket`].
-    fn of_owner(&self, owner: &Owner) -> Option<Self::SourceBucket>;
-
-    /// [`World::narrow_bucket`].
-    fn of_word(&self, word: &Cell<u64>) -> Option<Self::SourceBucket>;
-
-    /// [`World::insert`].
-    fn make(&self, owner: &Owner, bucket: &Bucket) -> Insert;
-
-    /// [`World::remove`].
-    fn take_away(&self, owner: &Owner);
-
-    /// [`World::ring_slot`], of a source.
-    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord>;
-
-    /// [`World::lines`].
-    fn all_lines(&self, kind: EntryKind) -> Option<Lines>;
-
-    /// [`World::line`].
-    fn line_at(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
-}
-
-/// The value of a map that has a bucket of the tables of sources.
-pub(crate) struct MapKept(NonNull<<Kernel as SourceStore>::Bucket>);
-
-impl Kept<<Kernel as SourceStore>::SourceBucket> for MapKept {
-    #[inline(always)]
-    fn of(bucket: <Kernel as SourceStore>::SourceBucket) -> Self {
-        // SAFETY: of a value of a map, and so not null.
-        Self(unsafe { NonNull::new_unchecked(bucket.place().cast()) })
-    }
-
-    #[inline(always)]
-    fn bucket(self, owner: &Owner) -> Option<<Kernel as SourceStore>::SourceBucket> {
-        Kernel.at(self.0.as_ptr(), owner)
-    }
 }
 
 /// `EEXIST`: another CPU inserted first.
@@ -177,8 +124,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl World for Kernel {
-    type SourceBucket = <Self as SourceStore>::SourceBucket;
-    type Line = <Self as SourceStore>::Line;
+    type Hashed = MapBucket;
+    type Line = MapLine;
     type Keyed = MapKeyed;
     type Kept = MapKept;
     type Lease = MapLease;
@@ -255,32 +202,32 @@ impl World for Kernel {
 
     #[inline(always)]
     fn lines(&self, kind: EntryKind) -> Option<Lines> {
-        self.all_lines(kind)
+        lines::all(kind)
     }
 
     #[inline(always)]
-    fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line> {
-        self.line_at(kind, index)
+    fn line(&self, kind: EntryKind, index: u32) -> Option<MapLine> {
+        Some(lines::line(kind, index))
     }
 
     #[inline(always)]
-    fn source_bucket(&self, owner: &Owner) -> Option<Self::SourceBucket> {
-        self.of_owner(owner)
+    fn source_bucket(&self, owner: &Owner) -> Option<MapBucket> {
+        hashed::bucket(owner)
     }
 
     #[inline(always)]
-    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::SourceBucket> {
-        self.of_word(word)
+    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<MapBucket> {
+        hashed::narrow_bucket(word)
     }
 
     #[inline(always)]
     fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
-        self.make(owner, bucket)
+        hashed::insert(owner, bucket)
     }
 
     #[inline(always)]
     fn remove(&self, owner: &Owner) {
-        self.take_away(owner);
+        hashed::remove(owner);
     }
 
     #[inline(always)]
@@ -315,7 +262,7 @@ impl World for Kernel {
     #[inline(always)]
     fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
         if !matches!(kind, EntryKind::Keyed) {
-            return self.source_ring_slot(kind, index);
+            return hashed::ring_slot(kind, index);
         }
         let slot = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
         // SAFETY: a field of a whole value, and so not null.

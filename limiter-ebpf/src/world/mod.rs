@@ -10,6 +10,6 @@ mod scratch;
 pub(crate) mod socket;
 pub(crate) mod words;
 
-pub(crate) use self::kernel::{Clock, SourceStore};
+pub(crate) use self::kernel::Clock;
 pub(crate) use self::maps::Kernel;
 pub(crate) use self::scratch::{facts, scratch};

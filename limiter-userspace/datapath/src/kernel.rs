@@ -15,7 +15,7 @@ use limiter_model::Framing;
 
 use super::capture::CaptureMaps;
 use super::events::EventMaps;
-use super::load::{load, warn_of_size};
+use super::load::{Object, load, warn_of_size};
 use super::log::KernelLog;
 use super::maps::{PinnedControl, capacity, of_object};
 use super::on_trial::{self, Trial};
@@ -24,7 +24,7 @@ use super::own_links;
 use super::pin_lock::PinLock;
 use super::predecessor::Predecessor;
 use super::programs;
-use super::source_store::{Objects, SourceStore};
+use super::source_store::SourceStore;
 use super::{Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, features};
 
 /// A loaded program and its pinned maps.
@@ -62,8 +62,8 @@ impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
     /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
     /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
-    pub fn open(objects: Objects, options: &Options) -> Result<Self, DatapathError> {
-        if objects(options.source_table).is_empty() {
+    pub fn open(object: Object, options: &Options) -> Result<Self, DatapathError> {
+        if object().is_empty() {
             return Err(DatapathError::NoObject);
         }
         features::check()?;
@@ -76,7 +76,7 @@ impl Kernel {
         pins.create_parts()
             // Left by a change of the layout that was cut short.
             .and_then(|()| pins.remove_next())
-            .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut made))
+            .and_then(|()| Self::open_at(object, options, &pins, &lock, &mut made))
             .inspect_err(|_| {
                 if let Some(made) = made {
                     // Nothing is attached to these maps, and nobody can use them.
@@ -91,13 +91,13 @@ impl Kernel {
 
     /// A second handle on the same maps, under the same lock: a restart as the maps see it, and
     /// changes beside packets that are run by this one.
-    pub fn open_again(&self, objects: Objects, options: &Options) -> Result<Self, DatapathError> {
-        Self::open_at(objects, options, &self.held.pins, &self.lock, &mut None)
+    pub fn open_again(&self, object: Object, options: &Options) -> Result<Self, DatapathError> {
+        Self::open_at(object, options, &self.held.pins, &self.lock, &mut None)
     }
 
     /// Says in `made` where new maps are.
     fn open_at(
-        objects: Objects,
+        object: Object,
         options: &Options,
         pins: &PinDir,
         lock: &Arc<PinLock>,
@@ -118,7 +118,7 @@ impl Kernel {
         let (pins, is_new) = (&pins, made.is_some());
         let source_store =
             if is_new { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
-        let mut ebpf = load(&objects(source_store.table), options, &source_store, pins)?;
+        let mut ebpf = load(&object(), options, &source_store, pins)?;
         let mut of_object = of_object(&mut ebpf);
         let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
         let events = EventMaps::take(&mut of_object)?;

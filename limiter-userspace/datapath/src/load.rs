@@ -8,6 +8,10 @@ use super::programs::refused_or;
 use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
 
+/// Gives the object file of the program, in memory aligned for the ELF reader: to 8 bytes. Empty
+/// where the program was built without a toolchain for BPF.
+pub type Object = fn() -> Vec<u8>;
+
 /// Loads the object with maps of the sizes asked for, or with those that are pinned.
 pub(super) fn load(
     object: &[u8],

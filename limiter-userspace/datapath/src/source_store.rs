@@ -16,10 +16,6 @@ const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// Gives the object file of the program for a store, in memory aligned for the ELF reader: to 8
-/// bytes. Empty where the program was built without a toolchain for BPF.
-pub type Objects = fn(SourceTable) -> Vec<u8>;
-
 /// The store that is in force, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceStore {
@@ -40,9 +36,12 @@ impl SourceStore {
     /// Settings for maps to be made.
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
         let (sources, keys) = (options.max_sources, options.max_keys);
-        let (table, lines) = (options.source_table, lines_for(sources));
-        let seed = random()?;
-        Ok(Self { table, lines, narrow_lines: lines_for(keys), seed, sources, keys })
+        let (table, seed) = (options.source_table, random()?);
+        let (lines, narrow_lines) = match table {
+            SourceTable::Hash => (0, 0),
+            SourceTable::Lines => (lines_for(sources), lines_for(keys)),
+        };
+        Ok(Self { table, lines, narrow_lines, seed, sources, keys })
     }
 
     /// Settings read back from the pinned maps.
@@ -56,7 +55,7 @@ impl SourceStore {
         let seed = v4.seed;
         let room = |entry_table: EntryTable| u32::try_from(entry_table.entries).unwrap_or(u32::MAX);
         let (sources, keys) = (room(v4), room(narrow));
-        // A program has the maps of its own store alone.
+        // The maps of the other store are not pinned.
         if pins.map(map::LINES).exists() {
             let all = capacity(pins, map::LINES)? / PLACES;
             let narrow_lines = lines_for(keys).min(all);
@@ -74,7 +73,7 @@ impl SourceStore {
         Ok(Self { table, lines: 0, narrow_lines: 0, seed, sources, keys })
     }
 
-    /// Names of the maps of the program.
+    /// Names of the maps that are pinned: those of the other store are not, and as small as can be.
     pub(super) fn maps(&self) -> impl Iterator<Item = &'static str> + use<> {
         let own: &[&str] = match self.table {
             SourceTable::Hash => &map::HASHED,
@@ -83,23 +82,20 @@ impl SourceStore {
         map::ALL.iter().chain(own).copied()
     }
 
-    /// Sets sizes and constants in a program before it is loaded.
+    /// Sets sizes and constants in a program before it is loaded: without lines, the code for them
+    /// is removed, and with lines the one for hash maps.
     pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
-        match self.table {
-            SourceTable::Hash => {
-                for name in map::HASHED {
-                    let is_narrow = matches!(name, map::NARROW | map::FRAMES_NARROW);
-                    loader.map_max_entries(name, if is_narrow { self.keys } else { self.sources });
-                }
-            }
-            SourceTable::Lines => {
-                loader
-                    .override_global(constant::SOURCE_LINES, &self.lines, true)
-                    .override_global(constant::NARROW_LINES, &self.narrow_lines, true)
-                    .override_global(constant::LINE_SEED, &self.seed, true)
-                    .map_max_entries(map::LINES, self.all_lines().saturating_mul(PLACES));
-            }
+        let is_hashed = self.table == SourceTable::Hash;
+        for name in map::HASHED {
+            let is_narrow = matches!(name, map::NARROW | map::FRAMES_NARROW);
+            let entries = if is_narrow { self.keys } else { self.sources };
+            loader.map_max_entries(name, if is_hashed { entries } else { 1 });
         }
+        loader
+            .override_global(constant::SOURCE_LINES, &self.lines, true)
+            .override_global(constant::NARROW_LINES, &self.narrow_lines, true)
+            .override_global(constant::LINE_SEED, &self.seed, true)
+            .map_max_entries(map::LINES, self.all_lines().saturating_mul(PLACES).max(1));
     }
 
     /// Lines of all kinds.

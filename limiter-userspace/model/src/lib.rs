@@ -45,17 +45,17 @@ use left::Left;
 use lines::ModelLines;
 use moments::Moments;
 use part::{Entry, Part};
-use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
 use trail::Steps;
 
 pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
 pub use keyed::{of_narrow, used_share};
-pub use lines::ModelSource;
+pub use lines::ModelLine;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS};
 pub use size::of_growing;
+pub use source_bucket::ModelSourceBucketRef;
 pub use trail::{Step, Trail};
 pub use way::{Framing, Way};
 

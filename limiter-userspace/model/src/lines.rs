@@ -1,14 +1,11 @@
 //! The line table in the model.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use limiter_common::owner::Owner;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
-use limiter_decision::cell::{Cell, SourceBucket};
-use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, LineBucket, Lines, Place};
-
-use super::ModelSourceBucketRef;
+use limiter_decision::cell::Cell;
+use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, Lines, Place};
 
 /// Lines of both families, and of narrow keys.
 #[derive(Debug)]
@@ -188,109 +185,5 @@ impl Line for ModelLine {
     fn entry(&self, way: u32) -> Option<ModelEntry> {
         self.host()?.entry(way)?;
         Some(ModelEntry(self.clone(), way))
-    }
-}
-
-/// The bucket of a source, in either source store.
-pub struct ModelSource {
-    bucket: Rc<Bucketed>,
-    resolved: Limit,
-}
-
-pub(super) enum Bucketed {
-    Map(ModelSourceBucketRef),
-    Line(LineBucket<ModelLine>),
-}
-
-impl ModelSource {
-    pub(super) fn new(bucket: Bucketed) -> Self {
-        let bucket = Rc::new(bucket);
-        Self { resolved: Limit(Rc::clone(&bucket)), bucket }
-    }
-}
-
-impl From<LineBucket<ModelLine>> for ModelSource {
-    fn from(bucket: LineBucket<ModelLine>) -> Self {
-        Self::new(Bucketed::Line(bucket))
-    }
-}
-
-impl Cell for ModelSource {
-    fn load(&self) -> u64 {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.word().load(),
-            Bucketed::Line(bucket) => bucket.word().load(),
-        }
-    }
-
-    fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.word().compare_exchange(current, new),
-            Bucketed::Line(bucket) => bucket.word().compare_exchange(current, new),
-        }
-    }
-}
-
-/// The limit of it.
-struct Limit(Rc<Bucketed>);
-
-impl Cell for Limit {
-    fn load(&self) -> u64 {
-        match &*self.0 {
-            Bucketed::Map(meter) => meter.resolved().load(),
-            Bucketed::Line(bucket) => bucket.resolved().load(),
-        }
-    }
-
-    fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        match &*self.0 {
-            Bucketed::Map(meter) => meter.resolved().compare_exchange(current, new),
-            Bucketed::Line(bucket) => bucket.resolved().compare_exchange(current, new),
-        }
-    }
-}
-
-impl SourceBucket for ModelSource {
-    fn word(&self) -> impl Cell {
-        self
-    }
-
-    fn resolved(&self) -> impl Cell {
-        &self.resolved
-    }
-
-    fn count_passed(&self) {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.count_passed(),
-            Bucketed::Line(bucket) => bucket.count_passed(),
-        }
-    }
-
-    fn count_dropped(&self, packets: u64) {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.count_dropped(packets),
-            Bucketed::Line(bucket) => bucket.count_dropped(packets),
-        }
-    }
-
-    fn packets(&self) -> u64 {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.packets(),
-            Bucketed::Line(bucket) => bucket.packets(),
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.is_due(),
-            Bucketed::Line(bucket) => bucket.is_due(),
-        }
-    }
-
-    fn uncount(&self) {
-        match &*self.bucket {
-            Bucketed::Map(meter) => meter.uncount(),
-            Bucketed::Line(bucket) => bucket.uncount(),
-        }
     }
 }

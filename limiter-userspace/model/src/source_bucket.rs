@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::wire::Bucket;
 use limiter_decision::cell::{Cell, SourceBucket};
-use limiter_decision::line::{LineBucket, NoLine};
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
@@ -18,7 +17,7 @@ struct ModelSourceBucket {
 
 /// A shared [`ModelSourceBucket`].
 #[derive(Clone, Debug)]
-pub(super) struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
+pub struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
 impl ModelSourceBucketRef {
     /// Bytes of what is shared.
@@ -43,12 +42,6 @@ impl ModelSourceBucketRef {
             passed: self.0.passed.load(Ordering::Acquire),
             dropped: self.0.dropped.load(Ordering::Acquire),
         }
-    }
-}
-
-impl From<LineBucket<NoLine>> for ModelSourceBucketRef {
-    fn from(bucket: LineBucket<NoLine>) -> Self {
-        match *bucket.entry() {}
     }
 }
 

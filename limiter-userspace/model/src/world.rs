@@ -18,13 +18,14 @@ use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
+use limiter_decision::stored::StoredIn;
 use limiter_decision::table::KeyCell;
 use limiter_decision::world::{KeptBucket, World};
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;
 use super::keyed::ModelKeyed;
-use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
+use super::lines::{ModelLine, ModelLines};
 use super::part::Entry;
 use super::source_bucket::ModelSourceBucketRef;
 use super::tables::{bits, same_prefix};
@@ -37,10 +38,10 @@ fn of_buffer(buffer: u64) -> Generation {
 }
 
 impl World for Model {
-    type SourceBucket = ModelSource;
+    type Hashed = ModelSourceBucketRef;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
-    type Kept = KeptBucket<ModelSource>;
+    type Kept = KeptBucket<StoredIn<Self>>;
     type Lease = Arc<HostLease>;
     type Ban = ModelBanRef;
 
@@ -133,10 +134,9 @@ impl World for Model {
         self.lines.as_ref()?.line(kind, index)
     }
 
-    fn source_bucket(&self, owner: &Owner) -> Option<ModelSource> {
+    fn source_bucket(&self, owner: &Owner) -> Option<ModelSourceBucketRef> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let found = buckets.get(owner).map(|meter| Bucketed::Map(meter.clone()));
-        found.or_else(|| self.missing(Entry::Bucket(*owner))).map(ModelSource::new)
+        buckets.get(owner).cloned().or_else(|| self.missing(Entry::Bucket(*owner)))
     }
 
     fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {

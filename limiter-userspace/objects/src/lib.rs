@@ -5,14 +5,9 @@ use std::io::Read as _;
 
 use flate2::read::ZlibDecoder;
 
-/// The XDP program with the buckets of sources in hash maps; empty when there was no BPF toolchain.
-pub fn hash() -> Vec<u8> {
+/// The object with the XDP program; empty when there was no BPF toolchain.
+pub fn program() -> Vec<u8> {
     inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter.zlib")))
-}
-
-/// The one with the buckets of sources in lines; empty when there was no BPF toolchain.
-pub fn lines() -> Vec<u8> {
-    inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter-lines.zlib")))
 }
 
 /// Of a binary that is damaged here, nothing: its caller reports that there is no program.

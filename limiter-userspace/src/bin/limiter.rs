@@ -2,15 +2,8 @@
 
 use std::process::ExitCode;
 
-use limiter_datapath::{SourceTable, Xdp};
-
-fn object(table: SourceTable) -> Vec<u8> {
-    match table {
-        SourceTable::Hash => limiter_objects::hash(),
-        SourceTable::Lines => limiter_objects::lines(),
-    }
-}
+use limiter_datapath::Xdp;
 
 fn main() -> ExitCode {
-    limiter_cli::main(&Xdp::new(object))
+    limiter_cli::main(&Xdp::new(limiter_objects::program))
 }

@@ -1,10 +1,13 @@
 //! Changes of a frame.
 
 use crate::packet::Facts;
-use crate::register::Crosses;
 
 /// A frame that may be changed. Offsets count from the Ethernet header.
-pub trait FrameMut: Crosses {
+pub trait FrameMut {
+    /// The address of the context, by which it crosses to a step.
+    #[cfg(target_arch = "bpf")]
+    fn address(&self) -> *mut u8;
+
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
 

@@ -25,7 +25,7 @@ const MAX_ROUNDS: u64 = 5;
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_again<W: World>(
     maps: &W,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     packet: &SourcePacket,
 ) -> SourceCharge {
     let SourcePacket { owner, generation, now, .. } = packet;
@@ -73,7 +73,7 @@ const fn judged(outcome: Outcome) -> SourceCharge {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_contended<W: World>(
     maps: &W,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     packet: &SourcePacket,
 ) -> SourceCharge {
     let mut stored = Change::NONE;

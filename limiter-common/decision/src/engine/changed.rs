@@ -17,7 +17,7 @@ use crate::world::World;
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn re_resolve<W: World>(
     maps: &W,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     owner: &Owner,
     generation: Generation,
     slot: Slot,
@@ -41,7 +41,7 @@ pub fn re_resolve<W: World>(
         let previous = if known { old.slot() } else { Slot::NONE };
         Resolved::new(generation, slot, previous, !old.scale())
     };
-    if maps.lines(owner.kind()).is_some() {
+    if bucket.is_in_line() {
         step!(repoint(maps; owner, step!(seat(maps; owner)), old.raw(), new.raw()));
     } else {
         bucket.resolved().compare_exchange(old.raw(), new.raw());
@@ -52,7 +52,7 @@ pub fn re_resolve<W: World>(
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn rescale<W: World>(
     maps: &W,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     resolved: Resolved,
     word: Word,
     now: Ticks,

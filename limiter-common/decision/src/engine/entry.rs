@@ -15,7 +15,7 @@ use crate::entries::admission::full;
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::line;
 use crate::outcome::Insert;
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::world::World;
@@ -28,6 +28,8 @@ pub struct NewEntry {
 }
 
 impl Register for NewEntry {
+    const LOST: Self = Self { slot: 0, dropped: false };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         u64::from(self.slot) << 32 | u64::from(self.dropped)
@@ -38,8 +40,6 @@ impl Register for NewEntry {
         Self { slot: (register >> 32) as u32, dropped: register & 1 != 0 }
     }
 }
-
-answer!(NewEntry, Self { slot: 0, dropped: false });
 
 /// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
 /// only if there is none and there is room. With hash maps in two steps, one after the other: their

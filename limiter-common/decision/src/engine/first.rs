@@ -66,45 +66,50 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let name = owner.name().unwrap_or(EMPTY);
-    let admittance = step!(admit(maps; owner.kind(), name, now));
-    if matches!(admittance, Admittance::Granted) {
-        let debt = step!(debt(maps; owner, slot));
-        let tat = match charge.apply(debt) {
-            _ if limit.is_unlimited() => Ticks::ZERO,
-            Some(tat) => tat,
-            None => {
-                // With what its neighbours owe it is over its limit: it gets a bucket that owes as
-                // much, and is not kept out by them any longer.
-                if outcome.is(Reason::Conforming) {
-                    let reason = over(limit, Reason::OverAggregate);
-                    outcome = Outcome::new(reason, limit.rule).pack();
+    let first_seen = match step!(admit(maps; owner.kind(), name, now)) {
+        Admittance::FirstSeen => true,
+        Admittance::OverBudget => false,
+        Admittance::Granted => {
+            let debt = step!(debt(maps; owner, slot));
+            let tat = match charge.apply(debt) {
+                _ if limit.is_unlimited() => Ticks::ZERO,
+                Some(tat) => tat,
+                None => {
+                    // With what its neighbours owe it is over its limit: it gets a bucket that owes
+                    // as much, and is not kept out by them any longer.
+                    if outcome.is(Reason::Conforming) {
+                        let reason = over(limit, Reason::OverAggregate);
+                        // The number of the rule from there: that of the limit would be kept on the
+                        // stack.
+                        outcome = Outcome::new(reason, outcome.rule()).pack();
+                    }
+                    debt
                 }
-                debt
+            };
+            let dropped = u64::from(outcome.drops());
+            let bucket = Bucket {
+                word: Word::new(tat, false).raw(),
+                resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
+                passed: 1 - dropped,
+                dropped,
+            };
+            match insert(maps, owner, &bucket, now) {
+                Insert::Made => {
+                    // Undone, the bucket owes what it did at `now`: in a line, the time of a way
+                    // never goes back past that (`crate::line`).
+                    let before = if debt > now { debt } else { now };
+                    let stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
+                    return (Some(outcome), stored);
+                }
+                Insert::Exists => return (None, Change::NONE),
+                Insert::Refused => false,
             }
-        };
-        let dropped = u64::from(outcome.drops());
-        let bucket = Bucket {
-            word: Word::new(tat, false).raw(),
-            resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
-            passed: 1 - dropped,
-            dropped,
-        };
-        match insert(maps, owner, &bucket, now) {
-            Insert::Made => {
-                // Undone, the bucket owes what it did at `now`: in a line, the time of a way never
-                // goes back past that (`crate::line`).
-                let before = if debt > now { debt } else { now };
-                let stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
-                return (Some(outcome), stored);
-            }
-            Insert::Exists => return (None, Change::NONE),
-            Insert::Refused => {}
         }
-    }
+    };
     if outcome.is(Reason::OverLimit) || outcome.is(Reason::Shadow) {
         return (Some(outcome), Change::NONE);
     }
-    let unplaced = Unplaced { slot, first_seen: matches!(admittance, Admittance::FirstSeen) };
+    let unplaced = Unplaced { slot, first_seen };
     let reason = step!(judge_aggregate(maps; owner, unplaced, length, now));
     (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

@@ -8,7 +8,7 @@ use core::cell::Cell as Local;
 use limiter_common::bucket::{Change, Resolved, Word};
 use limiter_common::owner::Owner;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::Uncounted;
+use limiter_common::wire::{EntryKind, Uncounted};
 
 use super::again::charge_again;
 use super::first::{first, without_bucket};
@@ -16,9 +16,10 @@ use super::source_packet::{SourceCharge, SourcePacket};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::{Seat, bucket_again, bucket_in, bucket_of, carry, seated};
+use crate::line::{Seat, bucket_again, bucket_in, carry, seated};
 use crate::outcome::{Outcome, Packed};
 use crate::step::step;
+use crate::stored::{Stored, StoredIn, either};
 use crate::world::World;
 
 /// Judges a packet by the source table alone: over a limit is a drop.
@@ -33,7 +34,25 @@ pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let owner = &packet.owner;
-    let bucket = if let Some(bucket) = find(maps, owner) {
+    match maps.lines(owner.kind()) {
+        Some(lines) => {
+            let bucket = seated(maps, owner, lines).map(|(_, bucket)| bucket);
+            judge_in(maps, packet, bucket, || bucket_again(maps, owner))
+        }
+        None => judge_in(maps, packet, maps.source_bucket(owner), || maps.source_bucket(owner)),
+    }
+}
+
+/// [`judge`], in the store of `bucket`, where `again` looks for it once more.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn judge_in<W: World, B: SourceBucket>(
+    maps: &W,
+    packet: &SourcePacket,
+    bucket: Option<B>,
+    again: impl FnOnce() -> Option<B>,
+) -> (Packed, Change) {
+    let owner = &packet.owner;
+    let bucket = if let Some(bucket) = bucket {
         bucket
     } else {
         let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
@@ -41,75 +60,55 @@ pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(bucket) = find_again(maps, owner) else {
+        let Some(bucket) = again() else {
             return unbucketed(maps, packet);
         };
         bucket
     };
-    let (outcome, stored) = charge(maps, &bucket, packet);
+    let bucket = &bucket;
+    let (outcome, stored) = charge(maps, bucket, packet);
     let Some(outcome) = outcome else {
         return unbucketed(maps, packet);
     };
     if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, owner, &bucket);
+            count_drop(maps, owner, bucket);
         } else {
             bucket.count_passed();
-            carry_on(maps, owner, &bucket);
+            carry_on(maps, owner, bucket);
         }
     }
     (outcome, stored)
 }
 
-/// The bucket of a source, in either store.
+/// The bucket of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
-    match bucket_of(maps, owner) {
-        Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.source_bucket(owner),
+pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<StoredIn<W>> {
+    match maps.lines(owner.kind()) {
+        Some(lines) => Some(Stored::Lined(seated(maps, owner, lines)?.1)),
+        None => Some(Stored::Hashed(maps.source_bucket(owner)?)),
     }
 }
 
 /// The bucket of a narrow key, whose word is in memory.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find_narrow<W: World>(maps: &W, word: &Local<u64>) -> Option<W::SourceBucket> {
-    match bucket_of(maps, &Owner::narrow(word.get())) {
-        Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.narrow_bucket(word),
+pub(crate) fn find_narrow<W: World>(maps: &W, word: &Local<u64>) -> Option<StoredIn<W>> {
+    match maps.lines(EntryKind::Narrow) {
+        Some(lines) => Some(Stored::Lined(seated(maps, &Owner::narrow(word.get()), lines)?.1)),
+        None => Some(Stored::Hashed(maps.narrow_bucket(word)?)),
     }
 }
 
-/// [`find`], and the seat of the bucket where it is in lines.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find_seat<W: World>(
-    maps: &W,
-    owner: &Owner,
-) -> Option<(Option<Seat>, W::SourceBucket)> {
-    match seated(maps, owner) {
-        Some((seat, bucket)) => Some((Some(seat), W::SourceBucket::from(bucket))),
-        None => Some((None, maps.source_bucket(owner)?)),
-    }
-}
-
-/// The bucket of a source, of which [`find_seat`] has told the seat: in a hash map it is looked up.
+/// The bucket of a source whose seat is known where it is in lines; in a hash map it is looked up.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_in<W: World>(
     maps: &W,
     owner: &Owner,
     seat: Option<Seat>,
-) -> Option<W::SourceBucket> {
-    match bucket_in(maps, owner, seat) {
-        Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.source_bucket(owner),
-    }
-}
-
-/// As [`find`], for few packets: in a step, as far as that goes.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn find_again<W: World>(maps: &W, owner: &Owner) -> Option<W::SourceBucket> {
-    match bucket_again(maps, owner) {
-        Some(bucket) => Some(W::SourceBucket::from(bucket)),
-        None => maps.source_bucket(owner),
+) -> Option<StoredIn<W>> {
+    match maps.lines(owner.kind()) {
+        Some(_) => Some(Stored::Lined(bucket_in(maps, owner, seat?)?)),
+        None => Some(Stored::Hashed(maps.source_bucket(owner)?)),
     }
 }
 
@@ -122,7 +121,7 @@ fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
 /// packet may have come later than it says.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
+fn charge<W: World>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
     match charge_at_once(maps, bucket, packet, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
@@ -136,7 +135,7 @@ fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_at_once<W: World>(
     maps: &W,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     packet: &SourcePacket,
     stored: &mut Change,
 ) -> Option<Outcome> {
@@ -169,7 +168,7 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
+pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &impl SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
             if let Some(packets) = Uncounted::again(cell, owner) {
@@ -191,13 +190,13 @@ pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBu
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_over<W: World>(maps: &W, owner: &Owner) {
     if let Some(bucket) = find(maps, owner) {
-        count_drop(maps, owner, &bucket);
+        either!(&bucket, bucket => count_drop(maps, owner, bucket));
     }
 }
 
 /// Carries the upper bits of the counts of a bucket, when that is due.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &W::SourceBucket) {
+pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &impl SourceBucket) {
     if bucket.is_due() {
         step!(carry(maps; owner));
     }
@@ -213,7 +212,7 @@ pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
     if packets != 0
         && let Some(bucket) = find(maps, &before)
     {
-        bucket.count_dropped(packets);
+        either!(&bucket, bucket => bucket.count_dropped(packets));
     }
     cell.set(Uncounted::begin(owner));
 }
@@ -221,12 +220,13 @@ pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
 /// Counts a packet in the bucket of its source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
-    if let Some(bucket) = find(maps, owner) {
-        if passed {
-            bucket.count_passed();
-        } else {
-            bucket.count_dropped(1);
-        }
+    let Some(bucket) = find(maps, owner) else {
+        return;
+    };
+    if passed {
+        either!(&bucket, bucket => bucket.count_passed());
+    } else {
+        either!(&bucket, bucket => bucket.count_dropped(1));
     }
 }
 
@@ -234,9 +234,13 @@ pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
 /// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_owner<W: World>(maps: &W, owner: &Owner, old: u64, new: u64) {
-    let Some(bucket) = find(maps, owner) else {
-        return;
-    };
+    if let Some(bucket) = find(maps, owner) {
+        either!(&bucket, bucket => undo(bucket, old, new));
+    }
+}
+
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn undo(bucket: &impl SourceBucket, old: u64, new: u64) {
     if old != new {
         bucket.word().compare_exchange(new, old);
     }

@@ -6,12 +6,10 @@ use core::hint::black_box;
 use limiter_common::bucket::{Change, Generation};
 use limiter_common::owner::Owner;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
 use limiter_common::wire::EntryKind;
 
-use crate::outcome::{Outcome, Packed};
-use crate::register::{Answer, Aside, Register};
-use crate::world::World;
+use crate::outcome::Packed;
+use crate::register::{Aside, Register};
 
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub struct SourcePacket {
     pub deferred: bool,
 }
 
-/// Register with what has none of its own: `generation:25 | deferred:1 | kind:8`, from bit 16,
+/// What has no register of its own: `generation:25 | deferred:1 | kind:8`, from bit 16,
 /// 8 and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rest {
@@ -38,19 +36,19 @@ struct Rest {
     kind: EntryKind,
 }
 
-impl Register for Rest {
+impl Rest {
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self) -> u64 {
+    fn raw(self) -> u64 {
         let Self { generation, deferred, kind } = self;
         u64::from(generation.get()) << 16 | u64::from(deferred) << 8 | u64::from(kind.index())
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64) -> Self {
+    fn from_raw(raw: u64) -> Self {
         Self {
-            generation: Generation::new(register >> 16),
-            deferred: register >> 8 & 1 != 0,
-            kind: EntryKind::of_number((register & 3) as u32),
+            generation: Generation::new(raw >> 16),
+            deferred: raw >> 8 & 1 != 0,
+            kind: EntryKind::of_number((raw & 3) as u32),
         }
     }
 }
@@ -68,13 +66,13 @@ impl SourcePacket {
     pub fn registers(&self) -> [u64; 4] {
         let Self { owner, generation, length, now, deferred } = *self;
         let rest = Rest { generation, deferred, kind: owner.kind() };
-        [owner.word(), rest.to_register(), length, now.get()]
+        [owner.word(), rest.raw(), length, now.get()]
     }
 
     /// Takes what [`SourcePacket::registers`] gave.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of_registers([word, rest, length, now]: [u64; 4]) -> Self {
-        let Rest { generation, deferred, kind } = Register::of_register(rest);
+        let Rest { generation, deferred, kind } = Rest::from_raw(rest);
         let owner = Owner::of_word(word, kind.index());
         Self { owner, generation, length, now: Ticks::new_within(now), deferred }
     }
@@ -83,55 +81,44 @@ impl SourcePacket {
 /// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
 pub type SourceCharge = (Option<Packed>, Change);
 
-impl<W: World> Answer<W> for SourceCharge {
-    const LOST: Self = (Some(Outcome::without_rule(Reason::Contended).pack()), Change::NONE);
+/// Makes a [`Register`] of an outcome with what the packet changed, which is left aside.
+macro_rules! with_change {
+    ($outcome:ty, $lost:expr) => {
+        impl Register for ($outcome, Change) {
+            const LOST: Self = ($lost, Change::NONE);
 
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self, world: &W) -> u64 {
-        let (outcome, change) = self;
-        put_aside(world, change);
-        Register::to_register(outcome)
-    }
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn to_register(self) -> u64 {
+                self.0.to_register()
+            }
 
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64, world: &W) -> Self {
-        (Register::of_register(register), taken_from_aside(world))
-    }
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn of_register(register: u64) -> Self {
+                (Register::of_register(register), Change::NONE)
+            }
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn put_aside<'a>(self, aside: impl FnOnce() -> Option<&'a Aside>) {
+                if let Some(Aside { words: [old, new] }) = aside() {
+                    old.set(self.1.old);
+                    // Plain zeros in both would be made a call of memset by the compiler, as in
+                    // `Facts::clear`.
+                    new.set(black_box(self.1.new));
+                }
+            }
+
+            #[cfg_attr(target_arch = "bpf", inline(always))]
+            fn with_aside<'a>(self, aside: impl FnOnce() -> Option<&'a Aside>) -> Self {
+                match aside() {
+                    Some(Aside { words: [old, new] }) => {
+                        (self.0, Change { old: old.get(), new: new.get() })
+                    }
+                    None => self,
+                }
+            }
+        }
+    };
 }
 
-impl<W: World> Answer<W> for (Packed, Change) {
-    const LOST: Self = (Outcome::without_rule(Reason::Contended).pack(), Change::NONE);
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self, world: &W) -> u64 {
-        let (outcome, change) = self;
-        put_aside(world, change);
-        Register::to_register(outcome)
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64, world: &W) -> Self {
-        (Register::of_register(register), taken_from_aside(world))
-    }
-}
-
-/// Leaves the part of an answer that has no room in a register.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn put_aside<W: World>(world: &W, change: Change) {
-    if let Some(aside) = world.aside() {
-        let [old, new] = &aside.words;
-        old.set(change.old);
-        // Plain zeros in both would be made a call of memset by the compiler, as in
-        // `Facts::clear`.
-        new.set(black_box(change.new));
-    }
-}
-
-/// Takes what [`put_aside`] has left.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-fn taken_from_aside<W: World>(world: &W) -> Change {
-    match world.aside() {
-        Some(Aside { words: [old, new] }) => Change { old: old.get(), new: new.get() },
-        None => Change::NONE,
-    }
-}
+with_change!(Packed, Packed::LOST);
+with_change!(Option<Packed>, Some(Packed::LOST));

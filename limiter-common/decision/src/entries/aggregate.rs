@@ -38,6 +38,8 @@ pub struct Unplaced {
 const FIRST_SEEN: u32 = 31;
 
 impl Register for Unplaced {
+    const LOST: Self = Self { slot: Slot::NONE, first_seen: false };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.slot.to_register() | u64::from(self.first_seen) << FIRST_SEEN

@@ -13,7 +13,7 @@ use limiter_common::wire::EntryKind;
 use super::{EntryTableWords, EvictionPolicy, admission, bump};
 use crate::cell::Cell;
 use crate::outcome::Insert;
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::world::World;
 
 /// Ring slots that are looked at for one new entry.
@@ -31,9 +31,9 @@ pub struct Claim {
 /// The index of no ring slot.
 const NOWHERE: u64 = 0xffff_ffff;
 
-answer!(Option<Claim>, None);
-
 impl Register for Option<Claim> {
+    const LOST: Self = None;
+
     /// The state cut to 32 bits.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {

@@ -13,7 +13,6 @@ use limiter_common::bucket::{Generation, MAX_SLOTS, Resolved, Slot, Word};
 
 use super::{Entry, Line, counts};
 use crate::cell::{Cell, SourceBucket};
-use crate::register::Place;
 
 /// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
 /// limit.
@@ -75,21 +74,6 @@ impl<L: Line> LineBucket<L> {
     }
 }
 
-impl<L: Line> Place for LineBucket<L>
-where
-    L::Entry: Place,
-{
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn place(&self) -> *mut u8 {
-        self.entry.place()
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn name(&self) -> u64 {
-        self.resolved.name
-    }
-}
-
 impl<L: Line> Cell for LineBucket<L> {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load(&self) -> u64 {
@@ -130,6 +114,18 @@ impl<L: Line> Cell for LineResolved<L> {
 }
 
 impl<L: Line> SourceBucket for LineBucket<L> {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn address(&self) -> *mut u8 {
+        self.entry.address()
+    }
+
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn name(&self) -> u64 {
+        self.resolved.name
+    }
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn word(&self) -> impl Cell {
         self
@@ -158,6 +154,11 @@ impl<L: Line> SourceBucket for LineBucket<L> {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn uncount(&self) {
         self.entry.count_passed(u64::MAX);
+    }
+
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn is_in_line(&self) -> bool {
+        true
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]

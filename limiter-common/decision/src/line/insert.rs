@@ -17,7 +17,7 @@ use crate::cell::Cell as _;
 use crate::entries::EntryTableWords as _;
 use crate::entries::admission::is_flooded;
 use crate::outcome::Insert;
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::step::step;
 use crate::world::World;
 
@@ -30,9 +30,9 @@ pub struct LineInsert {
     pub evicted: bool,
 }
 
-answer!(LineInsert, Self { insert: Insert::Refused, evicted: false });
-
 impl Register for LineInsert {
+    const LOST: Self = Self { insert: Insert::Refused, evicted: false };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.insert as u64 | u64::from(self.evicted) << 8

@@ -3,7 +3,6 @@
 use limiter_common::wire::LINE_WAYS;
 
 use crate::cell::Cell;
-use crate::register::Numbered;
 
 /// The name in an entry of nobody.
 pub const NOBODY: u64 = 0;
@@ -15,6 +14,10 @@ const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power
 
 /// An entry in place.
 pub trait Entry: Clone {
+    /// The address, by which its bucket crosses to a step.
+    #[cfg(target_arch = "bpf")]
+    fn address(&self) -> *mut u8;
+
     /// The name of the source that has the entry: [`limiter_common::owner::Owner::name`].
     fn name(&self) -> impl Cell;
 
@@ -52,7 +55,7 @@ pub enum Head {
 }
 
 /// A line in place.
-pub trait Line: Clone + Numbered {
+pub trait Line: Clone {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
@@ -66,6 +69,10 @@ pub trait Line: Clone + Numbered {
 
     /// The type of an entry.
     type Entry: Entry;
+
+    /// The index among all lines, by which it crosses to a step.
+    #[cfg(target_arch = "bpf")]
+    fn number(&self) -> u64;
 
     /// A word of the head.
     fn head(&self, word: Head) -> impl Cell;

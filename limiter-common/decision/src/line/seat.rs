@@ -5,9 +5,9 @@ use limiter_common::owner::Owner;
 
 use super::lock::unlock;
 use super::place::way;
-use super::{Entry, Head, Line, LineBucket, Place, take_lock};
+use super::{Entry, Head, Line, LineBucket, Lines, Place, take_lock};
 use crate::cell::Cell as _;
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::step::step;
 use crate::world::World;
 
@@ -24,6 +24,8 @@ pub struct Seat {
 const NOWHERE: u64 = u64::MAX;
 
 impl Register for Option<Seat> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -40,8 +42,6 @@ impl Register for Option<Seat> {
         Some(Seat { line: (register >> 8 & 0xffff_ffff) as u32, way: (register & 0xff) as u32 })
     }
 }
-
-answer!(Option<Seat>, None);
 
 /// The entry with a name, and its way.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -73,20 +73,15 @@ fn is_being_made(entry: &impl Entry) -> bool {
     Word::from_raw(entry.word().load_acquire()).is_gone()
 }
 
-/// The bucket of a source, where its family has lines. `None` as well while it is being made: a
-/// packet that then asks for the lock waits for that.
+/// The bucket of a source, and its seat. `None` as well while it is being made: a packet that then
+/// asks for the lock waits for that.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn bucket_of<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
-    let (_, bucket) = seated(maps, owner)?;
-    Some(bucket)
-}
-
-/// [`bucket_of`], and the seat where it was found.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn seated<W: World>(maps: &W, owner: &Owner) -> Option<(Seat, LineBucket<W::Line>)> {
+pub fn seated<W: World>(
+    maps: &W,
+    owner: &Owner,
+    lines: Lines,
+) -> Option<(Seat, LineBucket<W::Line>)> {
     let family = owner.kind();
-    // Before anything else: with a hash map, nothing of this is in the program.
-    let lines = maps.lines(family)?;
     let name = owner.name()?;
     let place = Place::of(name, lines);
     let line = place.first();
@@ -109,24 +104,17 @@ pub fn seated<W: World>(maps: &W, owner: &Owner) -> Option<(Seat, LineBucket<W::
 pub fn bucket_in<W: World>(
     maps: &W,
     owner: &Owner,
-    seat: Option<Seat>,
+    Seat { line, way }: Seat,
 ) -> Option<LineBucket<W::Line>> {
-    let family = owner.kind();
-    // Before anything else: with a hash map, nothing of this is in the program.
-    maps.lines(family)?;
-    let Seat { line, way } = seat?;
-    let entry = maps.line(family, line)?.entry(way)?;
+    let entry = maps.line(owner.kind(), line)?.entry(way)?;
     Some(LineBucket::resume(entry, owner.name()?))
 }
 
-/// The bucket of a source, as [`bucket_of`] finds it, all of it in a step.
+/// The bucket of a source, as [`seated`] finds it, all of it in a step.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_again<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
-    let family = owner.kind();
-    // Before anything else: with a hash map, nothing of this is in the program.
-    maps.lines(family)?;
     let Seat { line, way } = step!(seat(maps; owner))?;
-    let entry = maps.line(family, line)?.entry(way)?;
+    let entry = maps.line(owner.kind(), line)?.entry(way)?;
     if is_being_made(&entry) {
         return None;
     }

@@ -8,7 +8,7 @@ use limiter_common::time::{MAX_TICKS, Ticks};
 use super::place::way;
 use super::{Entry, Line, counts};
 use crate::cell::Cell as _;
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::step::step;
 
 /// The bits of a victim with its way, in place of the lowest ones of its time.
@@ -71,9 +71,9 @@ pub enum ChosenLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice(u64);
 
-answer!(Choice, Self::NONE);
-
 impl Register for Choice {
+    const LOST: Self = Self::NONE;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0

@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, low_16};
 use super::protocol;
-use crate::register::{Register, answer};
+use crate::register::Register;
 
 /// An extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Extension {
 const ABSENT: u64 = u64::MAX;
 
 impl Register for Option<Extension> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -41,8 +43,6 @@ impl Register for Option<Extension> {
         })
     }
 }
-
-answer!(Option<Extension>, None);
 
 /// Reads the extension header of a number at an offset, which is at most
 /// [`super::MAX_TRANSPORT_OFFSET`]. No extension header is shorter than eight bytes.

@@ -1,6 +1,6 @@
 //! Kinds of answers, and how long they are.
 
-use crate::register::{Register, answer};
+use crate::register::Register;
 
 /// The kind of an answer to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,9 +15,9 @@ pub enum ReplyKind {
     ResetV6,
 }
 
-answer!(Option<ReplyKind>, None);
-
 impl Register for Option<ReplyKind> {
+    const LOST: Self = None;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {

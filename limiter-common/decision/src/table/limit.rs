@@ -14,7 +14,7 @@ use crate::algorithm::Words as _;
 use crate::cell::Cell as _;
 use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::world::World;
@@ -291,6 +291,8 @@ impl Used {
 }
 
 impl Register for Used {
+    const LOST: Self = Self::amount(0);
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         self.0
@@ -302,8 +304,6 @@ impl Register for Used {
     }
 }
 
-answer!(Used, Self::amount(0));
-
 /// One of the words of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NthWord {
@@ -314,6 +314,8 @@ pub struct NthWord {
 }
 
 impl Register for NthWord {
+    const LOST: Self = Self { place: 0, index: 0 };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         u64::from(self.place) << 32 | u64::from(self.index)

@@ -11,7 +11,7 @@ use limiter_common::bucket::{Change, Resolved, Word};
 use limiter_common::owner::Owner;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{MAX_TABLES, RULE_NONE};
+use limiter_common::wire::{EntryKind, MAX_TABLES, RULE_NONE};
 
 use super::clock::read_clock;
 use super::narrow::narrow_in;
@@ -21,12 +21,14 @@ use super::weight::weight_of;
 use crate::cell::{Cell, SourceBucket};
 use crate::clock::SLACK;
 use crate::engine::SourcePacket;
-use crate::engine::source::{carry_on, count_drop, find_in, find_seat, judge, undo_owner};
+use crate::engine::source::{carry_on, count_drop, find_in, judge, undo_owner};
 use crate::gcra::Charge;
+use crate::line::{Seat, seated};
 use crate::outcome::{Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
+use crate::stored::either;
 use crate::world::World;
 
 /// Looks at the limits of all narrow keys of a packet; the outcome if it is over one.
@@ -119,21 +121,39 @@ pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: 
     };
     let owner = narrow_in(table, &scratch.facts, &scratch.key_facts.get());
     word.set(owner.word());
-    let mut next = NarrowCharge::none();
-    let mut over = false;
-    if let Some((seat, bucket)) = find_seat(maps, &owner)
-        && let Some(Look { exchange, rule }) = look(maps, scratch, &bucket, true)
-    {
-        next.rule = rule;
-        next.seat = seat.to_register();
-        if let Some(change) = exchange {
-            next.change = change;
-        } else {
-            #[cfg(not(target_arch = "bpf"))]
-            scratch.stop_in_row(place);
-            count_drop(maps, &owner, &bucket);
-            over = true;
-        }
+    charge.set(NarrowCharge::none());
+    match maps.lines(EntryKind::Narrow) {
+        Some(lines) => seated(maps, &owner, lines).is_some_and(|(seat, bucket)| {
+            look_in(maps, scratch, &bucket, (&owner, Some(seat)), place)
+        }),
+        None => maps
+            .source_bucket(&owner)
+            .is_some_and(|bucket| look_in(maps, scratch, &bucket, (&owner, None), place)),
+    }
+}
+
+/// [`look_at_narrow`], in the bucket of the key.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn look_in<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &impl SourceBucket,
+    (owner, seat): (&Owner, Option<Seat>),
+    place: u32,
+) -> bool {
+    let (Some(Look { exchange, rule }), Some(charge)) =
+        (look(maps, scratch, bucket, true), scratch.narrow_charge(place))
+    else {
+        return false;
+    };
+    let mut next = NarrowCharge { rule, seat: seat.to_register(), ..NarrowCharge::none() };
+    let over = exchange.is_none();
+    if let Some(change) = exchange {
+        next.change = change;
+    } else {
+        #[cfg(not(target_arch = "bpf"))]
+        scratch.stop_in_row(place);
+        count_drop(maps, owner, bucket);
     }
     charge.set(next);
     over
@@ -152,7 +172,7 @@ pub(super) struct Look {
 pub(super) fn look<W: World>(
     maps: &W,
     scratch: &Scratch,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     is_first: bool,
 ) -> Option<Look> {
     let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -191,7 +211,8 @@ pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bo
     let Some(bucket) = find_in(maps, &owner, Register::of_register(seat)) else {
         return false;
     };
-    if !exchange(maps, scratch, &owner, &bucket, charge(scratch, place)) {
+    let charge = charge(scratch, place);
+    if !either!(&bucket, bucket => exchange(maps, scratch, &owner, bucket, charge)) {
         return false;
     }
     scratch.conforms();
@@ -205,7 +226,7 @@ pub(super) fn exchange<W: World>(
     maps: &W,
     scratch: &Scratch,
     owner: &Owner,
-    bucket: &W::SourceBucket,
+    bucket: &impl SourceBucket,
     charge: NarrowCharge,
 ) -> bool {
     let NarrowCharge { change: Change { old, new }, rule, .. } = charge;

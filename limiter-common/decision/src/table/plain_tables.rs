@@ -27,9 +27,10 @@ use super::weight::passed;
 use crate::clock::SLACK;
 use crate::engine::source::{count_drop, count_over, find_narrow};
 use crate::outcome::{NO_REASON, Outcome, Packed};
-use crate::register::{Register, answer};
+use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
+use crate::stored::{StoredIn, either};
 use crate::world::{Kept, World};
 
 /// Runs a block for each place, unrolled.
@@ -81,6 +82,8 @@ const GENERAL: u32 = MAX_TABLES + 1;
 
 /// `wides:8 | wide:32`.
 impl Register for Row {
+    const LOST: Self = Self { wides: GENERAL, ..Self::NONE };
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         let Self { wide, wides } = self;
@@ -92,8 +95,6 @@ impl Register for Row {
         Self { wide: (register & 0xffff_ffff) as u32, wides: (register >> 32 & 0xf) as u32 }
     }
 }
-
-answer!(Row, Self { wides: GENERAL, ..Self::NONE });
 
 /// The end of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub enum Plain {
 }
 
 impl Register for Plain {
+    const LOST: Self = Self::General;
+
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
@@ -128,8 +131,6 @@ impl Register for Plain {
         }
     }
 }
-
-answer!(Plain, Self::General);
 
 impl From<Option<Packed>> for Plain {
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -288,16 +289,15 @@ fn look_at_once<W: World>(
     maps: &W,
     scratch: &Scratch,
     place: u32,
-) -> Result<W::SourceBucket, Option<Packed>> {
+) -> Result<StoredIn<W>, Option<Packed>> {
     let (Some(word), Some(left)) = (scratch.narrow_key(place), scratch.narrow_charge(place)) else {
         return Err(None);
     };
-    let owner = Owner::narrow(word.get());
     let Some(bucket) = find_narrow(maps, word) else {
         return Err(None);
     };
     let is_first = place == 0;
-    let look = narrow_row::look(maps, scratch, &bucket, is_first);
+    let look = either!(&bucket, bucket => narrow_row::look(maps, scratch, bucket, is_first));
     let Some(narrow_row::Look { exchange, rule }) = look else {
         return Err(None);
     };
@@ -305,10 +305,11 @@ fn look_at_once<W: World>(
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
         if is_first {
-            count_drop(maps, &owner, &bucket);
+            let owner = Owner::narrow(word.get());
+            either!(&bucket, bucket => count_drop(maps, &owner, bucket));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            step!(count_over(maps; &owner));
+            step!(count_over(maps; &Owner::narrow(word.get())));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };
@@ -328,5 +329,6 @@ fn exchange_narrow<W: World>(maps: &W, scratch: &Scratch, kept: W::Kept, place: 
     let Some(bucket) = kept.bucket(&owner) else {
         return false;
     };
-    narrow_row::exchange(maps, scratch, &owner, &bucket, charge.get())
+    let charge = charge.get();
+    either!(&bucket, bucket => narrow_row::exchange(maps, scratch, &owner, bucket, charge))
 }

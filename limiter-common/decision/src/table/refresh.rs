@@ -51,7 +51,8 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
         return;
     }
     let slot = step!(most_specific(maps, scratch; index));
-    let Some(key) = scratch.key(index) else {
+    // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
+    let Some(key) = scratch.key(scratch.unknown(index)) else {
         return;
     };
     if let Some(bucket) = maps.keyed(key) {

@@ -17,7 +17,7 @@ use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
 use super::weight::passed;
 use crate::outcome::Packed;
 use crate::packet::Facts;
-use crate::register::{Aside, Register};
+use crate::register::Aside;
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -94,7 +94,7 @@ impl UndoCells {
     /// The charge, with the word before and after it.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn get(&self) -> (Charge, u64, u64) {
-        (Charge::of_register(self.charge.get()), self.old.get(), self.new.get())
+        (Charge::from_raw(self.charge.get()), self.old.get(), self.new.get())
     }
 }
 
@@ -131,19 +131,21 @@ pub(super) enum Charge {
     Lease(u32),
 }
 
-impl Register for Charge {
+impl Charge {
+    /// One word for it.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn to_register(self) -> u64 {
+    fn raw(self) -> u64 {
         match self {
             Self::Word(index) => u64::from(index),
             Self::Lease(index) => 1 << 32 | u64::from(index),
         }
     }
 
+    /// Takes what [`Charge::raw`] gave.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn of_register(register: u64) -> Self {
-        let index = (register & 0xffff_ffff) as u32;
-        if register >> 32 == 0 { Self::Word(index) } else { Self::Lease(index) }
+    const fn from_raw(raw: u64) -> Self {
+        let index = (raw & 0xffff_ffff) as u32;
+        if raw >> 32 == 0 { Self::Word(index) } else { Self::Lease(index) }
     }
 }
 
@@ -427,6 +429,13 @@ impl Scratch {
         self.stopped.get()
     }
 
+    /// The part of a step's answer that has no room in a register: [`crate::world::World::aside`].
+    #[cfg(target_arch = "bpf")]
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) const fn aside(&self) -> Option<&Aside> {
+        Some(&self.aside)
+    }
+
     /// The account of the packet in a table, or of a class or budget.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn account(&self, index: u32) -> Option<&Account> {
@@ -439,7 +448,7 @@ impl Scratch {
         if let Some(account) = self.account(index)
             && let Some(undo) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
         {
-            undo.charge.set(charge.to_register());
+            undo.charge.set(charge.raw());
             undo.old.set(old);
             undo.new.set(new);
             account.charges.set(account.charges.get() + 1);

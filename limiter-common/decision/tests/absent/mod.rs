@@ -318,11 +318,7 @@ macro_rules! no_lines {
             None
         }
 
-        fn line(
-            &self,
-            _kind: limiter_common::wire::EntryKind,
-            _index: u32,
-        ) -> Option<limiter_decision::line::NoLine> {
+        fn line(&self, _kind: limiter_common::wire::EntryKind, _index: u32) -> Option<Self::Line> {
             None
         }
     };
@@ -331,10 +327,7 @@ macro_rules! no_lines {
 /// Sources are not in a hash map.
 macro_rules! no_map {
     () => {
-        fn source_bucket(
-            &self,
-            _owner: &limiter_common::owner::Owner,
-        ) -> Option<Self::SourceBucket> {
+        fn source_bucket(&self, _owner: &limiter_common::owner::Owner) -> Option<Self::Hashed> {
             None
         }
 

@@ -10,13 +10,14 @@ use limiter_common::wire::{Control, EntryKind, Limit, Moment};
 use limiter_decision::cell::Cell;
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::HostEntryTable;
-use limiter_decision::line::{self, Entry, Head, Line, LineBucket, Lines, Place};
+use limiter_decision::line::{self, Entry, Head, Line, Lines, Place};
+use limiter_decision::stored::StoredIn;
 use limiter_decision::world as maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 use crate::absent::{Nothing, no_map, no_tables, nothing_before, room_for_all, unbounded};
-use crate::world::{LoomWord, NOW};
+use crate::world::{LoomBucket, LoomWord, NOW};
 
 /// The ways of the line.
 const WAYS: usize = 2;
@@ -276,10 +277,10 @@ fn number(source: &Owner) -> u32 {
 }
 
 impl maps::World for World {
-    type SourceBucket = LineBucket<LoomLine>;
+    type Hashed = LoomBucket;
     type Line = LoomLine;
     type Keyed = Nothing;
-    type Kept = maps::KeptBucket<LineBucket<LoomLine>>;
+    type Kept = maps::KeptBucket<StoredIn<Self>>;
     type Lease = Nothing;
     type Ban = Nothing;
 

@@ -16,8 +16,9 @@ use limiter_decision::algorithm::Words;
 use limiter_decision::cell::{Cell as _, SourceBucket as _};
 use limiter_decision::entries::HostEntryTable;
 use limiter_decision::host;
-use limiter_decision::line::NoLine;
+use limiter_decision::line::HostLine;
 use limiter_decision::outcome::Insert;
+use limiter_decision::stored::StoredIn;
 use limiter_decision::table::{self, KeyCell, Plain};
 use limiter_decision::world::{self as maps, Keyed};
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -386,10 +387,10 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type SourceBucket = LoomBucket;
-    type Line = NoLine;
+    type Hashed = LoomBucket;
+    type Line = &'static HostLine;
     type Keyed = LoomKeyed;
-    type Kept = maps::KeptBucket<LoomBucket>;
+    type Kept = maps::KeptBucket<StoredIn<Self>>;
     type Lease = LoomLease;
     type Ban = Nothing;
 

@@ -15,8 +15,9 @@ use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::engine::entry::retire;
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::{EvictionPolicy, HostEntryTable};
-use limiter_decision::line::{LineBucket, NoLine};
+use limiter_decision::line::HostLine;
 use limiter_decision::outcome::Insert;
+use limiter_decision::stored::StoredIn;
 use limiter_decision::world as maps;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
@@ -142,12 +143,6 @@ impl LoomBucket {
     pub(crate) fn counts(&self) -> [usize; 2] {
         let Counts { passed, taken_back } = &self.0.counts;
         [passed, taken_back].map(|count| count.load(Ordering::Relaxed))
-    }
-}
-
-impl From<LineBucket<NoLine>> for LoomBucket {
-    fn from(bucket: LineBucket<NoLine>) -> Self {
-        match *bucket.entry() {}
     }
 }
 
@@ -307,10 +302,10 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type SourceBucket = LoomBucket;
-    type Line = NoLine;
+    type Hashed = LoomBucket;
+    type Line = &'static HostLine;
     type Keyed = Nothing;
-    type Kept = maps::KeptBucket<LoomBucket>;
+    type Kept = maps::KeptBucket<StoredIn<Self>>;
     type Lease = Nothing;
     type Ban = Nothing;
 

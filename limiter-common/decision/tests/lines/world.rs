@@ -13,8 +13,9 @@ use limiter_common::wire::{Bucket, Control, EntryKind, Limit, LineEntry, Moment}
 use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
-use limiter_decision::line::{self, HostLine, Line, LineBucket, NoLine, Place};
+use limiter_decision::line::{self, HostLine, Line, Place};
 use limiter_decision::outcome::Insert;
+use limiter_decision::stored::StoredIn;
 use limiter_decision::world as maps;
 
 use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
@@ -28,10 +29,10 @@ pub(crate) fn source(number: u32) -> Owner {
 
 /// A store of buckets.
 pub(crate) trait SourceStore {
-    type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
+    type Hashed: SourceBucket;
     type Line: Line;
 
-    fn source_bucket(&self, source: &Owner) -> Option<Self::SourceBucket>;
+    fn source_bucket(&self, source: &Owner) -> Option<Self::Hashed>;
 
     fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert;
 
@@ -104,10 +105,10 @@ impl Lines {
 }
 
 impl<'a> SourceStore for &'a Lines {
-    type SourceBucket = LineBucket<&'a HostLine>;
+    type Hashed = Alone;
     type Line = &'a HostLine;
 
-    fn source_bucket(&self, _source: &Owner) -> Option<Self::SourceBucket> {
+    fn source_bucket(&self, _source: &Owner) -> Option<Self::Hashed> {
         None
     }
 
@@ -131,12 +132,6 @@ impl<'a> SourceStore for &'a Lines {
 /// A bucket of its own.
 #[derive(Clone)]
 pub(crate) struct Alone(Arc<[AtomicU64; 2]>);
-
-impl From<LineBucket<NoLine>> for Alone {
-    fn from(bucket: LineBucket<NoLine>) -> Self {
-        match *bucket.entry() {}
-    }
-}
 
 impl SourceBucket for Alone {
     fn word(&self) -> impl Cell {
@@ -182,14 +177,14 @@ impl Unbounded {
 }
 
 impl SourceStore for Unbounded {
-    type SourceBucket = Alone;
-    type Line = NoLine;
+    type Hashed = Alone;
+    type Line = &'static HostLine;
 
     fn lines(&self) -> Option<line::Lines> {
         None
     }
 
-    fn line(&self, _index: u32) -> Option<NoLine> {
+    fn line(&self, _index: u32) -> Option<Self::Line> {
         None
     }
 
@@ -240,10 +235,10 @@ impl<H: SourceStore> World<'_, H> {
 }
 
 impl<H: SourceStore> maps::World for World<'_, H> {
-    type SourceBucket = H::SourceBucket;
+    type Hashed = H::Hashed;
     type Line = H::Line;
     type Keyed = Nothing;
-    type Kept = maps::KeptBucket<H::SourceBucket>;
+    type Kept = maps::KeptBucket<StoredIn<Self>>;
     type Lease = Nothing;
     type Ban = Nothing;
 
@@ -265,7 +260,7 @@ impl<H: SourceStore> maps::World for World<'_, H> {
         self.store.line(index)
     }
 
-    fn source_bucket(&self, source: &Owner) -> Option<H::SourceBucket> {
+    fn source_bucket(&self, source: &Owner) -> Option<H::Hashed> {
         self.store.source_bucket(source)
     }
 

@@ -6,9 +6,8 @@ use core::ptr::NonNull;
 use limiter_common::wire::{Line, LineEntry};
 use limiter_decision::cell::Cell;
 use limiter_decision::line;
-use limiter_decision::register::{Place, Register};
 
-use super::entry_at;
+use super::{are_used, entry_at};
 use crate::world::atomic::{MapWord, acquire_fence};
 
 /// A line.
@@ -18,28 +17,23 @@ pub(crate) struct MapLine {
     pub(crate) index: u32,
 }
 
-impl Register for MapLine {
+impl MapLine {
+    /// Takes what crossed to a BPF function; `None` where nothing can have: a function without lines
+    /// is not walked then.
     #[inline(always)]
-    fn to_register(self) -> u64 {
-        u64::from(self.index)
-    }
-
-    #[inline(always)]
-    fn of_register(register: u64) -> Self {
-        Self { index: (register & 0xffff_ffff) as u32 }
-    }
-}
-
-#[cfg(target_arch = "bpf")]
-impl limiter_decision::register::Numbered for MapLine {
-    #[inline(always)]
-    fn number(&self) -> u64 {
-        self.to_register()
+    pub(crate) fn at(number: u64) -> Option<Self> {
+        if are_used() { Some(Self { index: (number & 0xffff_ffff) as u32 }) } else { None }
     }
 }
 
 impl line::Line for MapLine {
     type Entry = MapEntry;
+
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        u64::from(self.index)
+    }
 
     #[inline(always)]
     fn head(&self, word: line::Head) -> impl Cell {
@@ -103,13 +97,6 @@ impl MapEntry {
     }
 }
 
-impl Place for MapEntry {
-    #[inline(always)]
-    fn place(&self) -> *mut u8 {
-        self.0.as_ptr().cast()
-    }
-}
-
 /// The address of a field of a [`LineEntry`].
 macro_rules! field {
     ($name:ident) => {
@@ -119,6 +106,12 @@ macro_rules! field {
 }
 
 impl line::Entry for MapEntry {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn address(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
     #[inline(always)]
     fn name(&self) -> impl Cell {
         MapWord::new(self.field(field!(name)))

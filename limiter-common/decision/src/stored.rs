@@ -1,0 +1,29 @@
+//! The bucket of a source, in either store of them: a hash map, or lines.
+
+use crate::line::{Line, LineBucket};
+use crate::world::World;
+
+/// The bucket of a source in a world.
+pub type StoredIn<W> = Stored<<W as World>::Hashed, <W as World>::Line>;
+
+/// The bucket of a source, in either store.
+#[derive(Clone)]
+pub enum Stored<H, L: Line> {
+    /// A value of a hash map.
+    Hashed(H),
+    /// A way of a line.
+    Lined(LineBucket<L>),
+}
+
+/// Does the same to a bucket in either store, apart for each: so one is gone from the XDP program
+/// before anything is done, and the compiler keeps no room for both.
+macro_rules! either {
+    ($stored:expr, $bucket:ident => $done:expr) => {
+        match $stored {
+            $crate::stored::Stored::Hashed($bucket) => $done,
+            $crate::stored::Stored::Lined($bucket) => $done,
+        }
+    };
+}
+
+pub(crate) use either;

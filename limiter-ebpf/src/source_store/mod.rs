@@ -1,0 +1,65 @@
+//! The buckets of sources: in lines, or in hash maps. A load-time constant says where
+//! ([`lines::all`]), so the verifier removes the code for the other store.
+
+pub(crate) mod hashed;
+pub(crate) mod lines;
+
+use core::ptr::NonNull;
+
+use limiter_common::owner::Owner;
+use limiter_common::wire::{Bucket, LineEntry};
+use limiter_decision::line::LineBucket;
+use limiter_decision::stored::Stored;
+use limiter_decision::world::Kept;
+
+use self::hashed::MapBucket;
+use self::lines::{MapEntry, MapLine};
+
+/// The bucket of a source in place.
+pub(crate) type MapStored = Stored<MapBucket, MapLine>;
+
+// A value of either store crosses to a step as a pointer to so many bytes.
+const _: () = assert!(size_of::<Bucket>() == size_of::<LineEntry>());
+
+/// The bucket of a source that was found before, and crossed to a step. In a line, its limit is
+/// read before anything else.
+#[inline(always)]
+pub(crate) fn at(value: *mut Bucket, owner: &Owner) -> Option<MapStored> {
+    let value = NonNull::new(value)?;
+    if lines::are_used() { lined(value, owner.name()?) } else { hashed(value) }
+}
+
+/// The same, by the name of the source, without a lock.
+#[inline(always)]
+pub(crate) fn named(value: *mut Bucket, name: u64) -> Option<MapStored> {
+    let value = NonNull::new(value)?;
+    if lines::are_used() { lined(value, name) } else { hashed(value) }
+}
+
+#[inline(always)]
+fn lined(value: NonNull<Bucket>, name: u64) -> Option<MapStored> {
+    Some(Stored::Lined(LineBucket::resume(MapEntry(value.cast()), name)))
+}
+
+#[inline(always)]
+fn hashed(value: NonNull<Bucket>) -> Option<MapStored> {
+    Some(Stored::Hashed(MapBucket::new(value)))
+}
+
+/// The value of a map that has a bucket of the tables of sources.
+pub(crate) struct MapKept(NonNull<Bucket>);
+
+impl Kept<MapStored> for MapKept {
+    #[inline(always)]
+    fn of(bucket: MapStored) -> Self {
+        Self(match bucket {
+            Stored::Hashed(MapBucket(value)) => value,
+            Stored::Lined(bucket) => bucket.entry().0.cast(),
+        })
+    }
+
+    #[inline(always)]
+    fn bucket(self, owner: &Owner) -> Option<MapStored> {
+        at(self.0.as_ptr(), owner)
+    }
+}
