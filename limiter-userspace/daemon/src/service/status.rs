@@ -29,7 +29,14 @@ impl Service {
             generation: datapath.generation(),
             rules: self.rule_sets.effective.rules.len(),
             brake: datapath.brake()?,
-            interfaces: datapath.attachments().iter().map(Interface::from).collect(),
+            interfaces: datapath
+                .attachments()
+                .iter()
+                .map(|at| Interface {
+                    rates: self.gauges.recent.rates(at.ifindex),
+                    ..Interface::from(at)
+                })
+                .collect(),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self
                 .rule_sets

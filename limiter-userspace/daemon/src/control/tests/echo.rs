@@ -262,6 +262,12 @@ pub(super) fn routes() -> Routes<Echo> {
             }),
         )
         .at(
+            "/v1/history",
+            get(|echo: To, peer: Who, Asked(_): Asked<AskHistory>| async move {
+                read(&echo, &peer, |_| Ok(History::default())).await
+            }),
+        )
+        .at(
             "/v1/nearness",
             get(|echo: To, peer: Who| async move {
                 sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Nearness::default()))).await
