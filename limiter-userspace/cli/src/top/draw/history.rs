@@ -165,11 +165,11 @@ fn scale(top: u64, tall: u16, theme: Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// The next number of one digit of 1, 2 or 5 and zeros; 1 at least.
+/// The next number of one digit and zeros; 1 at least.
 fn round_up(most: u64) -> u64 {
     let mut power: u64 = 1;
     loop {
-        for step in [1, 2, 5] {
+        for step in [1, 2, 3, 4, 5, 6, 8] {
             let top = power.saturating_mul(step);
             if top >= most || top == u64::MAX {
                 return top;
@@ -196,10 +196,10 @@ mod tests {
         for (most, top, text) in [
             (0, 1, "1"),
             (1, 1, "1"),
-            (3, 5, "5"),
+            (7, 8, "8"),
             (1_636, 2_000, "2k"),
             (2_000, 2_000, "2k"),
-            (30_000_000, 50_000_000, "50M"),
+            (29_000_001, 30_000_000, "30M"),
         ] {
             assert_eq!((round_up(most), short(round_up(most)).as_str()), (top, text));
         }

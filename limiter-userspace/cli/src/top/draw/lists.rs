@@ -63,7 +63,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     let columns = [
         left("SOURCE", width, 0),
         right("DROPPED/S", 10, 1),
-        right("DROPPED", 13, 5),
+        right("DROPPED", 12, 5),
         right("PASSED/S", 9, 2),
         right("PASSED", 13, 6),
         right("USED", 6, 3),

@@ -17,7 +17,7 @@ use super::history::Bands;
 use super::theme::Theme;
 
 /// Least height, in lines, at which histories take more than one.
-const TALL: u16 = 18;
+const TALL: u16 = 22;
 
 /// Cells of the bar that shows the bucket.
 const BAR: usize = 30;
@@ -26,7 +26,7 @@ const BAR: usize = 30;
 const RULES: usize = 6;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str, theme: Theme) {
-    let tall = if area.height >= TALL { 7 } else { 2 };
+    let tall = if area.height >= TALL { 7 } else { 3 };
     let [title, bands, facts] =
         Layout::vertical([Constraint::Length(2), Constraint::Length(tall), Constraint::Fill(1)])
             .areas(area);
