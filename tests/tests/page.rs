@@ -268,9 +268,8 @@ fn the_charts_have_axes_values_and_marks() -> Result<()> {
     browser.wait("the row of the sender is coloured", red)?;
     for (place, chart) in [(1, "packets"), (2, "bits")] {
         let figure = format!("document.querySelector('#totals figure:nth-child({place})')");
-        let kinds = ["passed", "dropped"].map(|kind| {
-            format!("{figure}.querySelector('path.{kind}').getAttribute('d') !== ''")
-        });
+        let kinds = ["passed", "dropped"]
+            .map(|kind| format!("{figure}.querySelector('path.{kind}').getAttribute('d') !== ''"));
         browser.wait(chart, &format!("return {}", kinds.join(" && ")))?;
         for (axis, least) in [("y", 2), ("x", 1)] {
             let labels = format!("{figure}.querySelectorAll('.axis.{axis}').length >= {least}");
@@ -293,7 +292,8 @@ fn the_charts_have_axes_values_and_marks() -> Result<()> {
     limiter.ok(["off"])?;
     let badge = "return document.getElementById('limits').textContent === 'limits are off'";
     browser.wait("limits are off", badge)?;
-    let mark = |kind: &str| format!("return document.querySelector('#totals line.{kind}') !== null");
+    let mark =
+        |kind: &str| format!("return document.querySelector('#totals line.{kind}') !== null");
     browser.wait("a mark", &mark("off"))?;
     browser.wait("the band", "return document.querySelector('#totals .bypass') !== null")?;
     // As long as it is true, it cannot be dismissed.

@@ -16,8 +16,8 @@ const POINTS: usize = 601;
 /// Changes that are kept: the newest, if there are more in ten minutes.
 const MARKS: usize = 100;
 
-/// Readings of an interface that are kept: its rate is the mean of ten seconds.
-const READINGS: usize = 11;
+/// Readings of an interface that are kept: its rate is the mean of the last ten seconds.
+const READINGS: usize = 10;
 
 /// State of the rules at a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,18 +104,23 @@ impl Recent {
                 self.interfaces.remove(index);
                 continue;
             }
-            let InterfaceCounters { passed, dropped } = datapath.interface_counters(*index)?;
-            let readings = self.interfaces.entry(*index).or_default();
-            push(readings, (clock_ns, [passed.into(), dropped.into()]), READINGS);
+            let reading = (clock_ns, counts(datapath, *index)?);
+            push(self.interfaces.entry(*index).or_default(), reading, READINGS);
         }
         Ok(())
     }
 
-    /// The rates of an interface over the last seconds; none until it was read twice.
-    pub(crate) fn rates(&self, ifindex: u32) -> Option<Rates> {
-        let readings = self.interfaces.get(&ifindex)?;
-        let ((before_at, before), (now_at, now)) = (readings.front()?, readings.back()?);
-        Rates::between(*before, *now, now_at.saturating_sub(*before_at))
+    /// The rates of an interface over the last seconds, until now; none for one that was not read
+    /// before.
+    pub(crate) fn rates(
+        &self,
+        datapath: &dyn Datapath,
+        ifindex: u32,
+    ) -> Result<Option<Rates>, ServiceError> {
+        let readings = self.interfaces.get(&ifindex);
+        let Some((at, before)) = readings.and_then(VecDeque::front) else { return Ok(None) };
+        let nanos = datapath.now().as_nanos().saturating_sub(*at);
+        Ok(Rates::between(*before, counts(datapath, ifindex)?, nanos))
     }
 
     /// What is kept, as far as it was asked for.
@@ -128,6 +133,12 @@ impl Recent {
             marks: self.marks.iter().filter(|mark| wanted(mark.clock_ns)).copied().collect(),
         }
     }
+}
+
+/// Packets of an interface that passed and were dropped.
+fn counts(datapath: &dyn Datapath, ifindex: u32) -> Result<[Counts; 2], ServiceError> {
+    let InterfaceCounters { passed, dropped } = datapath.interface_counters(ifindex)?;
+    Ok([passed.into(), dropped.into()])
 }
 
 /// Adds the newest, in the place of the oldest if there are more than `most`.

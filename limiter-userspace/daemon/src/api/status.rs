@@ -124,8 +124,8 @@ pub struct Interface {
     /// The name that `--iface` has for it, if it was renamed since.
     #[serde(default)]
     pub was: Option<String>,
-    /// What comes in by it, as the mean of the last ten seconds; none until the daemon has read its
-    /// counters twice, and where another interface is counted with it.
+    /// Rates of what comes in by it, as the mean of the last ten seconds; none while the program is
+    /// not on it here, and where another interface is counted with it.
     #[serde(default)]
     pub rates: Option<Rates>,
 }

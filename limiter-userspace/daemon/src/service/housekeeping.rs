@@ -91,7 +91,8 @@ impl Service {
         Ok(())
     }
 
-    fn note_recent(&mut self) -> Result<(), ServiceError> {
+    /// Reads the counters of all packets and interfaces.
+    pub(super) fn note_recent(&mut self) -> Result<(), ServiceError> {
         let on_trial = self.rule_sets.trial(&self.datapath).is_some();
         let last_trial = self.rule_sets.last_trial.as_ref();
         let datapath = self.datapath.get()?;
@@ -118,6 +119,9 @@ impl Service {
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
+/// Name of the step that reads the counters of all packets and interfaces.
+pub(super) const NOTE_RECENT: &str = "read the counters of all packets";
+
 const STEPS: [(&str, Step); 11] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
@@ -129,5 +133,5 @@ const STEPS: [(&str, Step); 11] = [
     ("note which change of other nodes is the newest", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_nearness),
-    ("read the counters of all packets", Service::note_recent),
+    (NOTE_RECENT, Service::note_recent),
 ];

@@ -84,7 +84,7 @@ fn what_changed_is_marked() {
     assert_eq!(
         marks,
         [
-            (1, MarkKind::Started),
+            (0, MarkKind::Started),
             (3, MarkKind::Rules),
             (4, MarkKind::Trial),
             (5, MarkKind::Confirmed),
@@ -101,9 +101,9 @@ fn what_changed_is_marked() {
 fn an_interface_has_the_rates_of_the_last_ten_seconds() {
     let mut daemon = Daemon::start(&[]);
     let rates = |daemon: &Daemon| daemon.service.status().unwrap().interfaces[0].rates;
-    assert_eq!(rates(&daemon), None, "nothing was read");
-    at(&mut daemon, 1);
-    assert_eq!(rates(&daemon), None, "one reading is no rate");
+    assert_eq!(rates(&daemon), None, "no time went by");
+    daemon.fake.state().now = Ticks::from_nanos(SECOND / 10);
+    assert_eq!(rates(&daemon), Some(Rates::default()), "known from the start on");
     for seconds in 2..=30 {
         daemon.fake.send(Source::V4([198, 51, 100, 1]), 10, 125);
         at(&mut daemon, seconds);
@@ -114,7 +114,7 @@ fn an_interface_has_the_rates_of_the_last_ten_seconds() {
     let text = render::text(&daemon.service.status().unwrap());
     let shown = "passes 10/s, 10.0 kbit/s; drops 0/s, 0 bit/s\n";
     assert!(text.contains(shown), "{text}");
-    for seconds in 31..=41 {
+    for seconds in 31..=40 {
         at(&mut daemon, seconds);
     }
     assert_eq!(rates(&daemon), Some(Rates::default()), "what was before is over");

@@ -116,7 +116,7 @@ impl Bands<'_> {
             true
         };
         let Some(newest) = clocks.first() else { return Line::default() };
-        let seconds = |at: u64| newest.saturating_sub(at) / 1_000_000_000;
+        let seconds = |at: u64| (newest.saturating_sub(at) + 500_000_000) / 1_000_000_000;
         write(width, "now", theme.quiet());
         for mark in self.marks.iter().rev() {
             let Some(column) = clocks.iter().rposition(|at| *at >= mark.clock_ns) else { continue };

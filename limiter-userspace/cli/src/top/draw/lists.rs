@@ -172,7 +172,7 @@ fn rule_cell(row: &RuleRow, index: usize, theme: Theme) -> (String, Style) {
 pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let columns = [
         left("INTERFACE", 14, 0),
-        left("STATE", 20, 1),
+        left("STATE", 17, 1),
         right("DROPPED/S", 10, 2),
         right("DROPPED BITS", 12, 4),
         right("PASSED/S", 9, 3),
@@ -191,9 +191,7 @@ pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme
         let dropping = theme.count(dropped.unwrap_or(0.0));
         match index {
             0 => (clean(&row.name), plain),
-            1 if row.state == InterfaceState::Elsewhere => {
-                ("in another namespace".to_owned(), plain)
-            }
+            1 if row.state == InterfaceState::Elsewhere => ("another namespace".to_owned(), plain),
             1 if row.state == InterfaceState::Unseen => ("not seen".to_owned(), theme.near()),
             1 if row.attached => ("limited".to_owned(), theme.good()),
             1 => ("no: packets pass".to_owned(), theme.bad()),
@@ -227,10 +225,11 @@ pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Th
         left("BEGAN", 19, 1),
         left("SOURCE", if wide { V6 } else { V4 }, 0),
         right("LASTED", 12, 3),
-        right("SAMPLED", 9, 5),
+        left("NOW", 7, 5),
+        right("SAMPLED", 9, 6),
         left("REASON", 12, 4),
         left("RULE", 0, 2),
-        left("LAST PACKET", 34, 6),
+        left("LAST PACKET", 34, 7),
     ];
     let columns = (&columns[..], theme, sorted(state));
     table(frame, area, columns, (rows, Some(state.cursor)), |row: &Episode, index| {
@@ -240,16 +239,14 @@ pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Th
             (false, false) => theme.bad(),
         };
         match index {
-            0 => (zone.apart(&row.began).into_iter().next().unwrap_or_default(), Style::new()),
+            0 => (clean(&zone.short(&row.began)), Style::new()),
             1 => (clean(&row.source), style),
-            2 => {
-                let now = if row.ended { "" } else { ", now" };
-                (format!("{}{now}", seconds(row.seconds)), Style::new())
-            }
-            3 => (number(row.sampled), Style::new()),
-            4 if row.would_drop => ("would drop".to_owned(), theme.near()),
-            4 => (clean(&row.reason), Style::new()),
-            5 => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), Style::new()),
+            2 => (seconds(row.seconds), Style::new()),
+            3 => (if row.ended { "ended" } else { "ongoing" }.to_owned(), style),
+            4 => (number(row.sampled), Style::new()),
+            5 if row.would_drop => ("would drop".to_owned(), theme.near()),
+            5 => (clean(&row.reason), Style::new()),
+            6 => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), Style::new()),
             _ => (clean(&packet(&row.last)), theme.quiet()),
         }
     });

@@ -13,9 +13,9 @@ class Page {
     const group = [];
     this.charts = [["Packets a second", "packets"], ["Bits a second", "bits"]].map(([title, of]) =>
       new Chart(byId("totals"), group, title, of));
-    this.source = new SourceView(() => {
+    this.source = new SourceView((step) => {
       document.body.classList.remove("one");
-      this.place(true);
+      this.place(step);
     });
     const open = (source, opener) => this.show(source, opener);
     this.sources = new Sources(open);
@@ -56,8 +56,9 @@ class Page {
     });
     document.addEventListener("visibilitychange", () => this.soon());
     window.addEventListener("hashchange", () => this.follow());
-    this.turn(this.tab, location.hash);
+    this.turn(this.tab, "as it is");
     this.follow();
+    this.place();
   }
 
   // Shows the tab, the source and the search that the address names, as of a link or after a
@@ -69,7 +70,7 @@ class Page {
     if (TABS.includes(tab) && tab !== this.tab) this.turn(tab, location.hash);
     const named = source.join("/");
     if (SOURCE.test(named) && named !== this.source.source) this.show(named);
-    else if (!named && this.source.source) this.source.close();
+    else if (!named && this.source.source) this.source.close(false);
     else this.soon();
   }
 

@@ -40,10 +40,11 @@ class SourceView {
     byId("source").focus();
   }
 
-  close() {
+  // `step` if that is a place of its own to go back from.
+  close(step = true) {
     byId("source").hidden = true;
     this.source = null;
-    this.closed();
+    this.closed(step);
     if (this.opener?.isConnected) this.opener.focus();
     else byId("body").focus();
   }
