@@ -75,7 +75,6 @@ const WHOLE: &str = r"
         for (let text = texts.nextNode(); text; text = texts.nextNode()) {
             const number = text.parentElement.closest('.number') !== null;
             const words = number ? [text.data] : text.data.split(' ');
-            if (!number && innerWidth < 1000) continue;
             let from = 0;
             for (const word of words) {
                 const range = document.createRange();

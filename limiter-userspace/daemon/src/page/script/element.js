@@ -12,9 +12,13 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Sets the text of an element, if it is another one: a selection stays otherwise.
+// Sets the text of an element, if it is another one: a selection stays otherwise. A long name may
+// be wrapped behind a slash, so that no number in it is broken.
 function tell(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  if (element.textContent === text) return;
+  const parts = text.length > 24 ? text.split(/(?<=\/)/) : [text];
+  element.replaceChildren(...parts.flatMap((part, index) =>
+    (index > 0 ? [make("wbr"), part] : [part])));
 }
 
 // Puts elements in the place of the children, and the focus back where it was.

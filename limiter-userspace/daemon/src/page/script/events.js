@@ -95,7 +95,7 @@ class Events {
     const key = (row) => JSON.stringify([row.source, row.rule, row.reason, row.began]);
     const shown = this.table.show(episodes, key);
     const words = reach ? reachOf(reach, episodes.length) : latestOf(counts, episodes.length);
-    if (shown < episodes.length) words.unshift(partOf(shown, episodes.length, "episodes"));
+    if (shown < episodes.length) words.unshift(partOf(shown, episodes.length, "episode"));
     tell(byId("events-note"), words.filter(Boolean).join(" "));
   }
 }

@@ -26,7 +26,7 @@ class Interfaces {
     const counts = (name) => stats.interfaces.find((at) => at.interface.split(", ").includes(name));
     const rows = status.interfaces.map((at) => ({ ...at, counts: counts(at.name) }));
     const shown = this.table.show(rows, (at) => at.name);
-    tell(byId("interfaces-note"), `${partOf(shown, rows.length, "interfaces")} Rates are of the`
+    tell(byId("interfaces-note"), `${partOf(shown, rows.length, "interface")} Rates are of the`
       + " last ten seconds; the totals since the program is on the interface.");
   }
 }

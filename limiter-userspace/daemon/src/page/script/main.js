@@ -214,7 +214,7 @@ class Page {
     tell(byId("limits"), top.brake ? "limits are off" : "limits on");
     byId("limits").className = `badge ${top.brake ? "bad" : "good"}`;
     const words = [`up ${span(top.uptime_seconds)}`, `rule set ${top.generation}`,
-      `${number(status.rules)} rules`, status.interfaces.map((at) => at.name).join(", ")];
+      counted(status.rules, "rule"), status.interfaces.map((at) => at.name).join(", ")];
     tell(byId("facts"), clean(words.join(" · ")) + (this.news ? ` · ${this.news}` : ""));
     document.title = `limiter${top.brake ? ": limits are off" : ""}`;
   }

@@ -77,7 +77,7 @@ class Rules {
     });
     const found = this.table.show(rules, keyOf, MOST_RULES);
     tell(byId("rules-note"), [
-      partOf(found, rules.length, "rules and budgets"),
+      partOf(found, rules.length, "rule", "rules and budgets"),
       found > MOST_RULES ? `The ${number(MOST_RULES)} that drop most are shown.` : "",
       nearnessNote(nearness),
     ].filter(Boolean).join(" "));

@@ -20,5 +20,5 @@ function matches(texts) {
 }
 
 // Words beside a table that shows a part.
-const partOf = (shown, all, what) => (shown === all ? `${number(all)} ${what}.`
-  : `${number(shown)} of ${number(all)} ${what} match “${clean(searched())}”.`);
+const partOf = (shown, all, one, many) => (shown === all ? `${counted(all, one, many)}.`
+  : `${number(shown)} of ${counted(all, one, many)} match “${clean(searched())}”.`);

@@ -73,7 +73,7 @@ function drawStates(top, status) {
   while (list.children.length > lines.length) list.lastChild.remove();
   const hidden = all.length - lines.length;
   byId("dismissed").hidden = hidden === 0;
-  tell(byId("dismissed"), `${hidden} ${hidden === 1 ? "message" : "messages"} dismissed: show`);
+  tell(byId("dismissed"), `${counted(hidden, "message")} dismissed: show`);
   byId("dismissed").onclick = () => {
     dismissed.clear();
     drawStates(top, status);

@@ -12,6 +12,9 @@ const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 // A count; a dash where there is none.
 const number = (count) => (Number.isFinite(count) ? GROUPED.format(count) : "-");
 
+// A count with what is counted.
+const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+
 // Units a second, in few digits.
 function perSecond(rate) {
   if (!Number.isFinite(rate)) return "-";
