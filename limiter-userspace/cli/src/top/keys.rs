@@ -59,8 +59,12 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
         KeyCode::Char('S') => return sort(state, true),
         KeyCode::Char('o') => state.turn_round(),
         KeyCode::Char('p' | ' ') => return pause(state),
-        KeyCode::Char('/') => state.dialog = input(Prompt::Prefix, state.filter.within.as_deref()),
-        KeyCode::Char('f') => state.dialog = input(Prompt::Rule, state.filter.rule.as_deref()),
+        KeyCode::Char('/') => {
+            state.dialog = Some(input(Prompt::Prefix, state.filter.within.as_deref()))
+        }
+        KeyCode::Char('f') => {
+            state.dialog = Some(input(Prompt::Rule, state.filter.rule.as_deref()))
+        }
         KeyCode::Esc if state.filter.is_set() => {
             state.filter = Filter::default();
             return Flow::Refresh;
@@ -96,9 +100,9 @@ fn pause(state: &mut State) -> Flow {
 }
 
 /// A line to be typed, with what is there.
-fn input(prompt: Prompt, text: Option<&str>) -> Option<Dialog> {
+fn input(prompt: Prompt, text: Option<&str>) -> Dialog {
     let line = Line::of(text.unwrap_or_default());
-    Some(Dialog::Input { prompt, line, wrong: None })
+    Dialog::Input { prompt, line, wrong: None }
 }
 
 fn open(state: &mut State, tab: Tab) -> Flow {
@@ -116,11 +120,11 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
             return Flow::Refresh;
         }
         KeyCode::Char('p' | ' ') => return pause(state),
-        KeyCode::Char('b') => state.dialog = input(Prompt::Deny, Some("10m")),
-        KeyCode::Char('a') => state.dialog = input(Prompt::Allow, Some("10m")),
+        KeyCode::Char('b') => state.dialog = Some(input(Prompt::Deny, Some("10m"))),
+        KeyCode::Char('a') => state.dialog = Some(input(Prompt::Allow, Some("10m"))),
         KeyCode::Char('l') => {
             let limit = state.view.as_ref().and_then(|view| view.limit.clone());
-            state.dialog = input(Prompt::Limit, limit.as_deref().or(Some("100/s")));
+            state.dialog = Some(input(Prompt::Limit, limit.as_deref().or(Some("100/s"))));
         }
         KeyCode::Char('d') => {
             let question =
