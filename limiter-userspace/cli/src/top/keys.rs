@@ -60,10 +60,10 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
         KeyCode::Char('o') => state.turn_round(),
         KeyCode::Char('p' | ' ') => return pause(state),
         KeyCode::Char('/') => {
-            state.dialog = Some(input(Prompt::Prefix, state.filter.within.as_deref()))
+            state.dialog = Some(input(Prompt::Prefix, state.filter.within.as_deref()));
         }
         KeyCode::Char('f') => {
-            state.dialog = Some(input(Prompt::Rule, state.filter.rule.as_deref()))
+            state.dialog = Some(input(Prompt::Rule, state.filter.rule.as_deref()));
         }
         KeyCode::Esc if state.filter.is_set() => {
             state.filter = Filter::default();
