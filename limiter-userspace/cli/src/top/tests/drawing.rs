@@ -284,8 +284,8 @@ fn rules_and_interfaces_are_listed() {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = shown.lines().map(words).collect();
     assert!(lines[4].starts_with("▼INTERFACE STATE DROPPED/S DROPPED BITS PASSED/S"), "{shown}");
-    assert_eq!(lines[5], "eth0 limited 50 50.0 kbit/s 1,000 1.0 Mbit/s native", "{shown}");
-    assert!(lines[6].ends_with("9 no: packets pass - - - - native"), "{shown}");
+    assert_eq!(lines[5], "eth0 limited 50 50.0 kbit/s 1,000 1.0 Mbit/s native 77", "{shown}");
+    assert!(lines[6].ends_with("9 no: packets pass - - - - native 77"), "{shown}");
 }
 
 /// Bits of a rule are of its bytes, and the list is sorted by the column that is chosen.
