@@ -1,8 +1,9 @@
 //! The comparison of a command's output with the page.
 //!
 //! Values that no page can know are of a few kinds, and differ wherever they stand: times and
-//! dates, ids that the kernel or the machine gives, and seconds that run, rates of the last ones. All else is compared,
-//! counters included. Blanks in a row count as one, because columns are as wide as what is in them.
+//! dates, ids that the kernel or the machine gives, seconds that run, rates of the last ones. All
+//! else is compared, counters included. Blanks in a row count as one, because columns are as wide
+//! as what is in them.
 
 /// Seconds that run may be this far apart.
 const SECONDS_APART: f64 = 30.0;

@@ -96,8 +96,9 @@ class Chart {
       end - ((right - at) / (right - ROOM.left)) * shown });
     const parts = [];
     for (let value = 0; value <= top + step / 2; value += step) {
-      parts.push(draw("line", { class: "grid", x1: ROOM.left, x2: right, y1: y(value), y2: y(value) }),
-        draw("text", { class: "axis y", x: ROOM.left - 6, y: y(value) + 4 }, short(value)));
+      const at = y(value);
+      parts.push(draw("line", { class: "grid", x1: ROOM.left, x2: right, y1: at, y2: at }),
+        draw("text", { class: "axis y", x: ROOM.left - 6, y: at + 4 }, short(value)));
     }
     parts.push(...this.times(x, bottom, right), ...this.bypassed(x, bottom, right));
     const area = (low, high) => points.map((point) => {

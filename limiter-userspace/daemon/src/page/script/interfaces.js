@@ -10,7 +10,10 @@ class Interfaces {
     this.table = new Table(byId("interfaces-table"), "Interfaces", [
       { head: "Interface", text: (at) => clean(at.was ? `${at.name}, was ${at.was}` : at.name) },
       { head: "State", text: stateOfInterface, sub: (at) => clean(at.mode) },
-      { head: "Dropped/s", number: true, text: rate("dropped"), sub: bit("dropped"), warn: dropping },
+      {
+        head: "Dropped/s", number: true, text: rate("dropped"), sub: bit("dropped"),
+        warn: dropping,
+      },
       { head: "Passed/s", number: true, text: rate("passed"), sub: bit("passed") },
       { head: "Dropped", number: true, text: count("dropped"), sub: size("dropped") },
       { head: "Passed", number: true, text: count("passed"), sub: size("passed") },

@@ -4,7 +4,9 @@
 const MOST_RULES = 200;
 
 // Answers about a limit, in words and colours.
-const FITS = { too_tight: ["too tight", "bad"], loose: ["loose", "near"], fitting: ["fits", "good"] };
+const FITS = {
+  too_tight: ["too tight", "bad"], loose: ["loose", "near"], fitting: ["fits", "good"],
+};
 
 class Rules {
   constructor() {
@@ -38,7 +40,8 @@ class Rules {
       { head: "How near its sources are", make: () => make("div"), set: setNearness },
       { head: "Copy", make: (row) => copyButton(recording(row)) },
     ], {
-      kind: (row) => (row.rates[1] > 0 ? "dropping" : row.near?.answer === "too_tight" ? "full" : ""),
+      kind: (row) => (row.rates[1] > 0 ? "dropping"
+        : row.near?.answer === "too_tight" ? "full" : ""),
       words: (row) => [row.rule, row.rule_name, row.budget && "budget"],
     });
   }
@@ -96,8 +99,8 @@ const recording = (row) =>
 function nearnessNote(nearness) {
   const part = nearness.one_of > 1 ? `, one in ${number(nearness.one_of)} followed` : "";
   const more = nearness.left_out ? ", and there are more rules than are looked at" : "";
-  return `How near: each bar is a tenth of the limit, from 0 to 100 % used, as high as the number of`
-    + ` sources there (on a logarithmic scale); read ${span(nearness.read_seconds_ago)} ago in`
+  return "How near: each bar is a tenth of the limit, from 0 to 100 % used, as high as the number"
+    + ` of sources there (on a logarithmic scale); read ${span(nearness.read_seconds_ago)} ago in`
     + ` ${number(nearness.buckets)} buckets${part}${more}.`;
 }
 

@@ -19,7 +19,8 @@ function states(top, status) {
       command("confirm"), command("revert"));
   }
   if (status.last_trial && !status.last_trial.confirmed) {
-    add("near", `The last trial was reverted: ${status.last_trial.reason ?? "no reason is known"}.`);
+    const why = status.last_trial.reason ?? "no reason is known";
+    add("near", `The last trial was reverted: ${why}.`);
   }
   if (!status.last_reload.ok) {
     const error = status.last_reload.error ?? "no reason is known";
@@ -109,6 +110,7 @@ function elsewhere(before, now) {
   if (rates.slice(1).every(([, each]) => each === 0)) return "";
   const words = rates.map(([name, each]) =>
     each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. The rows of sources have a part of what does not count each source.`;
+  return `Dropped: ${words.join(", ")}. The rows of sources have a part of what does not count`
+    + " each source.";
 }
 
