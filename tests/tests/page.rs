@@ -65,6 +65,29 @@ fn cell(head: &str) -> String {
     )
 }
 
+/// True if every text in the tables that are shown is whole: of `.number` cells all of it in one
+/// line, of the others each word.
+const WHOLE: &str = r"
+    const tables = document.querySelectorAll('[role=tabpanel]:not([hidden]) table:not([hidden])');
+    const broken = [];
+    for (const table of tables) {
+        const texts = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+        for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+            const number = text.parentElement.closest('.number') !== null;
+            const words = number ? [text.data] : text.data.split(' ');
+            let from = 0;
+            for (const word of words) {
+                const range = document.createRange();
+                range.setStart(text, from);
+                range.setEnd(text, from + word.length);
+                const tops = new Set([...range.getClientRects()].map((rect) => rect.top));
+                if (tops.size > 1) broken.push(word);
+                from += word.length + 1;
+            }
+        }
+    }
+    return broken.join(', ');";
+
 /// Picture, if somebody wants them.
 fn picture(browser: &Browser, name: &str) -> Result<()> {
     if let Some(directory) = env::var_os("LIMITER_PAGE_PICTURES") {
@@ -155,7 +178,7 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     let grounds: Result<BTreeSet<String>> = ["light", "dark"]
         .into_iter()
         .map(|scheme| {
-            for (width, height) in [(360, 740), (1280, 900)] {
+            for (width, height) in [(390, 844), (1400, 900), (2560, 1300)] {
                 browser.look_as(width, height, scheme)?;
                 browser.run("document.getElementById('tab-sources').focus()")?;
                 for (index, view) in VIEWS.iter().enumerate() {
@@ -163,6 +186,8 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
                     picture(&browser, &format!("{view}-{width}-{scheme}.png.base64"))?;
                     let wide = "return document.documentElement.scrollWidth > innerWidth";
                     ensure!(browser.run(wide)? == false, "{view} is wider than {width}");
+                    let broken = browser.run(WHOLE)?;
+                    ensure!(broken == "", "broken at {width}: {broken}");
                     if index + 1 < VIEWS.len() {
                         browser.enter(&format!("#tab-{view}"), RIGHT)?;
                     }
@@ -195,6 +220,21 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     let wanted = ["capture", "--dropped", &option, "--count", "100", "-w", "rule.pcapng"];
     ensure!(words.lines().eq(wanted), "{words}");
 
+    // A search leaves the rows that have its words, and is a part of the address.
+    let search = |text: &str| {
+        browser.run(&format!(
+            "const field = document.getElementById('search'); field.value = '{text}'; \
+             field.dispatchEvent(new Event('input'))"
+        ))
+    };
+    let rows = "document.querySelectorAll('#rules-table tbody tr').length";
+    search("nosuchrule")?;
+    browser.wait("no rule", &format!("return {rows} === 0"))?;
+    browser.wait("the search in the address", "return location.hash === '#rules?q=nosuchrule'")?;
+    search("onerror every")?;
+    browser.wait("the rule", &format!("return {rows} === 1"))?;
+    search("")?;
+
     // The address names what is shown, and a reload shows it again.
     browser.run("document.getElementById('tab-sources').click()")?;
     browser.run("document.querySelector('#sources-table button.name').click()")?;
@@ -206,6 +246,76 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
         "return document.getElementById('source-title').textContent === '203.0.113.5'",
     )?;
     shown(&browser, "events")?;
+    let said = browser.console()?;
+    ensure!(said.is_empty(), "the console has errors: {said:?}");
+    drop(traffic);
+    drop(browser);
+    limiter.close()?;
+    bed.close()
+}
+
+/// Charts have a scale, times and values to look up; what changes is marked in them, and reported
+/// until it is dismissed.
+#[test]
+#[ignore = "long: `cargo xtask test --long`"]
+fn the_charts_have_axes_values_and_marks() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("charts")?;
+    let (limiter, browser) = open(&bed)?;
+    let traffic = sender(&bed)?;
+    let red = "return document.querySelector('#sources-table tr.dropping') !== null";
+    browser.wait("the row of the sender is coloured", red)?;
+    for (place, chart) in [(1, "packets"), (2, "bits")] {
+        let figure = format!("document.querySelector('#totals figure:nth-child({place})')");
+        let kinds = ["passed", "dropped"]
+            .map(|kind| format!("{figure}.querySelector('path.{kind}').getAttribute('d') !== ''"));
+        browser.wait(chart, &format!("return {}", kinds.join(" && ")))?;
+        for (axis, least) in [("y", 2), ("x", 1)] {
+            let labels = format!("{figure}.querySelectorAll('.axis.{axis}').length >= {least}");
+            browser.wait(&format!("the axis {axis} of {chart}"), &format!("return {labels}"))?;
+        }
+        // The pointer at the newest value: both charts show theirs.
+        browser.run(&format!(
+            "const svg = {figure}.querySelector('svg'); const at = svg.getBoundingClientRect(); \
+             svg.dispatchEvent(new PointerEvent('pointermove', {{clientX: at.right - 12, clientY: \
+             at.top + 50, bubbles: true}}))"
+        ))?;
+        let tips = "[...document.querySelectorAll('#totals .tip')]";
+        let shown = format!(
+            "return {tips}.length === 2 && {tips}.every((tip) => !tip.hidden && \
+             /passed .*dropped .*%/.test(tip.textContent))"
+        );
+        browser.wait(&format!("the values of {chart}"), &shown)?;
+    }
+
+    limiter.ok(["off"])?;
+    let badge = "return document.getElementById('limits').textContent === 'limits are off'";
+    browser.wait("limits are off", badge)?;
+    let mark =
+        |kind: &str| format!("return document.querySelector('#totals line.{kind}') !== null");
+    browser.wait("a mark", &mark("off"))?;
+    browser.wait("the band", "return document.querySelector('#totals .bypass') !== null")?;
+    // As long as it is true, it cannot be dismissed.
+    let kept = "return document.querySelector('#states .bad .dismiss') === null";
+    ensure!(browser.run(kept)? == true);
+    limiter.ok(["on"])?;
+    browser.wait("a mark", &mark("on"))?;
+
+    let other = bed.dir.write("other.yaml", &RULES.replace("20", "30"))?;
+    limiter.ok(["apply", &other.display().to_string()])?;
+    browser.wait("a mark", &mark("rules"))?;
+    let line = "[...document.querySelectorAll('#states li')]\
+                .find((line) => line.textContent.includes('limiter apply'))";
+    browser.wait("a line", &format!("return {line} !== undefined"))?;
+    browser.run(&format!("{line}.querySelector('.dismiss').click()"))?;
+    ensure!(browser.run(&format!("return {line} === undefined"))? == true);
+    browser.run("document.getElementById('dismissed').click()")?;
+    ensure!(browser.run(&format!("return {line} !== undefined"))? == true, "it does not come back");
+
+    browser.run("document.getElementById('tab-interfaces').click()")?;
+    let rates = "return /\\d.*bit\\/s/.test(document.querySelector('#interfaces-table tbody \
+                 td[data-head=\"Dropped/s\"]')?.textContent)";
+    browser.wait("the rates of the interface", rates)?;
     let said = browser.console()?;
     ensure!(said.is_empty(), "the console has errors: {said:?}");
     drop(traffic);

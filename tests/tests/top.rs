@@ -157,7 +157,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     })?;
     watching.keys("ss")?;
     watching.wait_for("one that passes", |text| {
-        let rows = text.lines().skip(5).take(3).collect::<Vec<_>>().join("\n");
+        let rows = text.lines().skip(6).take(3).collect::<Vec<_>>().join("\n");
         text.contains("by packets a second") && rows.contains(BUSY.0) && rows.contains(expected[0])
     })?;
 
@@ -165,8 +165,20 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     watching.keys("sss")?;
     watching.wait_for("the first order", |text| {
         text.contains("by drops a second")
-            && text.lines().nth(5).is_some_and(|line| line.contains(expected[0]))
+            && text.lines().nth(6).is_some_and(|line| line.contains(expected[0]))
     })?;
+    // The interface has rates, and the drops are events; a pause keeps what is shown.
+    watching.keys("3")?;
+    watching.wait_for("rates", |text| {
+        let row = text.lines().find(|line| line.contains(RECEIVER.interface));
+        row.is_some_and(|line| line.contains("limited") && line.matches("bit/s").count() == 2)
+    })?;
+    watching.keys("4p")?;
+    watching.wait_for("events in a pause", |text| {
+        text.contains("PAUSED") && text.contains("ongoing") && text.contains(" ago ")
+    })?;
+    watching.keys("p1")?;
+    watching.wait_for("the sources", |text| !text.contains("PAUSED") && text.contains("USED"))?;
     watching.keys("\r")?;
     watching.wait_for("one source", |text| text.contains("bucket") && text.contains("20 of 20"))?;
     ensure!(watching.text().contains("b deny for a time"), "{}", watching.text());

@@ -1,12 +1,13 @@
 //! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
-//! all algorithms side by side, and of what nodes that share a limit pass, made by the simulator of
-//! their tests.
+//! all algorithms side by side, of what nodes that share a limit pass, made by the simulator of
+//! their tests, and the chart of the README, of the figures in docs/performance.md.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.
 
 mod cluster;
 mod compare;
+mod cost;
 mod draw;
 mod loads;
 mod meters;
@@ -37,7 +38,9 @@ fn main() -> Result<ExitCode> {
     for meter in meters::all()? {
         plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
     }
-    let loads = directory.parent().unwrap_or(&directory).join("loads");
+    let docs = directory.parent().unwrap_or(&directory);
+    plots.push((directory.join("cost.svg"), cost::plot(docs)?));
+    let loads = docs.join("loads");
     let of_cluster = cluster::plots()?.into_iter().map(|(name, svg)| (name.to_owned(), svg));
     for (name, svg) in of_cluster.chain(compare::plots(&loads)?) {
         plots.push((directory.join(format!("{name}.svg")), svg));

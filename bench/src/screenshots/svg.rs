@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use vt100::{Cell, Color, Screen};
 
-/// Pixels of a cell. Text is stretched to it, whatever font there is.
+/// Pixels of a cell. The letters of a text are spaced to it, whatever font there is.
 const WIDTH: f32 = 8.4;
 const HEIGHT: f32 = 18.0;
 
@@ -62,7 +62,7 @@ pub fn picture(screen: &Screen, title: &str) -> String {
          <title>{}</title>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
          <g font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" \
-         font-size=\"14\" xml:space=\"preserve\" shape-rendering=\"crispEdges\">\n",
+         font-size=\"14\" shape-rendering=\"crispEdges\">\n",
         escaped(title)
     );
     for row in 0..rows {
@@ -140,26 +140,37 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
         );
         return;
     }
-    // Blanks at both ends are not drawn, so that the rest is where it was whatever the font.
-    let before = run.text.chars().take_while(|letter| *letter == ' ').count();
-    let text = run.text.trim();
-    let (Ok(before), Ok(letters)) = (u16::try_from(before), u16::try_from(text.chars().count()))
-    else {
-        return;
-    };
-    if letters == 0 {
-        return;
-    }
-    let (x, length) = (x + f32::from(before) * WIDTH, f32::from(letters) * WIDTH);
     let weight = if *bold { " font-weight=\"bold\"" } else { "" };
-    let _: std::fmt::Result = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" \
-         lengthAdjust=\"spacingAndGlyphs\" \
-         fill=\"{fore}\"{weight}>{}</text>",
-        y + ASCENT,
-        escaped(text)
-    );
+    for (column, word) in words(&run.text) {
+        let (Ok(column), Ok(letters)) = (u16::try_from(column), u16::try_from(word.chars().count()))
+        else {
+            return;
+        };
+        let (x, length) = (x + f32::from(column) * WIDTH, f32::from(letters) * WIDTH);
+        let _: std::fmt::Result = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" \
+             lengthAdjust=\"spacing\" fill=\"{fore}\"{weight}>{}</text>",
+            y + ASCENT,
+            escaped(word)
+        );
+    }
+}
+
+/// Parts of a text between two blanks or more, each with its column. Browsers make one blank of
+/// several: within one element the letters would be stretched to make up for that.
+fn words(text: &str) -> Vec<(usize, &str)> {
+    let mut words = Vec::new();
+    let mut column = 0;
+    for word in text.split("  ") {
+        let begin = word.chars().take_while(|letter| *letter == ' ').count();
+        let trimmed = word.trim_matches(' ');
+        if !trimmed.is_empty() {
+            words.push((column + begin, trimmed));
+        }
+        column += word.chars().count() + 2;
+    }
+    words
 }
 
 fn escaped(text: &str) -> String {
@@ -179,6 +190,8 @@ mod tests {
         assert!(svg.contains("fill=\"#ff6b6b\">red &lt;&amp;&gt;</text>"), "{svg}");
         assert!(svg.contains(&format!("fill=\"{BACKGROUND}\">turned</text>")), "{svg}");
         assert!(svg.contains(&format!("height=\"{HEIGHT}\" fill=\"{FOREGROUND}\"/>")), "{svg}");
+        // One element would be stretched: browsers make one blank of several.
+        assert_eq!(words("  0     4,894 all of it   "), [(2, "0"), (8, "4,894 all of it")]);
         // Half a cell.
         assert!(svg.contains("height=\"9.0\""), "{svg}");
     }

@@ -36,7 +36,7 @@ const ROWS: u16 = 26;
 const COLUMNS: u16 = 118;
 
 /// Time for which the views show traffic that changes.
-const WHILE: Duration = Duration::from_secs(25);
+const WHILE: Duration = Duration::from_mins(1);
 
 /// Writes `top.svg` and `top-source.svg` into a directory.
 ///
@@ -62,8 +62,11 @@ pub fn run(output: &Path) -> Result<()> {
     LiveFrames::start(&bed.sender, SENDER.interface, &crowd)?.finish()?;
     let v6 = Load { family: Family::V6, length: 80, frames: 4_000, ..crowd.clone() };
     LiveFrames::start(&bed.sender, SENDER.interface, &v6)?.finish()?;
+    // A new daemon adopts the sources, and its charts have nothing of how they came.
+    limiter.terminate()?;
+    limiter.start()?;
     let mut command = Command::new(limiter.binary());
-    command.arg("--socket").arg(limiter.socket()).args(["top", "--interval", "250ms"]);
+    command.arg("--socket").arg(limiter.socket()).args(["top", "--interval", "500ms"]);
     command.env_remove("NO_COLOR");
     let mut session = Session::start(&bed.receiver, &mut command, ROWS, COLUMNS)?;
     session.wait_for("the view", |text| text.contains("limits on"))?;

@@ -52,6 +52,13 @@ pub(crate) fn author(
     Ok(Some(BannedSource::of(Selector::address(address), ban, &names, now).author()))
 }
 
+/// Number of sources whose ban has not ended.
+pub(crate) fn in_force(datapath: &dyn Observed) -> Result<usize, ServiceError> {
+    let now = datapath.now();
+    let bans = datapath.bans()?;
+    Ok(bans.iter().filter(|(_, ban)| Ticks::new(ban.until) > now).count())
+}
+
 /// Forgets a source, or all sources in a prefix, on this node; says how many there were.
 pub(crate) fn forget(
     datapath: &mut dyn Datapath,

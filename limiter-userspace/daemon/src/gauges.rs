@@ -9,6 +9,7 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::nearness;
 use crate::not_ip::NotIp;
+use crate::recent::Recent;
 use crate::sources::Views;
 use crate::views;
 
@@ -27,6 +28,8 @@ pub(crate) struct Gauges {
     pub(crate) views: Views,
     /// How near sources come to their limits. Behind a cell: an answer reads on while it is told.
     pub(crate) nearness: RefCell<nearness::Watch>,
+    /// The counters of the last minutes.
+    pub(crate) recent: Recent,
 }
 
 impl Gauges {

@@ -35,6 +35,7 @@ pub mod own_files;
 #[cfg(feature = "page")]
 mod page;
 mod readable;
+mod recent;
 mod refusals;
 pub mod render;
 mod routes;

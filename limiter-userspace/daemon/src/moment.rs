@@ -54,6 +54,25 @@ impl Zone {
         vec![local.strftime("%F %T").to_string(), utc.strftime(form).to_string()]
     }
 
+    /// A moment in RFC 3339 in one short column: of the last day as clocks here show it, with its
+    /// age, as `15:05:00 12 min ago`; else with its date.
+    pub fn short(&self, moment: &str) -> String {
+        self.short_at(moment, Timestamp::now())
+    }
+
+    fn short_at(&self, moment: &str, now: Timestamp) -> String {
+        let Ok(at) = moment.parse::<Timestamp>() else { return moment.to_owned() };
+        let local = self.0.to_datetime(at);
+        let age = now.as_second().saturating_sub(at.as_second()).max(0);
+        let (size, unit) = match age {
+            0..60 => (1, "s"),
+            60..3600 => (60, "min"),
+            3600..86_400 => (3600, "h"),
+            _ => return local.strftime("%F %T").to_string(),
+        };
+        format!("{} {} {unit} ago", local.strftime("%T"), age / size)
+    }
+
     /// Reads a moment: `14:05` (the last one), `2026-11-27 14:05`, `2026-11-27`, RFC 3339, `10m` or
     /// `2h ago`. Without another zone it is as clocks here show it.
     ///
@@ -176,5 +195,21 @@ mod tests {
         assert!(utc.is_utc() && !zone.is_utc() && Zone(Offset::UTC.to_time_zone()).is_utc());
         assert!(!Zone(offset(1).to_time_zone()).is_utc());
         assert_eq!(zone.both("of another daemon"), "of another daemon");
+    }
+
+    #[test]
+    fn a_short_moment_has_its_age_or_its_date() {
+        let now: Timestamp = "2026-11-27T14:05:00Z".parse().unwrap();
+        for (moment, text) in [
+            ("2026-11-27T14:04:48Z", "15:04:48 12 s ago"),
+            ("2026-11-27T13:05:01Z", "14:05:01 59 min ago"),
+            ("2026-11-26T23:05:00Z", "00:05:00 15 h ago"),
+            ("2026-11-26T14:05:00Z", "2026-11-26 15:05:00"),
+            // By a clock that was set back.
+            ("2026-11-27T14:06:00Z", "15:06:00 0 s ago"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(berlin().short_at(moment, now), text);
+        }
     }
 }

@@ -63,6 +63,23 @@ pub fn counted_in(count: &str) -> &'static str {
     }
 }
 
+/// Bits a second, in three digits or so: `13.1 Mbit/s`.
+pub fn bits(per_second: f64) -> String {
+    const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
+    let (mut value, mut unit) = (per_second, 0);
+    // What would be rounded up to 1,000 is 1 of the next unit.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if unit > 0 && value < 99.95 {
+        format!("{value:.1} {name}")
+    } else {
+        format!("{value:.0} {name}")
+    }
+}
+
 /// A table of clean cells.
 pub struct Table {
     columns: Vec<Column>,
@@ -303,6 +320,22 @@ SOURCE         PASSED
             ("unlimited", 5.0, "5.0000/s"),
         ] {
             assert_eq!(rate_of(limit, Some(per_second), "packets"), text, "{limit}");
+        }
+    }
+
+    #[test]
+    fn bits_have_three_digits_or_so() {
+        for (per_second, text) in [
+            (0.0, "0 bit/s"),
+            (999.4, "999 bit/s"),
+            (999.5, "1.0 kbit/s"),
+            (12_340.0, "12.3 kbit/s"),
+            (999_600.0, "1.0 Mbit/s"),
+            (123_400_000.0, "123 Mbit/s"),
+            (99.97e9, "100 Gbit/s"),
+            (5e15, "5000 Tbit/s"),
+        ] {
+            assert_eq!(bits(per_second), text);
         }
     }
 

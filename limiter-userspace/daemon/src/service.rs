@@ -121,6 +121,8 @@ impl Service {
         });
         if started.is_ok() {
             service.compare_with_before(read);
+            let noted = service.note_recent();
+            service.troubles.note(housekeeping::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
             // The log has them.

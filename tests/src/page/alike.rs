@@ -1,8 +1,9 @@
 //! The comparison of a command's output with the page.
 //!
 //! Values that no page can know are of a few kinds, and differ wherever they stand: times and
-//! dates, ids that the kernel or the machine gives, and seconds that run. All else is compared,
-//! counters included. Blanks in a row count as one, because columns are as wide as what is in them.
+//! dates, ids that the kernel or the machine gives, seconds that run, rates of the last ones. All
+//! else is compared, counters included. Blanks in a row count as one, because columns are as wide
+//! as what is in them.
 
 /// Seconds that run may be this far apart.
 const SECONDS_APART: f64 = 30.0;
@@ -66,7 +67,7 @@ fn pieces_match(page: &[Piece], said: &[Piece]) -> bool {
 /// A line in words and what stands between them.
 fn pieces(line: &str, page: bool) -> Vec<Piece> {
     let mut words = Vec::new();
-    let mut rest = line.trim_end();
+    let mut rest = without_rates(line.trim_end());
     while !rest.is_empty() {
         let (one, more) = rest.split_at(word_length(rest));
         if one != " " || words.last() != Some(&" ") {
@@ -75,6 +76,18 @@ fn pieces(line: &str, page: bool) -> Vec<Piece> {
         rest = more;
     }
     (0..words.len()).map(|at| piece(&words, at, page)).collect()
+}
+
+/// The part of a line before the rates of an interface in `limiter status`, which are those of the
+/// last seconds; the whole of any other line.
+fn without_rates(line: &str) -> &str {
+    let rates = |rates: &str| rates.contains("/s; drops ") && rates.ends_with("bit/s");
+    match line.split_once("passes ") {
+        Some((before, after)) if rates(after) && before.trim().is_empty() => {
+            line.split_at(before.len() + "passes".len()).0
+        }
+        _ => line,
+    }
 }
 
 /// The length of the word that a text begins with, or of the sign.
@@ -189,6 +202,10 @@ mod tests {
             ("{\"pid\":16365,\"x\":1}", "{\"pid\":1,\"x\":1}"),
             ("full in    119.9 s", "full in    101.22 s"),
             ("{\"ends_in_seconds\":3588}", "{\"ends_in_seconds\":3599}"),
+            (
+                "  passes 0/s, 0 bit/s; drops 0/s, 0 bit/s",
+                "  passes 1,636/s, 13.1 Mbit/s; drops 7.2/s, 9 kbit/s",
+            ),
             ("a\n...\nb", "a\nx\ny\nb"),
             ("a\n...", "a"),
             ("{\"a\":[1,...],\"b\":2}", "{\"a\":[1,2,3],\"b\":2}"),
@@ -211,6 +228,8 @@ mod tests {
             ("", "x"),
             ("link/ether e2:ce:80:f3:46:83", "link/ether none"),
             ("1000/s", "1000/min"),
+            ("it passes 1/s; drops 2 bit/s", "it passes 3/s; drops 2 bit/s"),
+            ("passes 0/s, 0 bit/s; drops 0/s, 0 bit/s", "passes nothing"),
             ("until 2026-11-20", "until 2026-11-21"),
             ("at 19:32:47", "at 19:32:48"),
         ] {

@@ -1,9 +1,9 @@
 //! Keys of the view, and their effects.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use limiter_daemon::api::sources::By;
 use limiter_rules::{RateText, source_text};
 
+use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
@@ -54,22 +54,30 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
         KeyCode::Char('1') => return open(state, Tab::Sources),
         KeyCode::Char('2') => return open(state, Tab::Rules),
         KeyCode::Char('3') => return open(state, Tab::Interfaces),
-        KeyCode::Char('s') if state.tab == Tab::Sources => {
-            let at = By::ALL.iter().position(|by| *by == state.by).unwrap_or(0);
-            state.by = By::ALL.into_iter().cycle().nth(at + 1).unwrap_or_default();
-            state.choose(0);
+        KeyCode::Char('4') => return open(state, Tab::Events),
+        KeyCode::Char('s') => return sort(state, false),
+        KeyCode::Char('S') => return sort(state, true),
+        KeyCode::Char('o') => state.turn_round(),
+        KeyCode::Char('p' | ' ') => return pause(state),
+        KeyCode::Char('/') => {
+            state.dialog = Some(input(Prompt::Prefix, state.filter.within.as_deref()));
+        }
+        KeyCode::Char('f') => {
+            state.dialog = Some(input(Prompt::Rule, state.filter.rule.as_deref()));
+        }
+        KeyCode::Esc if state.filter.is_set() => {
+            state.filter = Filter::default();
             return Flow::Refresh;
         }
-        KeyCode::Char('/') if state.tab == Tab::Sources => {
-            let line = Line::of(state.within.as_deref().unwrap_or_default());
-            state.dialog = Some(Dialog::Input { prompt: Prompt::Filter, line, wrong: None });
-        }
-        KeyCode::Esc if state.within.is_some() => {
-            state.within = None;
-            return Flow::Refresh;
+        KeyCode::Enter if state.tab == Tab::Rules => {
+            // The sources of that rule.
+            if let Some(rule) = state.rules.get(state.cursor).map(|row| row.title().to_owned()) {
+                state.filter.rule = Some(rule);
+                return open(state, Tab::Sources);
+            }
         }
         KeyCode::Enter => {
-            if let Some(source) = state.row().map(|row| row.source.clone()) {
+            if let Some(source) = state.source_of_row() {
                 state.show(Some(source));
                 return Flow::Refresh;
             }
@@ -79,6 +87,24 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
     Flow::Go
 }
 
+/// Sorts by another column. The daemon sorts sources.
+fn sort(state: &mut State, back: bool) -> Flow {
+    state.turn_order(back);
+    if state.tab == Tab::Sources { Flow::Refresh } else { Flow::Go }
+}
+
+/// Stops asking, or goes on.
+fn pause(state: &mut State) -> Flow {
+    state.paused = !state.paused;
+    if state.paused { Flow::Go } else { Flow::Refresh }
+}
+
+/// A line to be typed, with what is there.
+fn input(prompt: Prompt, text: Option<&str>) -> Dialog {
+    let line = Line::of(text.unwrap_or_default());
+    Dialog::Input { prompt, line, wrong: None }
+}
+
 fn open(state: &mut State, tab: Tab) -> Flow {
     state.open(tab);
     Flow::Refresh
@@ -86,8 +112,6 @@ fn open(state: &mut State, tab: Tab) -> Flow {
 
 fn in_source(state: &mut State, key: KeyCode) -> Flow {
     let Some(source) = state.source.clone() else { return Flow::Go };
-    let input =
-        |prompt, text: &str| Some(Dialog::Input { prompt, line: Line::of(text), wrong: None });
     match key {
         KeyCode::Char('q') => return Flow::Quit,
         KeyCode::Char('?') => state.dialog = Some(Dialog::Help),
@@ -95,11 +119,12 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
             state.show(None);
             return Flow::Refresh;
         }
-        KeyCode::Char('b') => state.dialog = input(Prompt::Deny, "10m"),
-        KeyCode::Char('a') => state.dialog = input(Prompt::Allow, "10m"),
+        KeyCode::Char('p' | ' ') => return pause(state),
+        KeyCode::Char('b') => state.dialog = Some(input(Prompt::Deny, Some("10m"))),
+        KeyCode::Char('a') => state.dialog = Some(input(Prompt::Allow, Some("10m"))),
         KeyCode::Char('l') => {
             let limit = state.view.as_ref().and_then(|view| view.limit.clone());
-            state.dialog = input(Prompt::Limit, limit.as_deref().unwrap_or("100/s"));
+            state.dialog = Some(input(Prompt::Limit, limit.as_deref().or(Some("100/s"))));
         }
         KeyCode::Char('d') => {
             let question =
@@ -147,14 +172,19 @@ fn in_dialog(state: &mut State, dialog: Dialog, key: KeyEvent, link: &dyn Link) 
 fn enter(state: &mut State, prompt: Prompt, typed: Line, link: &dyn Link) -> Flow {
     let text = typed.text();
     let trimmed = text.trim();
-    if prompt == Prompt::Filter {
+    if prompt == Prompt::Rule {
+        state.filter.rule = (!trimmed.is_empty()).then(|| trimmed.to_owned());
+        state.choose(0);
+        return Flow::Refresh;
+    }
+    if prompt == Prompt::Prefix {
         if trimmed.is_empty() {
-            state.within = None;
+            state.filter.within = None;
             return Flow::Refresh;
         }
         return match source_text::parse(trimmed) {
             Ok(selector) => {
-                state.within = Some(selector.to_string());
+                state.filter.within = Some(selector.to_string());
                 state.choose(0);
                 Flow::Refresh
             }
@@ -166,13 +196,15 @@ fn enter(state: &mut State, prompt: Prompt, typed: Line, link: &dyn Link) -> Flo
         Prompt::Limit => RateText::parse(trimmed)
             .map(|_| Action::Limit { source, rate: trimmed.to_owned() })
             .map_err(|error| error.to_string()),
-        Prompt::Deny | Prompt::Allow | Prompt::Filter => seconds(trimmed).map(|seconds| {
-            if prompt == Prompt::Allow {
-                Action::Allow { source, seconds }
-            } else {
-                Action::Deny { source, seconds: Some(seconds) }
-            }
-        }),
+        Prompt::Deny | Prompt::Allow | Prompt::Prefix | Prompt::Rule => {
+            seconds(trimmed).map(|seconds| {
+                if prompt == Prompt::Allow {
+                    Action::Allow { source, seconds }
+                } else {
+                    Action::Deny { source, seconds: Some(seconds) }
+                }
+            })
+        }
     };
     match action {
         Ok(action) => act(state, &action, link),

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 
 use limiter_daemon::api::bans::Unbanned;
+use limiter_daemon::api::events::Events;
+use limiter_daemon::api::history::History;
 use limiter_daemon::api::limits::SetLimit;
 use limiter_daemon::api::lists::{ListName, ListsChanged, SetList};
 use limiter_daemon::api::rules::Changed;
 use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::By;
+use limiter_daemon::api::sources::{By, MOST_SOURCES};
 use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::api::top::Top;
@@ -25,6 +27,8 @@ pub(super) struct Asking {
     pub(super) by: By,
     pub(super) within: Option<String>,
     pub(super) watch: Option<String>,
+    /// True if some of them are left out afterwards: all that stand out are wanted.
+    pub(super) many: bool,
 }
 
 /// A change for a source, which is named as the daemon names it.
@@ -48,7 +52,10 @@ pub(super) enum Action {
 pub(super) trait Link {
     fn top(&self, asking: &Asking) -> Result<Top>;
     fn status(&self) -> Result<Status>;
+    /// What is newer than a time of the daemon's clock.
+    fn history(&self, after: Option<u64>) -> Result<History>;
     fn stats(&self) -> Result<Stats>;
+    fn events(&self) -> Result<Events>;
     fn source(&self, address: &str) -> Result<SourceView>;
     /// Does it, and says what was done.
     fn act(&self, action: &Action) -> Result<String>;
@@ -64,7 +71,8 @@ pub(super) fn address(source: &str) -> &str {
 
 impl Link for Client {
     fn top(&self, asking: &Asking) -> Result<Top> {
-        let mut path = format!("/v1/top?by={}&limit={ROWS}", asking.by.name());
+        let rows = if asking.many { MOST_SOURCES } else { ROWS };
+        let mut path = format!("/v1/top?by={}&limit={rows}", asking.by.name());
         // The parts have been parsed: nothing in them has to be escaped.
         if let Some(within) = &asking.within {
             let _: std::fmt::Result = write!(path, "&prefix={within}");
@@ -79,8 +87,19 @@ impl Link for Client {
         self.get("/v1/status")
     }
 
+    fn history(&self, after: Option<u64>) -> Result<History> {
+        match after {
+            Some(after) => self.get(&format!("/v1/history?after={after}")),
+            None => self.get("/v1/history"),
+        }
+    }
+
     fn stats(&self) -> Result<Stats> {
         self.get("/v1/stats")
+    }
+
+    fn events(&self) -> Result<Events> {
+        self.get("/v1/events")
     }
 
     fn source(&self, source: &str) -> Result<SourceView> {

@@ -3,10 +3,13 @@
 //! [`state`] is what is known, [`keys`] changes it, [`draw`] shows it, [`link`] asks the daemon.
 
 mod draw;
+mod filter;
 mod keys;
 mod line;
 mod link;
 mod once;
+mod orders;
+mod past;
 mod state;
 mod terminal;
 
@@ -36,9 +39,10 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b \
                         denies it for a time and d for good (both by the deny list), a allows \
-                        it, l limits it and u undoes that; 1 to 3 or tab for sources, rules and \
-                        interfaces, s for the order, / for a prefix, ? for help, q ends it. \
-                        NO_COLOR turns colours off.")]
+                        it, l limits it and u undoes that; 1 to 4 or tab for sources, rules, \
+                        interfaces and events, s and S sort by another column, / filters by a \
+                        prefix and f by a rule, p pauses, ? for help, q ends it. NO_COLOR turns \
+                        colours off.")]
 pub(super) struct Look {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
@@ -109,6 +113,7 @@ fn watch(
 ) -> std::io::Result<()> {
     let mut due = Instant::now() + every.min(Duration::from_millis(300));
     let mut changed = true;
+    let mut asked = false;
     while !terminal.is_told_to_end() {
         if changed {
             terminal.draw(|frame| draw::draw(frame, state, plain))?;
@@ -120,7 +125,7 @@ fn watch(
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     match keys::press(state, key, client) {
                         Flow::Quit => break,
-                        Flow::Refresh => due = Instant::now(),
+                        Flow::Refresh => (due, asked) = (Instant::now(), true),
                         Flow::Go => {}
                     }
                     changed = true;
@@ -130,9 +135,13 @@ fn watch(
             }
         }
         if Instant::now() >= due {
-            state.refresh(client);
+            // A key that needs an answer gets one in a pause, too.
+            if !state.paused || asked {
+                state.refresh(client);
+                changed = true;
+            }
+            asked = false;
             due = Instant::now() + every;
-            changed = true;
         }
     }
     Ok(())

@@ -1,21 +1,22 @@
 //! State of the view: all that it knows and shows.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
+use limiter_daemon::api::events::Episode;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::sources::Dropped;
 use limiter_daemon::api::sources::{By, SourceRow};
 use limiter_daemon::api::stats::Stats;
-use limiter_daemon::api::status::Status;
+use limiter_daemon::api::status::{Interface, Status};
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::ClientError;
 
-use super::super::sources::{drop_rates, rate, rates};
+use super::super::sources::{drop_rates, rate};
+use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Asking, Link};
-
-/// Points of a history: as wide as any terminal's.
-const HISTORY: usize = 300;
+use super::orders::{Order, next_by};
+use super::past::{Rates, Totals};
 
 /// Lists of the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,16 +25,18 @@ pub(super) enum Tab {
     Sources,
     Rules,
     Interfaces,
+    Events,
 }
 
 impl Tab {
-    pub(super) const ALL: [Self; 3] = [Self::Sources, Self::Rules, Self::Interfaces];
+    pub(super) const ALL: [Self; 4] = [Self::Sources, Self::Rules, Self::Interfaces, Self::Events];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Sources => "sources",
             Self::Rules => "rules",
             Self::Interfaces => "interfaces",
+            Self::Events => "events",
         }
     }
 
@@ -41,12 +44,13 @@ impl Tab {
         match self {
             Self::Sources => Self::Rules,
             Self::Rules => Self::Interfaces,
-            Self::Interfaces => Self::Sources,
+            Self::Interfaces => Self::Events,
+            Self::Events => Self::Sources,
         }
     }
 
     pub(super) const fn previous(self) -> Self {
-        self.next().next()
+        self.next().next().next()
     }
 }
 
@@ -60,7 +64,9 @@ pub(super) enum Prompt {
     /// Rate of a limit.
     Limit,
     /// Prefix of the sources to be seen.
-    Filter,
+    Prefix,
+    /// Words of the rules to be seen.
+    Rule,
 }
 
 /// A dialog above the rest, which takes the keys.
@@ -81,48 +87,31 @@ pub(super) struct Message {
     pub(super) bad: bool,
 }
 
-/// Packets a second, over time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct History {
-    /// The newest first; none where the rate is not known.
-    points: VecDeque<Option<u64>>,
-    pub(super) now: Option<f64>,
-}
-
-impl History {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates are not negative"
-    )]
-    fn push(&mut self, rate: Option<f64>) {
-        self.now = rate;
-        self.points.truncate(HISTORY - 1);
-        self.points.push_front(rate.map(|rate| rate.ceil() as u64));
-    }
-
-    /// The newest `count` points, the newest first.
-    pub(super) fn points(&self, count: usize) -> Vec<Option<u64>> {
-        self.points.iter().copied().take(count).collect()
-    }
-}
-
 /// Packets that a rule passed, dropped, and passed over its limit.
 pub(super) type RuleCounts = [u64; 3];
 
-/// A rule, and packets a second of the same three.
+/// A rule, packets a second of the same three, and bits a second of the first two.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RuleRow {
     pub(super) rule: String,
     pub(super) name: Option<String>,
     pub(super) counts: RuleCounts,
     pub(super) rates: [Option<f64>; 3],
+    pub(super) bits: [Option<f64>; 2],
+}
+
+impl RuleRow {
+    /// The name that its author gave it, else what it is for.
+    pub(super) fn title(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.rule)
+    }
 }
 
 /// The counts of the rules at a look.
 #[derive(Debug)]
 struct RulesBefore {
-    counts: HashMap<String, RuleCounts>,
+    /// Packets, and bytes of what passed and was dropped.
+    counts: HashMap<String, (RuleCounts, [u64; 2])>,
     clock: u64,
     /// The run of the daemon, and the rule set.
     of: (u64, u64),
@@ -133,7 +122,11 @@ struct RulesBefore {
 pub(super) struct State {
     pub(super) tab: Tab,
     pub(super) by: By,
-    pub(super) within: Option<String>,
+    pub(super) filter: Filter,
+    /// Orders of the lists, in the order of [`Tab::ALL`].
+    orders: [Order; 4],
+    /// True while nothing new is asked for.
+    pub(super) paused: bool,
     /// The chosen row of the tab.
     pub(super) cursor: usize,
     /// The chosen source stays chosen wherever it goes, once somebody chose.
@@ -147,12 +140,13 @@ pub(super) struct State {
     pub(super) top: Top,
     pub(super) status: Option<Status>,
     pub(super) rules: Vec<RuleRow>,
+    pub(super) interfaces: Vec<Interface>,
+    pub(super) events: Vec<Episode>,
     pub(super) view: Option<SourceView>,
-    pub(super) passed: History,
-    pub(super) dropped: History,
+    pub(super) totals: Totals,
     /// Drops now, by what drops the packets.
     pub(super) dropped_by: Option<Dropped<f64>>,
-    pub(super) of_source: [History; 2],
+    pub(super) of_source: [Rates; 2],
     /// The counts of the rules at the look before.
     before: Option<RulesBefore>,
 }
@@ -162,7 +156,9 @@ impl State {
         Self {
             tab: Tab::default(),
             by,
-            within,
+            filter: Filter { within, rule: None },
+            orders: [Order::default(); 4],
+            paused: false,
             cursor: 0,
             chosen: None,
             source: None,
@@ -172,11 +168,12 @@ impl State {
             top: Top::default(),
             status: None,
             rules: Vec::new(),
+            interfaces: Vec::new(),
+            events: Vec::new(),
             view: None,
-            passed: History::default(),
-            dropped: History::default(),
+            totals: Totals::default(),
             dropped_by: None,
-            of_source: [History::default(), History::default()],
+            of_source: [Rates::default(), Rates::default()],
             before: None,
         }
     }
@@ -187,38 +184,84 @@ impl State {
     }
 
     fn try_refresh(&mut self, link: &dyn Link) -> Result<(), ClientError> {
-        let (by, within, watch) = (self.by, self.within.clone(), self.source.clone());
-        let top = link.top(&Asking { by, within, watch })?;
+        let (by, within, watch) = (self.by, self.filter.within.clone(), self.source.clone());
+        let top = link.top(&Asking { by, within, watch, many: self.filter.rule.is_some() })?;
         self.take(top);
-        self.status = Some(link.status()?);
-        if self.tab == Tab::Rules {
-            self.take_rules(link.stats()?);
-        } else {
+        self.totals.take(link.history(self.totals.newest())?);
+        let status = link.status()?;
+        self.interfaces.clone_from(&status.interfaces);
+        self.status = Some(status);
+        match self.tab {
+            Tab::Rules => self.take_rules(link.stats()?),
+            Tab::Events => self.events = link.events()?.episodes,
+            Tab::Sources | Tab::Interfaces => {}
+        }
+        if self.tab != Tab::Rules {
             self.before = None;
         }
+        self.arrange();
         self.view = self.source.as_deref().map(|source| link.source(source)).transpose()?;
         Ok(())
     }
 
-    fn take(&mut self, top: Top) {
+    fn take(&mut self, mut top: Top) {
+        top.sources.retain(|row| self.filter.has_source(row));
+        top.by_other_rules.retain(|row| self.filter.has_drops(row));
         let before = std::mem::replace(&mut self.top, top);
         // Nothing to compare with at first, and counters begin anew with new maps.
         if before.clock_ns > 0 {
-            let [passed, dropped] = rates(&before, &self.top);
-            self.passed.push(passed);
-            self.dropped.push(dropped);
             self.dropped_by = drop_rates(&before, &self.top);
         }
         if let Some(row) = &self.top.watched {
             let [passed, dropped] = &mut self.of_source;
-            passed.push(row.passed_per_second);
-            dropped.push(row.dropped_per_second);
+            passed.push(self.top.clock_ns, row.passed_per_second);
+            dropped.push(self.top.clock_ns, row.dropped_per_second);
         }
+    }
+
+    /// Puts the rows of the tab in their order, and the cursor on one.
+    pub(super) fn arrange(&mut self) {
+        let order = self.order();
+        match self.tab {
+            Tab::Sources => {}
+            Tab::Rules => {
+                self.rules.retain(|row| self.filter.has_rule(row));
+                order.rules(&mut self.rules);
+            }
+            Tab::Interfaces => order.interfaces(&mut self.interfaces),
+            Tab::Events => {
+                self.events.retain(|episode| self.filter.has_episode(episode));
+                order.events(&mut self.events);
+            }
+        }
+        let found = self.chosen.as_ref().and_then(|chosen| {
+            (0..self.rows()).find(|row| self.name_of(*row).as_ref() == Some(chosen))
+        });
+        self.cursor = found.unwrap_or(self.cursor).min(self.rows().saturating_sub(1));
+    }
+
+    /// The order of the tab.
+    pub(super) fn order(&self) -> Order {
+        self.orders[self.tab as usize]
+    }
+
+    /// Sorts by the next column, or by the one before.
+    pub(super) fn turn_order(&mut self, back: bool) {
         if self.tab == Tab::Sources {
-            let chosen = self.chosen.as_deref();
-            let found = self.top.sources.iter().position(|row| Some(row.source.as_str()) == chosen);
-            self.cursor = found.unwrap_or(self.cursor).min(self.rows().saturating_sub(1));
+            self.by = next_by(self.by, back);
         }
+        self.orders[self.tab as usize].turn(self.tab, back);
+        self.choose(0);
+        self.arrange();
+    }
+
+    /// Puts the least first, or the most again. Sources are the first of many: of these only the
+    /// daemon knows the least.
+    pub(super) fn turn_round(&mut self) {
+        let order = &mut self.orders[self.tab as usize];
+        order.ascending = self.tab != Tab::Sources && !order.ascending;
+        self.choose(0);
+        self.arrange();
     }
 
     fn take_rules(&mut self, stats: Stats) {
@@ -230,20 +273,23 @@ impl State {
         for rule in stats.rules.into_iter().chain(stats.budgets) {
             let over = rule.shadowed.packets.saturating_add(rule.marked.packets);
             let counts = [rule.passed.packets, rule.dropped.packets, over];
-            let mut rates = [None; 3];
+            let bytes = [rule.passed.bytes, rule.dropped.bytes];
+            let (mut rates, mut bits) = ([None; 3], [None; 2]);
             if let Some(before) = self.before.as_ref().filter(|before| before.of == of)
-                && let Some(counted) = before.counts.get(&rule.rule)
+                && let Some((packets_before, bytes_before)) = before.counts.get(&rule.rule)
             {
                 let time = clock.saturating_sub(before.clock);
-                for ((to, before), now) in rates.iter_mut().zip(counted).zip(&counts) {
+                for ((to, before), now) in rates.iter_mut().zip(packets_before).zip(&counts) {
                     *to = rate(*before, *now, time);
                 }
+                for ((to, before), now) in bits.iter_mut().zip(bytes_before).zip(&bytes) {
+                    *to = rate(*before, *now, time).map(|bytes| 8.0 * bytes);
+                }
             }
-            now.insert(rule.rule.clone(), counts);
-            self.rules.push(RuleRow { rule: rule.rule, name: rule.rule_name, counts, rates });
+            now.insert(rule.rule.clone(), (counts, bytes));
+            self.rules.push(RuleRow { rule: rule.rule, name: rule.rule_name, counts, rates, bits });
         }
         self.before = Some(RulesBefore { counts: now, clock, of });
-        self.cursor = self.cursor.min(self.rows().saturating_sub(1));
     }
 
     /// Rows of the tab.
@@ -251,7 +297,29 @@ impl State {
         match self.tab {
             Tab::Sources => self.top.sources.len(),
             Tab::Rules => self.rules.len(),
-            Tab::Interfaces => self.status.as_ref().map_or(0, |status| status.interfaces.len()),
+            Tab::Interfaces => self.interfaces.len(),
+            Tab::Events => self.events.len(),
+        }
+    }
+
+    /// The name of a row, by which it stays chosen.
+    fn name_of(&self, row: usize) -> Option<String> {
+        match self.tab {
+            Tab::Sources => self.top.sources.get(row).map(|row| row.source.clone()),
+            Tab::Rules => self.rules.get(row).map(|row| row.rule.clone()),
+            Tab::Interfaces => self.interfaces.get(row).map(|at| at.name.clone()),
+            Tab::Events => self
+                .events
+                .get(row)
+                .map(|at| format!("{} {} {} {:?}", at.source, at.began, at.reason, at.rule)),
+        }
+    }
+
+    /// The source that the chosen row is about.
+    pub(super) fn source_of_row(&self) -> Option<String> {
+        match self.tab {
+            Tab::Events => self.events.get(self.cursor).map(|at| at.source.clone()),
+            _ => self.row().map(|row| row.source.clone()),
         }
     }
 
@@ -263,8 +331,8 @@ impl State {
     /// Chooses a row.
     pub(super) fn choose(&mut self, row: usize) {
         self.cursor = row.min(self.rows().saturating_sub(1));
-        // The first place is whoever comes first.
-        self.chosen = self.row().filter(|_| self.cursor > 0).map(|row| row.source.clone());
+        // The first place is the one of the first row, whichever that is.
+        self.chosen = (self.cursor > 0).then(|| self.name_of(self.cursor)).flatten();
     }
 
     /// Shows another list.
@@ -279,7 +347,7 @@ impl State {
         self.source = source;
         self.view = None;
         self.top.watched = None;
-        self.of_source = [History::default(), History::default()];
+        self.of_source = [Rates::default(), Rates::default()];
     }
 
     /// The change that would leave the source to the rules again: of its list first, then its ban,

@@ -6,6 +6,8 @@ mod pressing;
 use std::cell::RefCell;
 
 use limiter_daemon::api::Counts;
+use limiter_daemon::api::events::{Episode, Events, Sample};
+use limiter_daemon::api::history::{History, Mark, Point, Rates};
 use limiter_daemon::api::limits::LimitView;
 use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::source::{RuleDrops, SourceView};
@@ -27,6 +29,8 @@ struct Fake {
     gone: bool,
     /// Packets that each rule passed and dropped.
     counted: RefCell<u64>,
+    marks: RefCell<Vec<Mark>>,
+    episodes: RefCell<Vec<Episode>>,
 }
 
 fn refused(message: &str) -> ClientError {
@@ -58,6 +62,12 @@ impl Link for Fake {
             attached,
             state: InterfaceState::default(),
             was: None,
+            rates: attached.then_some(Rates {
+                passed_packets: 1000.0,
+                passed_bits: 1e6,
+                dropped_packets: 50.0,
+                dropped_bits: 5e4,
+            }),
         };
         self.answer(Status {
             version: "1.2.3".to_owned(),
@@ -84,6 +94,27 @@ impl Link for Fake {
             trial: None,
             last_trial: None,
         })
+    }
+
+    fn history(&self, after: Option<u64>) -> Result<History, ClientError> {
+        let top = self.top.borrow();
+        let counts = |packets| Counts { packets, bytes: 125 * packets };
+        let point = Point {
+            clock_ns: top.clock_ns,
+            passed: counts(top.passed),
+            dropped: counts(top.dropped),
+        };
+        let is_newer = after.is_none_or(|after| top.clock_ns > after);
+        self.answer(History {
+            clock_ns: top.clock_ns,
+            began_ns: top.began_ns,
+            points: if is_newer { vec![point] } else { Vec::new() },
+            marks: std::mem::take(&mut *self.marks.borrow_mut()),
+        })
+    }
+
+    fn events(&self) -> Result<Events, ClientError> {
+        self.answer(Events { episodes: self.episodes.borrow().clone(), ..Events::default() })
     }
 
     fn stats(&self) -> Result<Stats, ClientError> {
@@ -225,6 +256,27 @@ fn seen(seconds: u64) -> Top {
         sources: vec![row("192.0.2.1", 100), listed, banned],
         by_other_rules: Vec::new(),
         watched: None,
+    }
+}
+
+fn episode(source: &str, rule: &str, seconds: u64) -> Episode {
+    Episode {
+        source: source.to_owned(),
+        rule: Some(rule.to_owned()),
+        rule_name: None,
+        reason: "over-limit".to_owned(),
+        would_drop: false,
+        began: format!("2026-11-27T03:4{seconds}:51Z"),
+        seconds,
+        sampled: 7,
+        ended: seconds > 5,
+        last: Sample {
+            interface: Some("eth0".to_owned()),
+            bytes: 60,
+            protocol: Some(17),
+            source_port: Some(40000),
+            destination_port: Some(53),
+        },
     }
 }
 

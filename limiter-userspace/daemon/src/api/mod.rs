@@ -7,6 +7,7 @@ pub mod check;
 pub mod cluster;
 pub mod events;
 pub mod explain;
+pub mod history;
 pub mod limits;
 pub mod lists;
 pub mod nearness;

@@ -24,6 +24,7 @@ use crate::api::brake::{Brake, Detached};
 use crate::api::check::{CheckSource, Checked};
 use crate::api::events::{AskEvents, Events};
 use crate::api::explain::{AskExplain, ExplainedNow};
+use crate::api::history::{AskHistory, History};
 use crate::api::limits::{Limits, SetLimit, UnsetLimit};
 use crate::api::lists::{ListsChanged, SetList, UnsetList};
 use crate::api::nearness::Nearness;

@@ -13,11 +13,13 @@ const FRAME: &str = include_str!("page.html");
 const STYLES: [&str; 2] = [include_str!("style/page.css"), include_str!("style/parts.css")];
 
 /// The script, part by part, in the order of use: one module, whose parts see each other.
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("script/text.js"),
     include_str!("script/shell.js"),
     include_str!("script/element.js"),
     include_str!("script/link.js"),
+    include_str!("script/search.js"),
+    include_str!("script/history.js"),
     include_str!("script/chart.js"),
     include_str!("script/state.js"),
     include_str!("script/sources.js"),
@@ -34,14 +36,14 @@ const SCRIPTS: [&str; 13] = [
 pub(super) struct Page {
     /// The page as HTML.
     pub(super) text: String,
-    /// The policy: the one style and the one script, by their hashes, and requests to whoever
-    /// served the page. Nothing else is loaded, sent, framed or run.
+    /// The policy: the one style and the one script, by their hashes, and requests to the
+    /// daemon that served the page. Nothing else is loaded, sent, framed or run.
     pub(super) policy: String,
 }
 
 /// The page, made when somebody first asks for it.
 pub(super) static PAGE: LazyLock<Page> = LazyLock::new(|| {
-    let (style, script) = (STYLES.concat(), SCRIPTS.concat());
+    let (style, script) = (short(&STYLES.concat()), short(&SCRIPTS.concat()));
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -51,6 +53,15 @@ pub(super) static PAGE: LazyLock<Page> = LazyLock::new(|| {
     let text = FRAME.replace("/* style */", &style).replace("/* script */", &script);
     Page { text, policy }
 });
+
+/// The text without indents, comments that have lines of their own, and empty lines: a third of it.
+/// No text in the files goes over several lines.
+fn short(text: &str) -> String {
+    let comment =
+        |line: &&str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !comment(line));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
 
 /// Source expression of a policy for an element with this text.
 fn hash(text: &str) -> String {

@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 
+use crate::bans;
 use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
@@ -63,6 +64,7 @@ impl Service {
             last_ok: self.rule_sets.last_reload.ok,
             last_at: last_at.as_secs_f64(),
             lists: self.with_store(self.lists.totals()),
+            bans: bans::in_force(self.datapath()?)?,
             edits: self.rule_sets.layers.edits.len(),
             changed_on_disk: self
                 .rule_sets

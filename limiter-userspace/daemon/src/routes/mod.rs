@@ -7,6 +7,7 @@ pub(super) mod check;
 pub(super) mod cluster;
 pub(super) mod events;
 pub(super) mod explain;
+pub(super) mod history;
 pub(super) mod limits;
 pub(super) mod lists;
 pub(super) mod metrics;
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(sources::routes())
         .and(source::routes())
         .and(top::routes())
+        .and(history::routes())
         .and(nearness::routes())
         .and(check::routes())
         .and(explain::routes())
@@ -67,6 +69,7 @@ pub(super) fn page(service: Shared, port: u16) -> Router {
     page::routes()
         .and(status::routes())
         .and(top::routes())
+        .and(history::routes())
         .and(stats::routes())
         .and(source::routes())
         .and(events::routes())

@@ -7,11 +7,12 @@ use super::Service;
 use super::events::KEEP_EVENTS;
 use super::lists::SAVE_LISTS;
 use crate::error::ServiceError;
+use crate::recent::Scene;
 
 impl Service {
     /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
     /// the program learns how the wall clock was set, soft limits that packets pass over, full
-    /// tables and packets that nobody limits are told, and a few buckets are read.
+    /// tables and packets that nobody limits are told, a few buckets are read, and the counters.
     ///
     /// # Errors
     ///
@@ -90,6 +91,20 @@ impl Service {
         Ok(())
     }
 
+    /// Reads the counters of all packets and interfaces.
+    pub(super) fn note_recent(&mut self) -> Result<(), ServiceError> {
+        let on_trial = self.rule_sets.trial(&self.datapath).is_some();
+        let last_trial = self.rule_sets.last_trial.as_ref();
+        let datapath = self.datapath.get()?;
+        let scene = Scene {
+            generation: datapath.generation(),
+            brake: datapath.brake()?,
+            on_trial,
+            confirmed: last_trial.is_some_and(|end| end.confirmed),
+        };
+        self.gauges.recent.look(datapath, scene)
+    }
+
     /// Notices that a trial is over.
     pub(crate) fn settle(&mut self) -> Result<(), ServiceError> {
         let (rule_sets, mut ground) = self.at_rules();
@@ -104,7 +119,10 @@ impl Service {
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 10] = [
+/// Name of the step that reads the counters of all packets and interfaces.
+pub(super) const NOTE_RECENT: &str = "read the counters of all packets";
+
+const STEPS: [(&str, Step); 11] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
@@ -115,4 +133,5 @@ const STEPS: [(&str, Step); 10] = [
     ("note which change of other nodes is the newest", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_nearness),
+    (NOTE_RECENT, Service::note_recent),
 ];

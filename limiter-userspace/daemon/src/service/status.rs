@@ -1,8 +1,11 @@
 //! State of the daemon, from all of its parts.
 
+use limiter_datapath::Attachment;
+
 use super::Service;
 use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
 use crate::control::Refusal;
+use crate::error::ServiceError;
 
 impl Service {
     /// All warnings that hold now.
@@ -23,13 +26,18 @@ impl Service {
     pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
         let trial = self.rule_sets.trial(&self.datapath);
+        let rates = |at: &Attachment| self.gauges.recent.rates(datapath, at.ifindex);
+        let interfaces = datapath.attachments().iter().map(|at| {
+            Ok::<_, ServiceError>(Interface { rates: rates(at)?, ..Interface::from(at) })
+        });
+        let interfaces = interfaces.collect::<Result<_, _>>()?;
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             generation: datapath.generation(),
             rules: self.rule_sets.effective.rules.len(),
             brake: datapath.brake()?,
-            interfaces: datapath.attachments().iter().map(Interface::from).collect(),
+            interfaces,
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self
                 .rule_sets

@@ -36,6 +36,8 @@ fn bans_are_shown_and_forgotten() {
     daemon.record("192.0.2.9", 0);
     let bans = daemon.service.bans().unwrap();
     assert_eq!(bans.watched, 1);
+    let metrics = daemon.service.metrics().unwrap();
+    assert!(metrics.contains("\nlimiter_bans 2\n"), "{metrics}");
     let shown: Vec<_> = bans
         .entries
         .iter()

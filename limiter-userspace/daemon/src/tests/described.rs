@@ -28,6 +28,7 @@ use crate::routes as api;
         api::sources::sources,
         api::source::source,
         api::top::top,
+        api::history::history,
         api::nearness::nearness,
         api::check::check,
         api::explain::explain,

@@ -26,6 +26,7 @@ mod nearness;
 mod openapi;
 #[cfg(feature = "page")]
 mod page;
+mod recent;
 mod rule_sets;
 mod set;
 mod shared;

@@ -192,10 +192,11 @@ fn other_sites_get_nothing() {
 /// Every path that the daemon describes, by any method.
 #[test]
 fn nothing_that_changes_is_served_beside_the_page() {
-    const READ: [&str; 7] = [
+    const READ: [&str; 8] = [
         "/",
         "/v1/status",
         "/v1/top",
+        "/v1/history",
         "/v1/stats",
         "/v1/sources/{address}",
         "/v1/events",

@@ -43,6 +43,8 @@ pub(crate) struct Facts {
     /// Seconds since 1970.
     pub(crate) last_at: f64,
     pub(crate) lists: ListsChanged,
+    /// Sources whose ban has not ended.
+    pub(crate) bans: usize,
     pub(crate) edits: usize,
     /// Whether changed rule files on disk could be in force; none if they did not change.
     pub(crate) changed_on_disk: Option<bool>,
@@ -161,6 +163,7 @@ fn daemon(
     page.metric("limiter_list_entries", Gauge, "Addresses and prefixes on the lists.")
         .add(&[("list", "allow")], facts.lists.allowed)
         .add(&[("list", "deny")], facts.lists.denied);
+    page.metric("limiter_bans", Gauge, "Sources that are banned now.").add(&[], facts.bans);
     let help = "1 while changes of the lists are not on disk: a reboot takes them back.";
     page.metric("limiter_lists_not_saved", Gauge, help)
         .add(&[], u8::from(facts.lists.not_saved.is_some()));

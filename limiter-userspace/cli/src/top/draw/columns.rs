@@ -37,12 +37,15 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     kept
 }
 
+/// The column that the rows are sorted by, and whether the least is first; an empty name of none.
+pub(super) type Sorted = (&'static str, bool);
+
 /// A table of which the row `chosen` can be seen, if one is. A row makes its cells by the index of
 /// their column.
 pub(super) fn table<'a, T>(
     frame: &mut Frame<'_>,
     area: Rect,
-    (columns, theme): (&[Column], Theme),
+    (columns, theme, sorted): (&[Column], Theme, Sorted),
     (rows, chosen): (&'a [T], Option<usize>),
     cell: impl Fn(&'a T, usize) -> (String, Style),
 ) {
@@ -55,7 +58,13 @@ pub(super) fn table<'a, T>(
     };
     let head = kept.iter().map(|index| {
         let name = column(index).map_or("", |column| column.name);
-        aligned(index, name.to_owned(), theme.head().add_modifier(Modifier::BOLD))
+        let style = theme.head().add_modifier(Modifier::BOLD);
+        let (by, ascending) = sorted;
+        if name.is_empty() || name != by {
+            return aligned(index, name.to_owned(), style);
+        }
+        let sign = if ascending { '▲' } else { '▼' };
+        aligned(index, format!("{sign}{name}"), style.add_modifier(Modifier::UNDERLINED))
     });
     let widths = kept.iter().filter_map(column).map(|column| match column.width {
         0 => Constraint::Fill(1),

@@ -12,12 +12,16 @@ use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
 
 /// Keys and their effects.
-const HELP: [(&str, &str); 13] = [
+const HELP: [(&str, &str); 18] = [
     ("arrows, j, k", "choose a row; PgUp, PgDn, g, G"),
-    ("Tab, 1, 2, 3", "sources, rules, interfaces"),
-    ("s", "another order of sources"),
-    ("/", "only sources in a prefix; Esc: all"),
-    ("Enter", "one source, and there:"),
+    ("Tab, 1 to 4", "sources, rules, interfaces, events"),
+    ("s, S", "sort by the next column, or the one before"),
+    ("o", "turn the order round: rules, interfaces, events"),
+    ("/", "only sources in a prefix"),
+    ("f", "only what is of a rule: a part of its name or keys"),
+    ("Esc", "take the filters away"),
+    ("p, space", "pause, and go on"),
+    ("Enter", "of a rule its sources; else one source, and there:"),
     ("  b", "deny it for a time: on the deny list"),
     ("  a", "allow it for a time: on the allow list"),
     ("  d", "deny it for good"),
@@ -25,7 +29,8 @@ const HELP: [(&str, &str); 13] = [
     ("  u", "off its list, or its bans, or its limit"),
     ("  Esc", "back"),
     ("q, Ctrl-C", "quit"),
-    ("", "USED is the share of the burst"),
+    ("", "USED is the share of the burst that is in use"),
+    ("", "OVER passed over a limit: in shadow mode, or marked"),
 ];
 
 pub(super) fn draw(frame: &mut Frame<'_>, dialog: &Dialog, state: &State, theme: Theme) {
@@ -72,7 +77,8 @@ const fn title(prompt: Prompt) -> &'static str {
         Prompt::Deny => " deny list ",
         Prompt::Allow => " allow list ",
         Prompt::Limit => " limit ",
-        Prompt::Filter => " prefix ",
+        Prompt::Prefix => " prefix ",
+        Prompt::Rule => " rule ",
     }
 }
 
@@ -88,7 +94,8 @@ fn input(
         Prompt::Deny => format!("Deny {source}, so that all of it is dropped, for"),
         Prompt::Allow => format!("Allow {source}, so that all of it passes, for"),
         Prompt::Limit => format!("Limit {source} to, as in 100/s or 10mbit/s"),
-        Prompt::Filter => "Only sources in, as in 192.0.2.0/24; empty for all".to_owned(),
+        Prompt::Prefix => "Only sources in, as in 192.0.2.0/24; empty for all".to_owned(),
+        Prompt::Rule => "Only of rules with this in their name or keys; empty for all".to_owned(),
     };
     let mut typed = vec![Span::styled("> ", theme.key())];
     if line.is_chosen() {

@@ -1,18 +1,22 @@
-//! The three lists.
+//! The four lists.
 
+use limiter_daemon::api::events::{Episode, packet};
+use limiter_daemon::api::history::Rates;
 use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::sources::{OtherDrops, SourceRow};
 use limiter_daemon::api::sources::{part, per_second, percent, state as beside};
 use limiter_daemon::api::status::{Interface, InterfaceState};
-use limiter_daemon::render::{number, titled};
+use limiter_daemon::moment::Zone;
+use limiter_daemon::render::{bits, number, seconds, titled};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::Paragraph;
 
+use super::super::orders::column_of;
 use super::super::state::{RuleRow, State};
-use super::columns::{Column, table};
+use super::columns::{Column, Sorted, table};
 use super::theme::Theme;
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {
@@ -29,14 +33,17 @@ const V6: u16 = 24;
 /// Width of `255.255.255.255`.
 const V4: u16 = 15;
 
-/// Rows of drops by other rules that are shown, and the lines around them.
-const OTHERS: usize = 6;
+/// Rows of drops by other rules that are shown in any case, if there is room.
+const OTHERS: u16 = 6;
 
 /// Sources, and below them what other rules than their own drop of them.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
-    let others = state.top.by_other_rules.get(..OTHERS).unwrap_or(&state.top.by_other_rules);
+    let others = &state.top.by_other_rules;
+    // A high terminal has room for both lists.
+    let taken = u16::try_from(state.top.sources.len()).unwrap_or(u16::MAX).saturating_add(1);
+    let most = area.height.saturating_sub(taken).max(OTHERS + 2);
     let lines = if others.is_empty() { 0 } else { others.len() + 2 };
-    let lines = u16::try_from(lines).unwrap_or(0).min(area.height / 2);
+    let lines = u16::try_from(lines).unwrap_or(u16::MAX).min(most).min(area.height / 2);
     let [area, below] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(area);
     if lines > 0 {
@@ -44,15 +51,19 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     }
     let rows = &state.top.sources;
     if rows.is_empty() {
-        let text = "no source stands out so far: a part of them is read at each look";
+        let text = if state.filter.is_set() {
+            "no source that stands out passes the filter: Esc takes it away"
+        } else {
+            "no source stands out so far: a part of them is read at each look"
+        };
         frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
         return;
     }
     let width = if rows.iter().any(|row| row.source.len() > usize::from(V4)) { V6 } else { V4 };
     let columns = [
         left("SOURCE", width, 0),
-        right("DROPPED/S", 9, 1),
-        right("DROPPED", 13, 5),
+        right("DROPPED/S", 10, 1),
+        right("DROPPED", 12, 5),
         right("PASSED/S", 9, 2),
         right("PASSED", 13, 6),
         right("USED", 6, 3),
@@ -60,7 +71,8 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         left("LIMIT", 14, 7),
         left("RULE", 0, 8),
     ];
-    table(frame, area, (&columns, theme), (rows, Some(state.cursor)), |row, index| {
+    let sorted = (column_of(state.by), false);
+    table(frame, area, (&columns, theme, sorted), (rows, Some(state.cursor)), |row, index| {
         source_cell(row, index, theme)
     });
 }
@@ -74,7 +86,8 @@ fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) 
         left("REASON", 16, 3),
         left("DROPPED BY OTHER RULES", 0, 2),
     ];
-    table(frame, area, (&columns, theme), (rows, None), |row: &OtherDrops, index| match index {
+    let plain = (&columns[..], theme, ("", false));
+    table(frame, area, plain, (rows, None), |row: &OtherDrops, index| match index {
         0 => (clean(&row.source), Style::new()),
         1 => (part(number(row.drops.dropped), !row.drops.exact), theme.bad()),
         2 => (row.drops.reason.clone(), Style::new()),
@@ -86,7 +99,10 @@ fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) 
 fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
     let plain = Style::new();
     match index {
-        0 => (clean(&row.source), plain),
+        0 => {
+            let dropping = row.dropped_per_second > Some(0.0);
+            (clean(&row.source), if dropping { theme.bad() } else { plain })
+        }
         1 => {
             let rate = row.dropped_per_second;
             (part(per_second(rate), row.dropped_at_least), theme.count(rate.unwrap_or(0.0)))
@@ -107,57 +123,131 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
 pub(super) fn rules(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let columns = [
         left("RULE", 0, 0),
-        right("DROPPED/S", 9, 1),
-        right("DROPPED", 13, 4),
+        right("DROPPED/S", 10, 1),
+        right("DROPPED BITS", 12, 4),
         right("PASSED/S", 9, 2),
-        right("PASSED", 13, 5),
+        right("PASSED BITS", 12, 5),
         right("OVER/S", 9, 3),
-        right("OVER", 13, 6),
+        right("DROPPED", 13, 6),
+        right("PASSED", 13, 7),
+        right("OVER", 13, 8),
     ];
-    table(frame, area, (&columns, theme), (&state.rules, Some(state.cursor)), |row, index| {
+    let columns = (&columns[..], theme, sorted(state));
+    table(frame, area, columns, (&state.rules, Some(state.cursor)), |row, index| {
         rule_cell(row, index, theme)
     });
+}
+
+/// The order of a list other than that of sources.
+fn sorted(state: &State) -> Sorted {
+    let order = state.order();
+    (order.column(state.tab), order.ascending)
+}
+
+/// Bits a second in a column.
+fn bits_of(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), bits)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "only to tell 0 from more")]
 fn rule_cell(row: &RuleRow, index: usize, theme: Theme) -> (String, Style) {
     let ([passed, dropped, over], plain) = (row.counts, Style::new());
     let [passed_rate, dropped_rate, over_rate] = row.rates;
+    let [passed_bits, dropped_bits] = row.bits;
+    let dropping = theme.count(dropped_rate.unwrap_or(0.0));
+    let near = if over > 0 { theme.near() } else { theme.quiet() };
     match index {
-        0 => (clean(row.name.as_deref().unwrap_or(&row.rule)), plain),
-        1 => (per_second(dropped_rate), theme.count(dropped_rate.unwrap_or(0.0))),
-        2 => (number(dropped), theme.count(dropped as f64)),
+        0 => (clean(row.title()), if dropped_rate > Some(0.0) { theme.bad() } else { plain }),
+        1 => (per_second(dropped_rate), dropping),
+        2 => (bits_of(dropped_bits), dropping),
         3 => (per_second(passed_rate), plain),
-        4 => (number(passed), plain),
-        5 => (per_second(over_rate), if over > 0 { theme.near() } else { theme.quiet() }),
-        _ => (number(over), if over > 0 { theme.near() } else { theme.quiet() }),
+        4 => (bits_of(passed_bits), plain),
+        5 => (per_second(over_rate), near),
+        6 => (number(dropped), theme.count(dropped as f64)),
+        7 => (number(passed), plain),
+        _ => (number(over), near),
     }
 }
 
 pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let columns = [
-        left("INTERFACE", 16, 0),
-        left("MODE", 8, 2),
-        left("ATTACHED", 22, 1),
-        right("INDEX", 6, 4),
-        right("PROGRAM", 8, 3),
-        left("", 10, 5),
+        left("INTERFACE", 14, 0),
+        left("STATE", 17, 1),
+        right("DROPPED/S", 10, 2),
+        right("DROPPED BITS", 12, 4),
+        right("PASSED/S", 9, 3),
+        right("PASSED BITS", 12, 5),
+        left("MODE", 8, 6),
+        right("INDEX", 6, 8),
+        right("PROGRAM", 8, 7),
+        left("", 10, 9),
     ];
-    let rows = state.status.as_ref().map_or(&[][..], |status| &status.interfaces);
-    table(frame, area, (&columns, theme), (rows, Some(state.cursor)), |row: &Interface, index| {
+    let rows = &state.interfaces;
+    let columns = (&columns[..], theme, sorted(state));
+    table(frame, area, columns, (rows, Some(state.cursor)), |row: &Interface, index| {
         let plain = Style::new();
+        let rate = |of: fn(&Rates) -> f64| row.rates.as_ref().map(of);
+        let dropped = rate(|rates| rates.dropped_packets);
+        let dropping = theme.count(dropped.unwrap_or(0.0));
         match index {
             0 => (clean(&row.name), plain),
-            1 => (clean(&row.mode), plain),
-            2 if row.state == InterfaceState::Elsewhere => {
-                ("in another namespace".to_owned(), plain)
-            }
-            2 if row.state == InterfaceState::Unseen => ("not seen".to_owned(), theme.near()),
-            2 if row.attached => ("yes".to_owned(), theme.good()),
-            2 => ("no: packets pass".to_owned(), theme.bad()),
-            3 => (row.ifindex.to_string(), plain),
-            4 => (row.program_id.to_string(), plain),
+            1 if row.state == InterfaceState::Elsewhere => ("another namespace".to_owned(), plain),
+            1 if row.state == InterfaceState::Unseen => ("not seen".to_owned(), theme.near()),
+            1 if row.attached => ("limited".to_owned(), theme.good()),
+            1 => ("no: packets pass".to_owned(), theme.bad()),
+            2 => (per_second(dropped), dropping),
+            3 => (bits_of(rate(|rates| rates.dropped_bits)), dropping),
+            4 => (per_second(rate(|rates| rates.passed_packets)), plain),
+            5 => (bits_of(rate(|rates| rates.passed_bits)), plain),
+            6 => (clean(&row.mode), plain),
+            7 => (row.ifindex.to_string(), theme.quiet()),
+            8 => (row.program_id.to_string(), theme.quiet()),
             _ => (if row.adopted { "adopted" } else { "" }.to_owned(), theme.quiet()),
+        }
+    });
+}
+
+/// Episodes of drops, of which the daemon has the latest.
+pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
+    let rows = &state.events;
+    if rows.is_empty() {
+        let text = if state.filter.is_set() {
+            "no drop that was reported passes the filter: Esc takes it away"
+        } else {
+            "no drops were reported"
+        };
+        frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
+        return;
+    }
+    let zone = Zone::of_this_process();
+    let wide = rows.iter().any(|row| row.source.len() > usize::from(V4));
+    let columns = [
+        left("BEGAN", 19, 1),
+        left("SOURCE", if wide { V6 } else { V4 }, 0),
+        right("LASTED", 12, 3),
+        left("NOW", 7, 5),
+        right("SAMPLED", 9, 6),
+        left("REASON", 12, 4),
+        left("RULE", 0, 2),
+        left("LAST PACKET", 34, 7),
+    ];
+    let columns = (&columns[..], theme, sorted(state));
+    table(frame, area, columns, (rows, Some(state.cursor)), |row: &Episode, index| {
+        let style = match (row.ended, row.would_drop) {
+            (true, _) => theme.quiet(),
+            (false, true) => theme.near(),
+            (false, false) => theme.bad(),
+        };
+        match index {
+            0 => (clean(&zone.short(&row.began)), Style::new()),
+            1 => (clean(&row.source), style),
+            2 => (seconds(row.seconds), Style::new()),
+            3 => (if row.ended { "ended" } else { "ongoing" }.to_owned(), style),
+            4 => (number(row.sampled), Style::new()),
+            5 if row.would_drop => ("would drop".to_owned(), theme.near()),
+            5 => (clean(&row.reason), Style::new()),
+            6 => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), Style::new()),
+            _ => (clean(&packet(&row.last)), theme.quiet()),
         }
     });
 }

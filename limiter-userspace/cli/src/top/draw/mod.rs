@@ -9,51 +9,70 @@ mod source;
 mod theme;
 
 use limiter_daemon::api::sources::By;
-use limiter_daemon::api::sources::{WHERE, drop_words, each_second};
+use limiter_daemon::api::sources::{drop_words, each_second};
 use limiter_daemon::render::{number, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Paragraph, Wrap};
 
+use super::past::Totals;
 use super::state::{State, Tab};
-use history::histories;
+use history::Bands;
 use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
-    // Sources have a sample of what is not by rules that count each; so that is told.
+    // Sources have a sample of what is not by rules that count each; so that is said.
     let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
-    let elsewhere = elsewhere.filter(|_| state.tab == Tab::Sources);
+    let elsewhere =
+        elsewhere.filter(|_| state.tab == Tab::Sources).map(|words| format!("dropped: {words}"));
+    let note = elsewhere.as_ref().map_or(0, |words| wrapped(words, frame.area().width));
     let [head, charts, tabs, note, body, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(2),
+        Constraint::Length(history::lines(frame.area().height)),
         Constraint::Length(1),
-        Constraint::Length(elsewhere.as_ref().map_or(0, |_| 1)),
+        Constraint::Length(note),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(header(state, theme)), head);
-    let rows = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(charts);
-    histories(frame, rows, [&state.passed, &state.dropped], theme);
+    let Totals { passed, dropped, bits, marks, .. } = &state.totals;
+    let marks = marks.iter().copied().collect();
+    Bands { passed, dropped, bits: Some(*bits), marks }.draw(frame, charts, theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
     if let Some(words) = elsewhere {
-        let words = format!("dropped: {words}; see 2 rules, {WHERE}");
-        frame.render_widget(Paragraph::new(words).style(theme.near()), note);
+        let words = Paragraph::new(words).wrap(Wrap { trim: true });
+        frame.render_widget(words.style(theme.near()), note);
     }
     match (&state.source, state.tab) {
         (Some(name), _) => source::draw(frame, body, state, name, theme),
         (None, Tab::Sources) => lists::sources(frame, body, state, theme),
         (None, Tab::Rules) => lists::rules(frame, body, state, theme),
         (None, Tab::Interfaces) => lists::interfaces(frame, body, state, theme),
+        (None, Tab::Events) => lists::events(frame, body, state, theme),
     }
     frame.render_widget(Paragraph::new(footer(state, theme)), foot);
     if let Some(dialog) = &state.dialog {
         dialogs::draw(frame, dialog, state, theme);
     }
+}
+
+/// Lines that words take in so many columns.
+fn wrapped(words: &str, width: u16) -> u16 {
+    let width = usize::from(width).max(1);
+    let (mut lines, mut used) = (1, 0);
+    for word in words.split(' ').map(|word| word.chars().count()) {
+        if used > 0 && used + 1 + word > width {
+            (lines, used) = (lines + 1, word);
+        } else {
+            used += usize::from(used > 0) + word;
+        }
+    }
+    u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
 fn header(state: &State, theme: Theme) -> Line<'static> {
@@ -72,6 +91,10 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
         limits,
         format!("  up {}  generation {}", seconds(top.uptime_seconds), top.generation).into(),
     ];
+    if state.paused {
+        line.push(Span::raw("  "));
+        line.push(Span::styled(" PAUSED ", theme.near().add_modifier(Modifier::REVERSED)));
+    }
     if let Some(trial) = state.status.as_ref().and_then(|status| status.trial) {
         let left = seconds(trial.seconds_left);
         line.push(Span::styled(format!("  on trial: {left} left"), theme.near()));
@@ -104,12 +127,22 @@ fn tabs(state: &State, theme: Theme) -> Line<'static> {
     }
     if state.tab == Tab::Sources {
         line.push(Span::raw(format!("  by {}", order(state.by))));
-        if let Some(within) = &state.within {
-            line.push(Span::styled(format!("  in {}", clean(within)), theme.near()));
-        }
+    }
+    if let Some(within) = &state.filter.within {
+        line.push(Span::styled(format!("  in {}", clean(within)), theme.near()));
+    }
+    if let Some(rule) = &state.filter.rule {
+        line.push(Span::styled(format!("  rule {}", clean(rule)), theme.near()));
     }
     Line::from(line)
 }
+
+/// Keys that several lists have.
+const SORT: (&str, &str) = ("s", "sort");
+const RULE: (&str, &str) = ("f", "rule");
+const PAUSE: (&str, &str) = ("p", "pause");
+const HELP: (&str, &str) = ("?", "help");
+const QUIT: (&str, &str) = ("q", "quit");
 
 fn footer(state: &State, theme: Theme) -> Line<'static> {
     if let Some(lost) = &state.lost {
@@ -130,15 +163,11 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
             ("?", "help"),
             ("q", "quit"),
         ],
-        (None, Tab::Sources) => &[
-            ("Enter", "one source"),
-            ("s", "order"),
-            ("/", "prefix"),
-            ("Tab", "next list"),
-            ("?", "help"),
-            ("q", "quit"),
-        ],
-        (None, _) => &[("Tab", "next list"), ("?", "help"), ("q", "quit")],
+        (None, Tab::Rules) => &[("Enter", "its sources"), SORT, RULE, PAUSE, HELP, QUIT],
+        (None, Tab::Interfaces) => &[SORT, ("o", "turn"), PAUSE, HELP, QUIT],
+        (None, Tab::Sources | Tab::Events) => {
+            &[("Enter", "source"), SORT, ("/", "prefix"), RULE, PAUSE, HELP, QUIT]
+        }
     };
     let mut line = Vec::new();
     for (key, what) in keys {

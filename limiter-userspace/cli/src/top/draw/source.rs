@@ -13,11 +13,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::state::State;
-use super::history::histories;
+use super::history::Bands;
 use super::theme::Theme;
 
 /// Least height, in lines, at which histories take more than one.
-const TALL: u16 = 18;
+const TALL: u16 = 22;
 
 /// Cells of the bar that shows the bucket.
 const BAR: usize = 30;
@@ -26,18 +26,14 @@ const BAR: usize = 30;
 const RULES: usize = 6;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str, theme: Theme) {
-    let tall = if area.height >= TALL { 3 } else { 1 };
-    let [title, passed, dropped, facts] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Length(tall),
-        Constraint::Length(tall),
-        Constraint::Fill(1),
-    ])
-    .areas(area);
+    let tall = if area.height >= TALL { 7 } else { 3 };
+    let [title, bands, facts] =
+        Layout::vertical([Constraint::Length(2), Constraint::Length(tall), Constraint::Fill(1)])
+            .areas(area);
     let heading = Line::styled(clean(name), Modifier::BOLD);
     frame.render_widget(Paragraph::new(vec![Line::default(), heading]), title);
-    let [of_passed, of_dropped] = &state.of_source;
-    histories(frame, [passed, dropped], [of_passed, of_dropped], theme);
+    let [passed, dropped] = &state.of_source;
+    Bands { passed, dropped, bits: None, marks: Vec::new() }.draw(frame, bands, theme);
     let mut lines = vec![Line::default()];
     match (&state.view, &state.top.watched) {
         (Some(view), Some(row)) => describe(&mut lines, view, row, theme),

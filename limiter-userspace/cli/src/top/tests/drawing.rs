@@ -1,5 +1,6 @@
 //! Drawings of the screen.
 
+use limiter_daemon::api::history::{Mark, MarkKind};
 use limiter_daemon::api::source::RuleDrops;
 use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
 use limiter_daemon::api::top::Top;
@@ -8,7 +9,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
-use super::{Fake, fake, seen};
+use super::{Fake, episode, fake, seen};
 use crate::top::draw::draw;
 use crate::top::line::Line;
 use crate::top::link::Action;
@@ -48,11 +49,13 @@ fn sources_are_listed() {
     );
     assert!(lines[1].starts_with("passed      1,000/s"), "{shown}");
     assert!(lines[2].starts_with("dropped        50/s"), "{shown}");
-    // One scale: a twentieth of what passed is no full bar.
-    assert!(lines[1].ends_with('█') && !lines[2].ends_with('█'), "{shown}");
-    assert_eq!(lines[3].trim(), "1 sources  2 rules  3 interfaces   by drops a second");
+    assert!(lines[1].contains(" 1.0 Mbit/s ") && lines[2].contains(" 50.0 kbit/s "), "{shown}");
+    // One scale, which is written behind: a twentieth of what passed is no full bar.
+    assert!(lines[1].contains("█▏1k") && !lines[2].contains('█'), "{shown}");
+    let tabs = "1 sources  2 rules  3 interfaces  4 events   by drops a second";
+    assert_eq!(lines[3].trim(), tabs);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words(lines[4]), "SOURCE DROPPED/S DROPPED PASSED/S PASSED USED STATE LIMIT RULE");
+    assert_eq!(words(lines[4]), "SOURCE ▼DROPPED/S DROPPED PASSED/S PASSED USED STATE LIMIT RULE");
     assert_eq!(words(lines[5]), "192.0.2.1 3,457 100 12 1,234,567 75 % 100/s every source");
     assert!(lines[6].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
     assert!(lines[6].contains(" denied ") && lines[7].contains(" banned 59 s "), "{shown}");
@@ -73,20 +76,21 @@ fn a_part_is_no_whole_and_what_is_not_known_is_not_0() {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let row = shown.lines().map(words).find(|line| line.starts_with("192.0.2.1 ")).unwrap();
     assert!(row.starts_with("192.0.2.1 ≥3,457 ≥100 - 1,234,567 "), "{row}");
-    assert_eq!(state.dropped.now, None);
+    assert_eq!(state.totals.dropped.now, None);
     // Other rules leave the sums as they are; of another run of the daemon they are others.
     for (generation, began_ns, rates) in [(5, 7, true), (5, 8, false), (5, 8, true)] {
         let seconds = fake.top.borrow().clock_ns / 1_000_000_000 + 2;
         *fake.top.borrow_mut() = Top { generation, began_ns, ..seen(seconds) };
         state.refresh(&fake);
-        assert_eq!(state.dropped.now, rates.then_some(50.0), "{began_ns}");
-        assert_eq!(state.dropped.points(1), [rates.then_some(50)]);
+        assert_eq!(state.totals.dropped.now, rates.then_some(50.0), "{began_ns}");
+        let [(_, newest)] = state.totals.dropped.points(1)[..] else { panic!("no point") };
+        assert_eq!(newest, rates.then_some(50));
     }
     // Counters that began anew.
     *fake.top.borrow_mut() =
         Top { began_ns: 8, generation: 5, clock_ns: 99_000_000_000, ..seen(1) };
     state.refresh(&fake);
-    assert_eq!((state.passed.now, state.dropped.now), (None, None));
+    assert_eq!((state.totals.passed.now, state.totals.dropped.now), (None, None));
 }
 
 /// The rates of rules are of one rule set: the same name may have another counter under others.
@@ -121,9 +125,12 @@ fn drops_by_other_rules_are_told_above_the_sources() {
     *fake.top.borrow_mut() = top.clone();
     state.refresh(&fake);
     let shown = text(&drawn(&state, 130, 12, false));
-    let said = "dropped: 0/s by rules that count each source, 1,395/s by other rules and budgets; \
-                see 2 rules, `limiter list`";
-    assert!(shown.lines().nth(4).unwrap().starts_with(said), "{shown}");
+    let said = "dropped: 0/s by rules that count each source, 1,395/s by other rules and budgets";
+    assert_eq!(shown.lines().nth(4), Some(said), "{shown}");
+    // Nothing is cut where it takes two lines.
+    let narrow = text(&drawn(&state, 60, 24, false));
+    let lines: Vec<&str> = narrow.lines().collect();
+    assert_eq!(lines[5..7].join(" "), said, "{narrow}");
     // The counts of other rules are no rates of these.
     (top.clock_ns, top.generation) = (9_000_000_000, 5);
     *fake.top.borrow_mut() = top;
@@ -158,7 +165,7 @@ fn sources_that_other_rules_drop_are_listed_below() {
     let row = &lines[head + 1];
     assert!(row.starts_with("203.0.113.7 ≥1,234 over-limit ") && row.contains("grams"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "{shown}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("203.0.113.7")).count(), 6, "{shown}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("203.0.113.7")).count(), 7, "{shown}");
     assert!(lines.iter().any(|line| line.starts_with("192.0.2.1 ")), "{shown}");
     let little = text(&drawn(&state, 130, 12, false));
     assert!(little.contains("192.0.2.1 ") && little.contains("203.0.113.7"), "{little}");
@@ -171,9 +178,9 @@ fn what_matters_most_stays_where_there_is_little_room() {
         let shown = text(&drawn(&state, width, 12, false));
         shown.lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(head(40), "SOURCE DROPPED/S");
-    assert_eq!(head(60), "SOURCE DROPPED/S PASSED/S USED");
-    assert_eq!(head(80), "SOURCE DROPPED/S DROPPED PASSED/S USED STATE");
+    assert_eq!(head(40), "SOURCE ▼DROPPED/S");
+    assert_eq!(head(60), "SOURCE ▼DROPPED/S PASSED/S USED");
+    assert_eq!(head(80), "SOURCE ▼DROPPED/S DROPPED PASSED/S USED STATE");
 }
 
 #[test]
@@ -187,7 +194,7 @@ fn no_size_is_too_small_or_too_large() {
         Some(Dialog::Help),
         Some(Dialog::Confirm { action, question }),
         Some(Dialog::Input {
-            prompt: Prompt::Filter,
+            prompt: Prompt::Rule,
             line: Line::of(&"x".repeat(60)),
             wrong: Some("y".repeat(300)),
         }),
@@ -260,7 +267,7 @@ fn one_source_is_told_of() {
     ] {
         assert!(shown.contains(line), "{line}:\n{shown}");
     }
-    assert_eq!(shown.matches('█').count() - shown.matches("█\n").count(), 23, "{shown}");
+    assert_eq!(shown.matches('█').count() - shown.matches("█▏").count(), 23, "{shown}");
 }
 
 #[test]
@@ -274,7 +281,91 @@ fn rules_and_interfaces_are_listed() {
     state.open(Tab::Interfaces);
     state.refresh(&fake);
     let shown = text(&drawn(&state, 100, 12, false));
-    assert!(shown.contains("eth0") && shown.contains("no: packets pass"), "{shown}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = shown.lines().map(words).collect();
+    assert!(lines[4].starts_with("▼INTERFACE STATE DROPPED/S DROPPED BITS PASSED/S"), "{shown}");
+    assert_eq!(lines[5], "eth0 limited 50 50.0 kbit/s 1,000 1.0 Mbit/s native 77", "{shown}");
+    assert!(lines[6].ends_with("9 no: packets pass - - - - native 77"), "{shown}");
+}
+
+/// Bits of a rule are of its bytes, and the list is sorted by the column that is chosen.
+#[test]
+fn rules_have_bits_and_an_order() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.open(Tab::Rules);
+    state.refresh(&fake);
+    *fake.counted.borrow_mut() = 400;
+    *fake.top.borrow_mut() = seen(5);
+    state.refresh(&fake);
+    assert_eq!(state.rules[0].bits, [Some(0.0), Some(200.0 * 60.0 * 8.0)]);
+    let shown = text(&drawn(&state, 140, 12, false));
+    assert!(shown.contains("▼DROPPED/S") && shown.contains("96.0 kbit/s"), "{shown}");
+    for _ in 0..6 {
+        state.turn_order(false);
+    }
+    assert!(text(&drawn(&state, 140, 12, false)).contains("▼RULE"));
+    assert_eq!(state.rules[0].rule, "every source");
+    state.turn_round();
+    assert_eq!(state.rules[1].rule, "every source");
+    assert!(text(&drawn(&state, 140, 12, false)).contains("▲RULE"));
+}
+
+#[test]
+fn events_are_listed_sorted_and_filtered() {
+    let fake = fake();
+    *fake.episodes.borrow_mut() = vec![
+        episode("192.0.2.1", "every source", 3),
+        episode("198.51.100.3", "web\u{1b}", 9),
+        episode("2001:db8::/64", "every source", 5),
+    ];
+    let mut state = looked(&fake);
+    state.open(Tab::Events);
+    state.refresh(&fake);
+    let sources =
+        |state: &State| state.events.iter().map(|row| row.source.clone()).collect::<Vec<_>>();
+    assert_eq!(sources(&state), ["198.51.100.3", "2001:db8::/64", "192.0.2.1"], "the latest first");
+    let shown = text(&drawn(&state, 150, 12, false));
+    assert!(shown.contains("▼BEGAN") && shown.contains(" 5 s ongoing "), "{shown}");
+    assert!(shown.contains("udp 40000>53 60 bytes eth0") && !shown.contains('\u{1b}'), "{shown}");
+    state.turn_order(true);
+    state.refresh(&fake);
+    assert_eq!(sources(&state)[2], "198.51.100.3", "by rule");
+    state.filter.rule = Some("WEB".to_owned());
+    state.refresh(&fake);
+    assert_eq!(sources(&state), ["198.51.100.3"]);
+    state.filter.within = Some("192.0.2.0/24".to_owned());
+    state.refresh(&fake);
+    assert!(text(&drawn(&state, 150, 12, false)).contains("passes the filter"));
+    state.filter.rule = None;
+    state.refresh(&fake);
+    assert_eq!(sources(&state), ["192.0.2.1"]);
+}
+
+/// The axis has times and what changed, under the seconds that they are of.
+#[test]
+fn times_and_changes_stand_under_the_charts() {
+    let fake = fake();
+    let mut state = State::new(By::DropRate, None);
+    for seconds in 1..=60 {
+        *fake.top.borrow_mut() = seen(seconds);
+        if seconds == 50 {
+            let clock_ns = seconds * 1_000_000_000;
+            let mark = Mark { clock_ns, change: MarkKind::Off, generation: 4 };
+            fake.marks.borrow_mut().push(mark);
+        }
+        state.refresh(&fake);
+    }
+    let shown = text(&drawn(&state, 100, 24, false));
+    let axis = shown.lines().nth(3).unwrap();
+    // 33 columns of label, 60 of seconds, and the scale.
+    let at = |text: &str| axis.chars().count() - axis.split(text).last().unwrap().chars().count();
+    assert_eq!(at("now"), 93, "{shown}");
+    assert_eq!(at("off ▲"), 83, "{shown}");
+    assert_eq!(at("-20s"), 73, "{shown}");
+    // A high terminal has room for a scale from 0.
+    let high = text(&drawn(&state, 100, 50, false));
+    assert!(high.contains("▏1k") && high.contains("▏0"), "{high}");
 }
 
 #[test]

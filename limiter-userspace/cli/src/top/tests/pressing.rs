@@ -2,8 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use limiter_daemon::api::sources::By;
+use limiter_daemon::api::top::Top;
 
-use super::{Fake, fake, row, seen};
+use super::{Fake, episode, fake, row, seen};
 use crate::top::keys::{Flow, press};
 use crate::top::link::Action;
 use crate::top::state::{Dialog, State, Tab};
@@ -195,26 +196,82 @@ fn order_prefix_and_lists_are_chosen() {
     keys(&mut state, "\u{1b}", &fake);
     assert_eq!(asked().within, None);
     let mut tabs = Vec::new();
-    for typed in ["\t", "\t", "\t", "3", "2", "1"] {
+    for typed in ["\t", "\t", "\t", "\t", "4", "3", "2", "1"] {
         keys(&mut state, typed, &fake);
         tabs.push(state.tab);
     }
-    assert_eq!(
-        tabs,
-        [Tab::Rules, Tab::Interfaces, Tab::Sources, Tab::Interfaces, Tab::Rules, Tab::Sources]
-    );
+    let there = [Tab::Rules, Tab::Interfaces, Tab::Events];
+    let back = [Tab::Events, Tab::Interfaces, Tab::Rules, Tab::Sources];
+    assert_eq!(tabs, [&there[..], &[Tab::Sources], &back].concat());
     key(&mut state, KeyCode::BackTab, &fake);
-    assert_eq!(state.tab, Tab::Interfaces);
+    assert_eq!(state.tab, Tab::Events);
+    // Back through the orders.
+    keys(&mut state, "1SS", &fake);
+    assert_eq!(asked().by, By::Passed);
+}
+
+/// A rule's name is typed, or taken from the list of rules; Esc shows all again.
+#[test]
+fn a_rule_filters_its_sources() {
+    let fake = fake();
+    fake.top.borrow_mut().sources[1].rule_name = Some("Office".to_owned());
+    let mut state = started(&fake);
+    let sources =
+        |state: &State| state.top.sources.iter().map(|row| row.source.clone()).collect::<Vec<_>>();
+    keys(&mut state, "foffi\n", &fake);
+    assert_eq!(sources(&state), ["2001:db8:1234:5678::/64"]);
+    assert!(fake.asked.borrow().last().unwrap().many, "all that stand out are asked for");
+    keys(&mut state, "\u{1b}", &fake);
+    assert_eq!(sources(&state).len(), 3);
+    keys(&mut state, "2\n", &fake);
+    assert_eq!((state.tab, state.filter.rule.as_deref()), (Tab::Sources, Some("every source")));
+    assert_eq!(sources(&state).len(), 3);
+    // An empty line is no filter.
+    keys(&mut state, "f", &fake);
+    for _ in 0.."every source".len() {
+        key(&mut state, KeyCode::Backspace, &fake);
+    }
+    keys(&mut state, "\n", &fake);
+    assert_eq!(state.filter.rule, None);
+}
+
+/// In a pause the numbers stay until it ends, or until something else is asked for.
+#[test]
+fn a_pause_ends_with_the_key_that_began_it() {
+    let fake = fake();
+    let mut state = started(&fake);
+    for typed in ["p", " "] {
+        assert_eq!(key(&mut state, KeyCode::Char(typed.chars().next().unwrap()), &fake), Flow::Go);
+        assert!(state.paused);
+        assert_eq!(key(&mut state, KeyCode::Char('p'), &fake), Flow::Refresh);
+        assert!(!state.paused);
+    }
+}
+
+/// The source of an event is shown, and a chosen row stays chosen wherever it goes.
+#[test]
+fn an_event_leads_to_its_source() {
+    let fake = fake();
+    *fake.episodes.borrow_mut() =
+        vec![episode("192.0.2.1", "every source", 3), episode("198.51.100.3", "web", 9)];
+    let mut state = started(&fake);
+    keys(&mut state, "4j", &fake);
+    assert_eq!(state.cursor, 1);
+    fake.episodes.borrow_mut().push(episode("203.0.113.9", "web", 7));
+    state.refresh(&fake);
+    assert_eq!(state.cursor, 2);
+    keys(&mut state, "\n", &fake);
+    assert_eq!(state.source.as_deref(), Some("192.0.2.1"));
 }
 
 #[test]
 fn rates_are_between_two_looks() {
     let fake = fake();
     let mut state = started(&fake);
-    assert_eq!(state.passed.now, None);
+    assert_eq!(state.totals.passed.now, None);
     *fake.top.borrow_mut() = seen(3);
     state.refresh(&fake);
-    assert_eq!((state.passed.now, state.dropped.now), (Some(1000.0), Some(50.0)));
+    assert_eq!((state.totals.passed.now, state.totals.dropped.now), (Some(1000.0), Some(50.0)));
     keys(&mut state, "2", &fake);
     assert_eq!(state.rules[0].rates, [None; 3]);
     *fake.counted.borrow_mut() = 400;
@@ -222,11 +279,12 @@ fn rates_are_between_two_looks() {
     state.refresh(&fake);
     assert_eq!(state.rules[0].rates, [Some(0.0), Some(200.0), Some(0.0)]);
     // Counters that begin anew are no rate.
-    *fake.top.borrow_mut() = seen(1);
+    *fake.top.borrow_mut() = Top { clock_ns: 7_000_000_000, ..seen(1) };
     state.refresh(&fake);
-    *fake.top.borrow_mut() = seen(2);
+    assert_eq!(state.totals.passed.now, None);
+    *fake.top.borrow_mut() = Top { clock_ns: 8_000_000_000, ..seen(2) };
     state.refresh(&fake);
-    assert_eq!(state.passed.now, Some(1000.0));
+    assert_eq!(state.totals.passed.now, Some(1000.0));
 }
 
 #[test]

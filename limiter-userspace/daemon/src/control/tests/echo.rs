@@ -209,6 +209,23 @@ fn metrics() -> Routes<Echo> {
     )
 }
 
+/// What `limiter top` and the page ask for again and again.
+fn looks() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/top",
+            get(|echo: To, peer: Who, Asked(_): Asked<AskTop>| async move {
+                read(&echo, &peer, |_| Ok(Top::default())).await
+            }),
+        )
+        .at(
+            "/v1/history",
+            get(|echo: To, peer: Who, Asked(_): Asked<AskHistory>| async move {
+                read(&echo, &peer, |_| Ok(History::default())).await
+            }),
+        )
+}
+
 /// The routes of the service, as far as these tests go.
 pub(super) fn routes() -> Routes<Echo> {
     Routes::default()
@@ -253,12 +270,6 @@ pub(super) fn routes() -> Routes<Echo> {
             get(|echo: To, peer: Who, Named(address): Named| async move {
                 let no = Refusal::NotFound(format!("no {address}"));
                 read(&echo, &peer, |_| Err::<SourceView, _>(no)).await
-            }),
-        )
-        .at(
-            "/v1/top",
-            get(|echo: To, peer: Who, Asked(_): Asked<AskTop>| async move {
-                read(&echo, &peer, |_| Ok(Top::default())).await
             }),
         )
         .at(
@@ -308,6 +319,7 @@ pub(super) fn routes() -> Routes<Echo> {
                 })
             }),
         )
+        .and(looks())
         .and(lists())
         .and(rules())
         .and(metrics())

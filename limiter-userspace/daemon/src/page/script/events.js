@@ -16,6 +16,8 @@ function packetOf(last) {
   return clean(`${protocol}${ports}${number(last.bytes)} bytes ${last.interface ?? ""}`);
 }
 
+const reasonOf = (row) => (row.would_drop ? "would drop" : clean(row.reason));
+
 // The command that says what becomes of such a packet now.
 function explaining({ source, last }) {
   const name = PROTOCOLS[last.protocol];
@@ -33,18 +35,26 @@ class Events {
     };
     this.table = new Table(byId("events-table"), "Events", [
       { head: "Source", make: name },
-      { head: "Reason", text: (row) => (row.would_drop ? "would drop" : clean(row.reason)) },
-      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
-      { head: "Began", text: (row) => moment(row.began) },
-      { head: "Lasts", number: true, text: (row) => span(row.seconds) },
-      { head: "Sampled", number: true, text: (row) => number(row.sampled) },
-      { head: "Now", text: (row) => (row.ended ? "ended" : "goes on") },
-      { head: "Last packet", text: (row) => packetOf(row.last) },
       {
-        head: "Command",
-        make: (row) => copyButton(explaining(row), "Copy explain"),
+        head: "Began", text: (row) => local(row.began), sub: (row) => ago(new Date(row.began)),
+        title: (row) => moment(row.began), by: (row) => row.began,
       },
-    ]);
+      {
+        head: "Lasted", number: true, text: (row) => span(row.seconds), by: (row) => row.seconds,
+        sub: (row) => (row.ended ? "ended" : "ongoing"),
+      },
+      { head: "Reason", text: reasonOf },
+      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
+      {
+        head: "Sampled", number: true, text: (row) => number(row.sampled),
+        by: (row) => row.sampled,
+      },
+      { head: "Last packet", text: (row) => packetOf(row.last) },
+      { head: "Copy", make: (row) => copyButton(explaining(row)) },
+    ], {
+      kind: (row) => (row.ended ? "" : row.would_drop ? "full" : "dropping"),
+      words: (row) => [row.source, row.rule, row.rule_name, reasonOf(row), packetOf(row.last)],
+    });
   }
 
   // Has what is typed searched, and the latest shown again after a reset.
@@ -63,7 +73,12 @@ class Events {
     form.addEventListener("reset", () => search(null));
   }
 
-  // What is to be shown now. A search that is refused is told, and given up.
+  // Shows the same once more, as of another search.
+  again() {
+    if (this.table.shown) this.table.show(...this.table.shown);
+  }
+
+  // What is to be shown now. A search that is refused is reported, and given up.
   async answer() {
     if (!this.asked) return ask("/v1/events");
     try {
@@ -78,9 +93,10 @@ class Events {
 
   draw({ episodes, counts, reach }) {
     const key = (row) => JSON.stringify([row.source, row.rule, row.reason, row.began]);
-    this.table.show(episodes, key);
-    const told = reach ? reachOf(reach, episodes.length) : latestOf(counts, episodes.length);
-    tell(byId("events-note"), told.filter(Boolean).join(" "));
+    const shown = this.table.show(episodes, key);
+    const words = reach ? reachOf(reach, episodes.length) : latestOf(counts, episodes.length);
+    if (shown < episodes.length) words.unshift(partOf(shown, episodes.length, "episode"));
+    tell(byId("events-note"), words.filter(Boolean).join(" "));
   }
 }
 
@@ -100,8 +116,8 @@ function latestOf(counts, episodes) {
     [counts.forgotten, "episodes were forgotten: too many at once"],
   ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
   const none = episodes === 0 ? "No drops were reported." : "";
-  const told = `${number(counts.sent)} drops were reported since the maps were made, a sample.`;
-  return [none, told, ...words];
+  const sent = `${number(counts.sent)} drops were reported since the maps were made, a sample.`;
+  return [none, sent, ...words];
 }
 
 // Words about a search: what was not found is not denied where it is not known.

@@ -2,28 +2,36 @@
 
 class Interfaces {
   constructor() {
-    const count = (verdict, unit) => (at) => number(at.counts?.[verdict][unit] ?? NaN);
-    const state = (at) => (at.attached ? "limited" : clean(OFF[at.state] ?? at.state));
+    const rate = (verdict) => (at) => perSecond(at.rates?.[`${verdict}_packets`] ?? NaN);
+    const bit = (verdict) => (at) => bits(at.rates?.[`${verdict}_bits`] ?? NaN);
+    const count = (verdict) => (at) => number(at.counts?.[verdict].packets ?? NaN);
+    const size = (verdict) => (at) => bytes(at.counts?.[verdict].bytes ?? NaN);
+    const dropping = (at) => at.rates?.dropped_packets > 0;
     this.table = new Table(byId("interfaces-table"), "Interfaces", [
       { head: "Interface", text: (at) => clean(at.was ? `${at.name}, was ${at.was}` : at.name) },
-      { head: "Mode", text: (at) => clean(at.mode) },
-      { head: "State", text: state },
-      { head: "Passed", number: true, text: count("passed", "packets") },
-      { head: "Passed bytes", number: true, text: count("passed", "bytes") },
-      { head: "Dropped", number: true, text: count("dropped", "packets") },
-      { head: "Dropped bytes", number: true, text: count("dropped", "bytes") },
+      { head: "State", text: stateOfInterface, sub: (at) => clean(at.mode) },
       {
-        head: "Command",
-        make: () => copyButton(command("doctor"), "Copy doctor"),
+        head: "Dropped/s", number: true, text: rate("dropped"), sub: bit("dropped"),
+        warn: dropping,
       },
-    ]);
+      { head: "Passed/s", number: true, text: rate("passed"), sub: bit("passed") },
+      { head: "Dropped", number: true, text: count("dropped"), sub: size("dropped") },
+      { head: "Passed", number: true, text: count("passed"), sub: size("passed") },
+      { head: "Copy", make: () => copyButton(command("doctor")) },
+    ], {
+      kind: (at) => (at.attached ? (dropping(at) ? "dropping" : "") : "full"),
+      words: (at) => [at.name, at.was, at.mode, stateOfInterface(at)],
+    });
   }
 
   draw(status, stats) {
     // Several may be counted together, under all of their names.
     const counts = (name) => stats.interfaces.find((at) => at.interface.split(", ").includes(name));
     const rows = status.interfaces.map((at) => ({ ...at, counts: counts(at.name) }));
-    this.table.show(rows, (at) => at.name);
+    const shown = this.table.show(rows, (at) => at.name);
+    tell(byId("interfaces-note"), `${partOf(shown, rows.length, "interface")} Rates are of the`
+      + " last ten seconds; the totals since the program is on the interface.");
   }
 }
 
+const stateOfInterface = (at) => (at.attached ? "limited" : clean(OFF[at.state] ?? at.state));

@@ -6,15 +6,17 @@ const SLOWEST = 5000;
 
 const TABS = ["sources", "rules", "events", "interfaces", "tune"];
 
-// A source in the address of the page.
-const SOURCE = /^[0-9a-f.:]+(\/\d+)?$/i;
-
 class Page {
   constructor() {
     this.tab = "sources";
-    this.all = new History();
-    this.charts = ["passed", "dropped"].map((kind) => new Chart(byId("totals"), kind, kind));
-    this.source = new SourceView(() => this.place());
+    this.all = new Totals();
+    const group = [];
+    this.charts = [["Packets a second", "packets"], ["Bits a second", "bits"]].map(([title, of]) =>
+      new Chart(byId("totals"), group, title, of));
+    this.source = new SourceView((step) => {
+      document.body.classList.remove("one");
+      this.place(step);
+    });
     const open = (source, opener) => this.show(source, opener);
     this.sources = new Sources(open);
     this.rules = new Rules();
@@ -43,31 +45,60 @@ class Page {
     });
     this.events.listen(() => this.soon());
     byId("order").addEventListener("change", () => this.soon());
-    byId("within").addEventListener("change", () => this.soon());
+    byId("search").addEventListener("input", () => this.searching());
+    byId("search").addEventListener("keydown", (event) => {
+      const sought = searched();
+      if (event.key === "Enter" && PREFIX.test(sought)) this.show(sought, byId("search"));
+    });
+    byId("span").addEventListener("change", (event) => {
+      shownFor = Number(event.target.value) * 60_000;
+      for (const chart of [...this.charts, this.source.chart]) chart?.again();
+    });
     document.addEventListener("visibilitychange", () => this.soon());
     window.addEventListener("hashchange", () => this.follow());
-    this.turn(this.tab, location.hash);
+    this.turn(this.tab, "as it is");
     this.follow();
+    this.place();
   }
 
-  // Shows the tab and the source that the address names, as of a link or after a reload.
+  // Shows the tab, the source and the search that the address names, as of a link or after a
+  // reload.
   follow() {
-    const [tab, ...source] = location.hash.slice(1).split("/");
+    const [path, query] = location.hash.slice(1).split("?");
+    const [tab, ...source] = path.split("/");
+    byId("search").value = new URLSearchParams(query).get("q") ?? "";
     if (TABS.includes(tab) && tab !== this.tab) this.turn(tab, location.hash);
     const named = source.join("/");
     if (SOURCE.test(named) && named !== this.source.source) this.show(named);
+    else if (!named && this.source.source) this.source.close(false);
+    else this.soon();
   }
 
-  // Keeps in the address what is shown.
-  place() {
+  // Keeps in the address what is shown; `step` makes it a place to go back to.
+  place(step) {
     const { source } = this.source;
-    history.replaceState(null, "", source ? `#${this.tab}/${source}` : `#${this.tab}`);
+    const sought = searched();
+    const to = (source ? `#${this.tab}/${source}` : `#${this.tab}`)
+      + (sought ? `?${new URLSearchParams({ q: sought })}` : "");
+    if (to === location.hash) return;
+    if (step) history.pushState(null, "", to);
+    else history.replaceState(null, "", to);
+  }
+
+  // Shows what is typed once there is a pause.
+  searching() {
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => {
+      this.place();
+      this.events.again();
+      this.soon();
+    }, 200);
   }
 
   // Shows a tab.
   turn(name, address) {
     this.tab = name;
-    if (!address) this.place();
+    if (!address) this.place(true);
     for (const each of TABS) {
       const chosen = each === name;
       byId(each).hidden = !chosen;
@@ -80,7 +111,8 @@ class Page {
   // Shows one source.
   show(source, opener) {
     this.source.open(source, opener);
-    this.place();
+    document.body.classList.add("one");
+    this.place(opener);
     this.soon();
   }
 
@@ -111,10 +143,12 @@ class Page {
 
   async look() {
     const { tab } = this;
-    const query = { by: byId("order").value, watch: this.source.source };
+    const limit = searched() ? SEARCHED_ROWS : null;
+    const query = { by: byId("order").value, watch: this.source.source, limit };
     const top = await this.top(query);
     const at = Date.now();
     const status = await ask("/v1/status");
+    await this.all.look();
     this.restarted(top, status);
     this.take(top, at);
     drawStates(top, status);
@@ -138,20 +172,15 @@ class Page {
     }
   }
 
-  // The sources that stand out; all of them while the prefix that is typed is none.
+  // The sources that stand out, in the prefix that is searched if that is one.
   async top(query) {
-    const prefix = byId("within").value.trim();
-    const field = byId("within");
+    const prefix = prefixSearched();
     try {
-      const top = await ask("/v1/top", { ...query, prefix });
-      field.removeAttribute("aria-invalid");
-      return top;
+      return await ask("/v1/top", { ...query, prefix });
     } catch (error) {
       if (!(error instanceof Refused && error.status === 400 && prefix)) throw error;
-      field.setAttribute("aria-invalid", "true");
-      const top = await ask("/v1/top", query);
       say(`Not a prefix: ${error.message}`);
-      return top;
+      return ask("/v1/top", query);
     }
   }
 
@@ -174,20 +203,18 @@ class Page {
 
   // Takes the sums of an answer.
   take(top, at) {
-    const { before } = this;
-    const time = goesOn(before, top) ? top.clock_ns - before.clock_ns : 0;
-    const rates = ["passed", "dropped"].map((kind) => rate(before?.[kind], top[kind], time));
-    this.all.push(at, ...rates);
-    this.charts.forEach((chart, index) => chart.draw(this.all, rates[index]));
-    tell(byId("elsewhere"), elsewhere(before, top));
+    for (const chart of this.charts) chart.draw(this.all);
+    tell(byId("elsewhere"), elsewhere(this.before, top));
     this.sources.note(top, at);
     this.before = top;
   }
 
   head(top, status) {
     tell(byId("version"), clean(status.version));
-    const words = [`up ${span(top.uptime_seconds)}`, `generation ${top.generation}`,
-      `${number(status.rules)} rules`, status.interfaces.map((at) => at.name).join(", ")];
+    tell(byId("limits"), top.brake ? "limits are off" : "limits on");
+    byId("limits").className = `badge ${top.brake ? "bad" : "good"}`;
+    const words = [`up ${span(top.uptime_seconds)}`, `rule set ${top.generation}`,
+      counted(status.rules, "rule"), status.interfaces.map((at) => at.name).join(", ")];
     tell(byId("facts"), clean(words.join(" · ")) + (this.news ? ` · ${this.news}` : ""));
     document.title = `limiter${top.brake ? ": limits are off" : ""}`;
   }

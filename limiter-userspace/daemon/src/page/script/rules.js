@@ -5,27 +5,45 @@ const MOST_RULES = 200;
 
 // Answers about a limit, in words and colours.
 const FITS = {
-  too_tight: ["too tight", "bad"], loose: ["loose", "near"], fitting: ["fitting", "good"],
-  not_known_yet: ["not known yet", "quiet"],
+  too_tight: ["too tight", "bad"], loose: ["loose", "near"], fitting: ["fits", "good"],
 };
 
 class Rules {
   constructor() {
     this.before = null;
     this.table = new Table(byId("rules-table"), "Rules", [
-      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
-      { head: "Dropped/s", number: true, text: (row) => perSecond(row.rates[1]) },
-      { head: "Dropped", number: true, text: (row) => number(row.dropped.packets) },
-      { head: "Passed/s", number: true, text: (row) => perSecond(row.rates[0]) },
-      { head: "Passed", number: true, text: (row) => number(row.passed.packets) },
-      { head: "Would drop, marked", number: true, text: (row) => number(overOf(row)) },
-      { head: "Nearness", make: () => make("div"), set: setNearness },
-      { head: "Does it fit?", make: () => make("div"), set: setFit },
       {
-        head: "Command",
-        make: (row) => copyButton(recording(row), "Copy capture"),
+        head: "Rule", text: (row) => clean(row.rule_name ?? row.rule), by: (row) => row.rule,
+        sub: (row) => (row.rule_name ? clean(row.rule) : row.budget ? "budget" : ""),
       },
-    ]);
+      {
+        head: "Dropped/s", number: true, warn: (row) => row.rates[1] > 0,
+        text: (row) => perSecond(row.rates[1]), sub: (row) => bits(row.rates[3]),
+        by: (row) => row.rates[1],
+      },
+      {
+        head: "Passed/s", number: true, text: (row) => perSecond(row.rates[0]),
+        sub: (row) => bits(row.rates[2]), by: (row) => row.rates[0],
+      },
+      {
+        head: "Dropped", number: true, text: (row) => number(row.dropped.packets),
+        sub: (row) => bytes(row.dropped.bytes), by: (row) => row.dropped.packets,
+      },
+      {
+        head: "Passed", number: true, text: (row) => number(row.passed.packets),
+        sub: (row) => bytes(row.passed.bytes), by: (row) => row.passed.packets,
+      },
+      {
+        head: "Over, passed", number: true, text: (row) => number(overOf(row)), by: overOf,
+        title: () => "Over the limit, and passed: in shadow mode, marked or redirected",
+      },
+      { head: "How near its sources are", make: () => make("div"), set: setNearness },
+      { head: "Copy", make: (row) => copyButton(recording(row)) },
+    ], {
+      kind: (row) => (row.rates[1] > 0 ? "dropping"
+        : row.near?.answer === "too_tight" ? "full" : ""),
+      words: (row) => [row.rule, row.rule_name, row.budget && "budget"],
+    });
   }
 
   // The rules of an answer, with their rates since the one before, if that was of the same rule set
@@ -37,9 +55,10 @@ class Rules {
     const nanos = pause < 15_000 ? pause * 1e6 : 0;
     const counts = new Map();
     for (const row of rules) {
-      const now = [row.passed.packets, row.dropped.packets];
+      const now = [row.passed.packets, row.dropped.packets, 8 * row.passed.bytes,
+        8 * row.dropped.bytes];
       const then = this.before?.counts.get(keyOf(row));
-      row.rates = now.map((count, index) => (then ? rate(then[index], count, nanos) : null));
+      row.rates = now.map((count, index) => (then ? rate(then[index], count, nanos) : NaN) ?? NaN);
       counts.set(keyOf(row), now);
     }
     this.before = { at, counts, of };
@@ -49,7 +68,7 @@ class Rules {
   draw(stats, nearness, at, of) {
     const rules = this.take(stats, at, of);
     const near = new Map(nearness.rules.map((rule) => [rule.rule, rule]));
-    const order = (row) => [row.rates[1] ?? 0, row.dropped.packets, row.passed.packets];
+    const order = (row) => [row.rates[1] || 0, row.dropped.packets, row.passed.packets];
     for (const row of rules) {
       // The name of a budget has its kind before it there.
       row.near = near.get(row.rule) ?? near.get(`budget ${row.rule}`);
@@ -59,12 +78,12 @@ class Rules {
       const index = left.findIndex((value, index) => value !== right[index]);
       return index < 0 ? 0 : right[index] - left[index];
     });
-    this.table.show(rules.slice(0, MOST_RULES), keyOf);
+    const found = this.table.show(rules, keyOf, MOST_RULES);
     tell(byId("rules-note"), [
-      rules.length > MOST_RULES ? `${number(MOST_RULES)} of ${number(rules.length)} rules, those`
-        + " that drop most: limiter stats has all." : `${number(rules.length)} rules and budgets.`,
+      partOf(found, rules.length, "rule", "rules and budgets"),
+      found > MOST_RULES ? `The ${number(MOST_RULES)} that drop most are shown.` : "",
       nearnessNote(nearness),
-    ].join(" "));
+    ].filter(Boolean).join(" "));
   }
 }
 
@@ -80,12 +99,13 @@ const recording = (row) =>
 function nearnessNote(nearness) {
   const part = nearness.one_of > 1 ? `, one in ${number(nearness.one_of)} followed` : "";
   const more = nearness.left_out ? ", and there are more rules than are looked at" : "";
-  return `Nearness is of ${number(nearness.buckets)} buckets${part}, read`
-    + ` ${span(nearness.read_seconds_ago)} ago${more}: of each rule, how many have used 0 to 10 %`
-    + " of their limit now, 10 to 20 %, and so on.";
+  return "How near: each bar is a tenth of the limit, from 0 to 100 % used, as high as the number"
+    + ` of sources there (on a logarithmic scale); read ${span(nearness.read_seconds_ago)} ago in`
+    + ` ${number(nearness.buckets)} buckets${part}${more}.`;
 }
 
-// A bar for each tenth of the limit, as high as the logarithm of how many have used so much.
+// A bar for each tenth of the limit, as high as the logarithm of how many have used so much; below
+// it whether the limit fits, where that is known.
 function setNearness(cell, row) {
   const tenths = row.near?.tenths;
   const box = cell.firstChild;
@@ -93,27 +113,25 @@ function setNearness(cell, row) {
     box.replaceChildren();
     return;
   }
+  const [fit, kind] = FITS[row.near.answer] ?? [clean(row.near.answer), "quiet"];
+  const evidence = clean(row.near.evidence ?? "");
+  const words = tenths.map((count, tenth) =>
+    `${tenth * 10} to ${tenth * 10 + 10} %: ${number(count)}`);
+  const now = JSON.stringify([words, fit, evidence]);
+  if (box.dataset.of === now) return;
+  box.dataset.of = now;
   const most = Math.log1p(Math.max(...tenths));
   const bars = tenths.map((count) => {
     const bar = make("i");
     bar.style.height = most > 0 ? `${(100 * Math.log1p(count)) / most}%` : "0";
     return bar;
   });
-  const words = tenths.map((count, tenth) =>
-    `${tenth * 10} to ${tenth * 10 + 10} %: ${number(count)}`);
-  if (box.firstChild?.title === words.join("\n")) return;
-  const chart = make("div", { class: "tenths", role: "img", "aria-label": words.join(", "),
-    title: words.join("\n") }, ...bars);
-  const tracked = `${number(row.near.tracked)} tracked`;
-  box.replaceChildren(chart, make("span", { class: "quiet" }, tracked));
+  const known = row.near.answer !== "not_known_yet";
+  box.replaceChildren(
+    make("div", { class: "tenths", role: "img", "aria-label": words.join(", "),
+      title: words.join("\n") }, ...bars),
+    make("small", { class: "ends" }, make("span", {}, "0"),
+      make("span", {}, `${number(row.near.tracked)} tracked`), make("span", {}, "100 %")),
+    known ? make("small", { title: evidence }, make("strong", { class: kind }, fit),
+      evidence ? `: ${evidence}` : "") : "");
 }
-
-function setFit(cell, row) {
-  const box = cell.firstChild;
-  const { near } = row;
-  const [words, kind] = near ? FITS[near.answer] ?? [clean(near.answer), "quiet"] : ["", "quiet"];
-  const text = near?.evidence ? `: ${clean(near.evidence)}` : "";
-  if (box.textContent === words + text) return;
-  box.replaceChildren(make("strong", { class: kind }, words), text);
-}
-

@@ -18,32 +18,33 @@ class SourceView {
     // All keys of tables are read for it.
     this.views = new Seldom(5000, () => ask(`/v1/sources/${source}`));
     const body = byId("source-body");
-    const charts = make("div", { class: "pair" });
+    const charts = make("div");
     this.facts = make("div");
     this.commands = make("ul", { class: "copies" });
     this.rules = make("div");
     body.replaceChildren(charts,
-      make("p", { class: "quiet" }, "The last minutes are what this page saw while it was open: "
-        + "while the source was in the table, or in this view. The daemon keeps no history."),
+      make("p", { class: "quiet" }, "The rates are what this page saw: while the source was in the"
+        + " table, or in this view. Bytes are not counted by source."),
       this.facts, this.rules, make("h3", {}, "Commands to copy"), this.commands);
-    this.charts = [new Chart(charts, "passed", "passed"), new Chart(charts, "dropped", "dropped")];
+    this.chart = new Chart(charts, [], "Packets a second", "packets");
     this.byRule = new Table(this.rules, "Packets by rule", [
       { head: "By rule", text: (row) => titled(row.rule, row.rule_name) },
       { head: "Reason", text: (row) => clean(row.reason) },
-      { head: "Keys", number: true, text: (row) => number(row.keys ?? NaN) },
-      { head: "Passed", number: true, text: (row) => number(row.passed ?? NaN) },
       { head: "Dropped", number: true, text: (row) => number(row.dropped) },
-      { head: "Count", text: countOf },
-    ]);
+      { head: "Passed", number: true, text: (row) => number(row.passed ?? NaN) },
+      { head: "Buckets", number: true, text: (row) => number(row.keys ?? NaN) },
+      { head: "Counted", text: countOf },
+    ], { kind: (row) => (row.dropped > 0 ? "dropping" : "") });
     tell(byId("source-title"), clean(source));
     byId("source").hidden = false;
     byId("source").focus();
   }
 
-  close() {
+  // `step` if that is a place of its own to go back from.
+  close(step = true) {
     byId("source").hidden = true;
     this.source = null;
-    this.closed();
+    this.closed(step);
     if (this.opener?.isConnected) this.opener.focus();
     else byId("body").focus();
   }
@@ -57,9 +58,7 @@ class SourceView {
 
   draw(top, history) {
     const row = top.watched?.source === this.source ? top.watched : {};
-    const [passed, dropped] = this.charts;
-    passed.draw(history, row.passed_per_second, row.passed_at_least);
-    dropped.draw(history, row.dropped_per_second, row.dropped_at_least);
+    this.chart.draw(history, { passed: row.passed_at_least, dropped: row.dropped_at_least });
     const { view } = this;
     if (view?.source !== this.source || view === this.drawn) return;
     this.drawn = view;
@@ -77,8 +76,8 @@ class SourceView {
 
 // What a count by rule is of.
 function countOf(by) {
-  if (!by.exact) return "a sample: there may be more";
-  return by.of ? `of all sources in ${clean(by.of)}` : "exact";
+  if (!by.exact) return "in a sample: there may be more";
+  return by.of ? `all sources in ${clean(by.of)} together` : "all packets";
 }
 
 // What is known of a source, as `limiter show` has it.
@@ -107,7 +106,7 @@ function factsOf(view) {
     ["left of its limits", left.length > 0 ? left.join("; ") : null],
     ["passed", passedOf(view, number(view.passed))],
     ["dropped", droppedOf(view, number(view.dropped))],
-    ["tracked", view.tracked ? "yes" : "no bucket now: nothing of its limit is used up"],
+    ["bucket", view.tracked ? null : "none now: nothing of its limit is used"],
     ["may drop packets, too", others > 0
       ? clean(view.other_rules.join("; ")) + (more > 0 ? ` and ${number(more)} more` : "") : null],
   ];

@@ -1,27 +1,29 @@
-// States that whoever looks has to know: brake, trial, reload, alarms, interfaces. The warnings of
-// the status tell of a cluster as well.
+// States that the user has to know: bypass, trial, reload, alarms, interfaces. The warnings of the
+// status are about a cluster as well.
 
-// The states as lines: [kind, text, commands].
+// The states as lines: [kind, text, commands, whether the line stays]. Those stay that say that
+// packets pass which should not, or that something is about to change.
 function states(top, status) {
   const lines = [];
-  const add = (kind, text, ...commands) => lines.push([kind, clean(text), commands]);
+  const line = (stays, kind, text, commands) => lines.push([kind, clean(text), commands, stays]);
+  const add = (kind, text, ...commands) => line(false, kind, text, commands);
+  const keep = (kind, text, ...commands) => line(true, kind, text, commands);
   const off = status.interfaces.filter((at) => !at.attached);
   if (top.brake) {
-    add("bad", "Limits are off: every packet passes.", command("on"));
-  } else if (off.length < status.interfaces.length) {
-    add("good", "Limits are on.");
+    keep("bad", "Limits are off: every packet passes.", command("on"));
   }
-  for (const at of off) add("bad", `${at.name}: ${OFF[at.state] ?? at.state}.`);
+  for (const at of off) keep("bad", `${at.name}: ${OFF[at.state] ?? at.state}.`);
   if (status.trial) {
     const left = span(status.trial.seconds_left);
-    add("near", `Rules on trial: the rules before come back in ${left}.`,
+    keep("near", `Rules on trial: the rules before come back in ${left}.`,
       command("confirm"), command("revert"));
   }
   if (status.last_trial && !status.last_trial.confirmed) {
-    add("near", `The last trial was taken back: ${status.last_trial.reason ?? "no reason told"}.`);
+    const why = status.last_trial.reason ?? "no reason is known";
+    add("near", `The last trial was reverted: ${why}.`);
   }
   if (!status.last_reload.ok) {
-    const error = status.last_reload.error ?? "no reason told";
+    const error = status.last_reload.error ?? "no reason is known";
     add("bad", `The last reload was refused, and the rules before it are in force: ${error}`,
       command("reload"));
   }
@@ -35,7 +37,7 @@ function states(top, status) {
   for (const rule of status.over_soft_limit) add("near", `Over its soft limit: ${rule}.`);
   for (const warning of status.warnings) add("near", warning);
   if (status.management.length > 0) {
-    add("quiet", `Guarded, and never limited: ${status.management.join(", ")}.`);
+    add("quiet", `Never limited (management): ${status.management.join(", ")}.`);
   }
   return lines;
 }
@@ -48,16 +50,21 @@ const OFF = {
   gone: "there is no such interface",
 };
 
+// Lines that were dismissed, until they say something else or the page is loaded again.
+const dismissed = new Set();
+
 function drawStates(top, status) {
-  const lines = states(top, status);
+  const all = states(top, status);
+  const lines = all.filter(([, text, , stays]) => stays || !dismissed.has(text));
   const list = byId("states");
   // The time that a trial has left changes each second: the element stays.
-  lines.forEach(([kind, text, commands], index) => {
-    const wanted = JSON.stringify([kind, commands]);
+  lines.forEach(([kind, text, commands, stays], index) => {
+    const wanted = JSON.stringify([kind, commands, stays]);
     let item = list.children[index];
     if (item?.dataset.of !== wanted) {
       const buttons = commands.map((text) => copyButton(text, `Copy ${text}`));
       const made = make("li", { class: kind, "data-of": wanted }, make("span"), ...buttons);
+      if (!stays) made.append(dismissButton(made, top, status));
       if (item) item.replaceWith(made);
       else list.append(made);
       item = made;
@@ -65,6 +72,22 @@ function drawStates(top, status) {
     tell(item.firstChild, text);
   });
   while (list.children.length > lines.length) list.lastChild.remove();
+  const hidden = all.length - lines.length;
+  byId("dismissed").hidden = hidden === 0;
+  tell(byId("dismissed"), `${counted(hidden, "message")} dismissed: show`);
+  byId("dismissed").onclick = () => {
+    dismissed.clear();
+    drawStates(top, status);
+  };
+}
+
+function dismissButton(item, top, status) {
+  const button = make("button", { type: "button", class: "dismiss", "aria-label": "Dismiss" }, "×");
+  button.addEventListener("click", () => {
+    dismissed.add(item.firstChild.textContent);
+    drawStates(top, status);
+  });
+  return button;
 }
 
 // Drops by what dropped them: sources have all of the first of these, and a sample of the others.
@@ -87,6 +110,7 @@ function elsewhere(before, now) {
   if (rates.slice(1).every(([, each]) => each === 0)) return "";
   const words = rates.map(([name, each]) =>
     each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. Of what does not count each source, its row has a part.`;
+  return `Dropped: ${words.join(", ")}. The rows of sources have a part of what does not count`
+    + " each source.";
 }
 

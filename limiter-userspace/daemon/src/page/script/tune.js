@@ -25,7 +25,7 @@ class Tune {
     }
   }
 
-  // The parts of the view. What is missing in the file is an error, which is told.
+  // The parts of the view. What is missing in the file is an error.
   shown(report) {
     const { proposal } = report;
     const sample = report.one_of > 1 ? `, one of ${number(report.one_of)} by a hash` : "";

@@ -1,0 +1,174 @@
+//! The counters of the last minutes, and what changed in them: for charts that do not begin empty.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use limiter_common::wire::InterfaceCounters;
+use limiter_datapath::{Datapath, LinkState};
+
+use crate::api::Counts;
+use crate::api::history::{AskHistory, History, Mark, MarkKind, Point, Rates};
+use crate::error::ServiceError;
+use crate::views;
+
+/// Readings that are kept: one a second for ten minutes, 24 kB.
+const POINTS: usize = 601;
+
+/// Changes that are kept: the newest, if there are more in ten minutes.
+const MARKS: usize = 100;
+
+/// Readings of an interface that are kept: its rate is the mean of the last ten seconds.
+const READINGS: usize = 10;
+
+/// State of the rules at a reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scene {
+    pub(crate) generation: u64,
+    pub(crate) brake: bool,
+    pub(crate) on_trial: bool,
+    /// True if the last trial that ended was confirmed.
+    pub(crate) confirmed: bool,
+}
+
+impl Scene {
+    /// Changes since an earlier reading.
+    fn since(self, before: Self) -> Vec<MarkKind> {
+        let mut changes = Vec::new();
+        match (before.on_trial, self.on_trial) {
+            (false, true) => changes.push(MarkKind::Trial),
+            (true, false) if self.confirmed => changes.push(MarkKind::Confirmed),
+            (true, false) => changes.push(MarkKind::Reverted),
+            _ if self.generation != before.generation => changes.push(MarkKind::Rules),
+            _ => {}
+        }
+        match (before.brake, self.brake) {
+            (false, true) => changes.push(MarkKind::Off),
+            (true, false) => changes.push(MarkKind::On),
+            _ => {}
+        }
+        changes
+    }
+}
+
+/// The counters of an interface, with the time of the reading.
+type Reading = (u64, [Counts; 2]);
+
+/// Readings of the last minutes.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    points: VecDeque<Point>,
+    marks: VecDeque<Mark>,
+    scene: Option<Scene>,
+    interfaces: BTreeMap<u32, VecDeque<Reading>>,
+}
+
+impl Recent {
+    /// Reads all counters once more.
+    pub(crate) fn look(
+        &mut self,
+        datapath: &dyn Datapath,
+        scene: Scene,
+    ) -> Result<(), ServiceError> {
+        let clock_ns = datapath.now().as_nanos();
+        let (passed, dropped) = views::verdicts(datapath)?;
+        push(
+            &mut self.points,
+            Point { clock_ns, passed: passed.into(), dropped: dropped.into() },
+            POINTS,
+        );
+        let changes = match self.scene.replace(scene) {
+            Some(before) => scene.since(before),
+            None => vec![MarkKind::Started],
+        };
+        for change in changes {
+            let mark = Mark { clock_ns, change, generation: scene.generation };
+            push(&mut self.marks, mark, MARKS);
+        }
+        let oldest = self.points.front().map_or(0, |point| point.clock_ns);
+        self.marks.retain(|mark| mark.clock_ns >= oldest);
+        self.look_at_interfaces(datapath, clock_ns)
+    }
+
+    fn look_at_interfaces(
+        &mut self,
+        datapath: &dyn Datapath,
+        clock_ns: u64,
+    ) -> Result<(), ServiceError> {
+        // An interface in another network namespace has another index there.
+        let here = datapath.attachments().iter().filter(|at| at.state == LinkState::Attached);
+        let here: Vec<u32> = here.map(|at| at.ifindex).collect();
+        self.interfaces.retain(|index, _| here.contains(index));
+        for index in &here {
+            let place = InterfaceCounters::place(*index);
+            // Interfaces that are counted together have no rate of their own.
+            if here.iter().any(|at| at != index && InterfaceCounters::place(*at) == place) {
+                self.interfaces.remove(index);
+                continue;
+            }
+            let reading = (clock_ns, counts(datapath, *index)?);
+            push(self.interfaces.entry(*index).or_default(), reading, READINGS);
+        }
+        Ok(())
+    }
+
+    /// The rates of an interface over the last seconds, until now; none for one that was not read
+    /// before.
+    pub(crate) fn rates(
+        &self,
+        datapath: &dyn Datapath,
+        ifindex: u32,
+    ) -> Result<Option<Rates>, ServiceError> {
+        let readings = self.interfaces.get(&ifindex);
+        let Some((at, before)) = readings.and_then(VecDeque::front) else { return Ok(None) };
+        let nanos = datapath.now().as_nanos().saturating_sub(*at);
+        Ok(Rates::between(*before, counts(datapath, ifindex)?, nanos))
+    }
+
+    /// What is kept, as far as it was asked for.
+    pub(crate) fn history(&self, asked: AskHistory, clock_ns: u64, began_ns: u64) -> History {
+        let wanted = |at: u64| asked.after.is_none_or(|after| at > after);
+        History {
+            clock_ns,
+            began_ns,
+            points: self.points.iter().filter(|point| wanted(point.clock_ns)).copied().collect(),
+            marks: self.marks.iter().filter(|mark| wanted(mark.clock_ns)).copied().collect(),
+        }
+    }
+}
+
+/// Packets of an interface that passed and were dropped.
+fn counts(datapath: &dyn Datapath, ifindex: u32) -> Result<[Counts; 2], ServiceError> {
+    let InterfaceCounters { passed, dropped } = datapath.interface_counters(ifindex)?;
+    Ok([passed.into(), dropped.into()])
+}
+
+/// Adds the newest, in the place of the oldest if there are more than `most`.
+fn push<T>(kept: &mut VecDeque<T>, newest: T, most: usize) {
+    while kept.len() >= most {
+        kept.pop_front();
+    }
+    kept.push_back(newest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each change is a mark of its own kind, and what did not change is none.
+    #[test]
+    fn changes_are_told_apart() {
+        let calm = Scene { generation: 3, ..Scene::default() };
+        let trial = Scene { generation: 4, on_trial: true, ..calm };
+        for (before, now, changes) in [
+            (calm, calm, vec![]),
+            (calm, Scene { generation: 4, ..calm }, vec![MarkKind::Rules]),
+            (calm, trial, vec![MarkKind::Trial]),
+            (trial, Scene { confirmed: true, ..calm }, vec![MarkKind::Confirmed]),
+            (trial, Scene { generation: 5, ..calm }, vec![MarkKind::Reverted]),
+            (trial, trial, vec![]),
+            (calm, Scene { brake: true, ..calm }, vec![MarkKind::Off]),
+            (Scene { brake: true, ..calm }, trial, vec![MarkKind::Trial, MarkKind::On]),
+        ] {
+            assert_eq!(now.since(before), changes, "{before:?} {now:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The request for the last minutes.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+
+use crate::api::history::{AskHistory, History};
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::service::{Service, Shared};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/history", get(history))
+}
+
+/// The counters of the last ten minutes, and what changed then
+#[utoipa::path(
+    get,
+    path = "/v1/history",
+    params(AskHistory),
+    responses((status = 200, description = "Done.", body = History))
+)]
+pub(super) async fn history(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskHistory>,
+) -> Answer {
+    read(&service, &peer, |service| service.history(asked)).await
+}
+
+impl Service {
+    /// The last minutes.
+    pub(crate) fn history(&self, asked: AskHistory) -> Result<History, Refusal> {
+        let now = self.datapath()?.now().as_nanos();
+        Ok(self.gauges.recent.history(asked, now, self.began_at.as_nanos()))
+    }
+}
