@@ -38,8 +38,7 @@ const GROUP: i32 = 4 * BAR + 24;
 /// The chart of the figures in docs/performance.md.
 pub(crate) fn plot(docs: &Path) -> Result<String> {
     let path = docs.join("performance.md");
-    let page =
-        fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let page = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let mut svg = String::new();
     draw(&mut svg, &page)?;
     Ok(finished(&svg))
@@ -110,9 +109,9 @@ fn draw(svg: &mut String, page: &str) -> Result<()> {
 
 /// A dashed line downwards, seen on bars of any colour.
 fn dashes(x: i32, from: i32, to: i32) -> impl Iterator<Item = PathElement<(i32, i32)>> {
-    (from..to).step_by(7).map(move |y| {
-        PathElement::new(vec![(x, y), (x, (y + 4).min(to))], BLACK.stroke_width(2))
-    })
+    (from..to)
+        .step_by(7)
+        .map(move |y| PathElement::new(vec![(x, y), (x, (y + 4).min(to))], BLACK.stroke_width(2)))
 }
 
 #[cfg(test)]

@@ -142,7 +142,8 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
     }
     let weight = if *bold { " font-weight=\"bold\"" } else { "" };
     for (column, word) in words(&run.text) {
-        let (Ok(column), Ok(letters)) = (u16::try_from(column), u16::try_from(word.chars().count()))
+        let (Ok(column), Ok(letters)) =
+            (u16::try_from(column), u16::try_from(word.chars().count()))
         else {
             return;
         };
