@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::machine::Machine;
 use crate::spread::Spread;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito).
+/// Colours that people with any colour vision distinguish (Okabe and Ito).
 pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -12,7 +12,7 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use serde_json::Value;
 
-/// One packet keeps a source for a minute: whoever has drained may leave for somebody new.
+/// One packet keeps a source for a minute: anybody who has drained may leave for somebody new.
 pub const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 60, burst: 20}}\n";
 

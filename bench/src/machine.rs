@@ -29,13 +29,13 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// When the system does not tell what every Linux tells.
+    /// When the system does not report what every Linux reports.
     pub fn look(programs: &[&'static str]) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
         let processor = cpuinfo
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-            .map_or_else(|| "not told by the kernel".to_owned(), |(_, name)| name.to_owned());
+            .map_or_else(|| "not reported by the kernel".to_owned(), |(_, name)| name.to_owned());
         let system = uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let grain = clock_getres(ClockId::MonotonicCoarse).tv_nsec;
@@ -74,7 +74,7 @@ impl Machine {
     }
 }
 
-/// The version of a tool as it tells it; `None` when the machine does not have it.
+/// The version of a tool as it reports it; `None` when the machine does not have it.
 fn version(program: &str) -> Option<String> {
     let text = command::run(program, ["--version"]).ok()?;
     Some(text.lines().next()?.trim().to_owned())

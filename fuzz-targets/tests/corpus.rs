@@ -11,7 +11,7 @@ use fastrand::Rng;
 use limiter_fuzz_targets::corpus::{self, Entry};
 use limiter_fuzz_targets::{Target, decision, mutate, seeds};
 
-/// Changes of each target's corpus, unless told otherwise.
+/// Changes of each target's corpus, unless asked otherwise.
 const ROUNDS: [(Target, u64); 4] = [
     (Target::Packet, 100_000),
     (Target::Rules, 3_000),
@@ -37,7 +37,7 @@ fn entries(target: Target) -> Vec<Entry> {
     entries
 }
 
-/// Runs one input; a panic is told with everything that repeats it.
+/// Runs one input; a panic is reported with everything that repeats it.
 fn check(target: Target, input: &[u8], origin: &str) {
     if let Err(panic) = catch_unwind(|| target.check(input)) {
         eprintln!("target {}, {origin}: the input is {input:02x?}", target.name());

@@ -3,9 +3,9 @@
 //! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit that
 //! the source is charged under, the one before it, the generation in which that was looked up, and
 //! a scale bit of its own. The scale bits agree except while a changed limit waits for the TAT to
-//! be converted to it. Whoever meets a disagreement converts first. Because the bit is part of the
-//! compared word, the conversion happens exactly once, and a charge that was computed under the old
-//! limit cannot be stored after it.
+//! be converted to it. Anybody who meets a disagreement converts first. Because the bit is part of
+//! the compared word, the conversion happens exactly once, and a charge that was computed under the
+//! old limit cannot be stored after it.
 
 use crate::time::{MAX_TICKS, Ticks};
 

@@ -37,7 +37,7 @@ impl Fragment {
 }
 
 /// The reach of the facts. A fact that is not reached is absent, so it never matches a rule that
-/// asks for it; the reach tells why.
+/// asks for it; the reach says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reach {

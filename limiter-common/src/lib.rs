@@ -20,10 +20,10 @@
 )]
 
 pub mod bucket;
+pub mod bucket_key;
+pub mod compact;
 pub mod hash;
 pub mod header;
-pub mod narrow;
-pub mod owner;
 mod raw;
 pub mod source;
 pub mod time;

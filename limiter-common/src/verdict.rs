@@ -30,7 +30,7 @@ pub enum Reason {
     Truncated = 6,
     /// The IP version does not fit the type.
     Malformed = 7,
-    /// The brake is on: `limiter off`.
+    /// The bypass is on: `limiter off`.
     Brake = 8,
     /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
     /// range.
@@ -47,7 +47,7 @@ pub enum Reason {
     Denied = 14,
     /// Over its limit, and marked: DSCP or ECN.
     Marked = 15,
-    /// Over its limit, and its sender was told.
+    /// Over its limit, and its sender was notified.
     Rejected = 16,
     /// Over its limit, within the budget of a slower class.
     Class = 17,

@@ -1,4 +1,4 @@
-//! Packets that are told whole, within a budget: [`limiter_decision::capture`].
+//! Packets that are reported whole, within a budget: [`limiter_decision::capture`].
 
 use core::hint::black_box;
 
@@ -16,14 +16,14 @@ use limiter_common::wire::{
 use limiter_decision::capture::{self, Level};
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::{self, Packet};
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use crate::events::ScratchFacts;
 use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::{self, Kernel};
 
-/// The packets that are told. Written by the daemon before [`Control::CaptureEnd`].
+/// The packets that are reported. Written by the daemon before [`Control::CaptureEnd`].
 #[btf_map]
 static CAPTURE: Array<CaptureFilter, 1> = Array::new();
 
@@ -36,7 +36,7 @@ static CAPTURED: RingBuf<[u8; 0], { CAPTURED_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static CAPTURE_BUDGET: PerCpuArray<CaptureBudget, 1> = PerCpuArray::new();
 
-/// The packet that is told, by CPU. Written and read here.
+/// The packet that is reported, by CPU. Written and read here.
 #[btf_map]
 static CAPTURE_FRAME: PerCpuArray<CaptureFrame, 1> = PerCpuArray::new();
 
@@ -46,9 +46,9 @@ fn is_on(now: Ticks) -> bool {
     now.get() < Kernel.control(Control::CaptureEnd)
 }
 
-/// Tells a packet, if there is a capture that asks for it.
+/// Reports a packet, if there is a capture that asks for it.
 #[inline(always)]
-pub(crate) fn tell<const LAYER_3: bool>(
+pub(crate) fn report<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
     length: u64,
@@ -121,7 +121,7 @@ fn load<const LAYER_3: bool>(
     true
 }
 
-/// Tells a packet that the capture asks for, if the budget allows, and counts it.
+/// Reports a packet that the capture asks for, if the budget allows, and counts it.
 #[inline(always)]
 pub(crate) fn capture<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -198,7 +198,7 @@ pub(crate) fn charge_capture(level: Option<Level>, now: Ticks) -> bool {
     let (Some(filter), Some(level)) = (CAPTURE.get(0), level) else { return false };
     let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) else { return false };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-    let admitted = capture::admit(filter, unsafe { &mut (*budget).told }, level, now);
+    let admitted = capture::admit(filter, unsafe { &mut (*budget).reported }, level, now);
     if !admitted {
         step!(miss_capture(; Some(level), false));
     }
@@ -215,13 +215,13 @@ pub(crate) fn fill_capture<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: 
     load(frame, unsafe { &mut *to }, length, filter.snap)
 }
 
-/// Counts a packet of a level that is not told; `lost` if the budget would have had it.
+/// Counts a packet of a level that is not reported; `lost` if the budget would have had it.
 #[inline(always)]
 pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
     let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) else { return };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let budget = unsafe { &mut *budget };
-    budget.told.lost = budget.told.lost.wrapping_add(u64::from(lost));
+    budget.reported.lost = budget.reported.lost.wrapping_add(u64::from(lost));
     if let Some(level) = level
         && let Some(missed) = budget.missed.get_mut(level.level as usize)
     {
@@ -244,8 +244,8 @@ pub(crate) fn send_capture(
         step!(miss_capture(; level, true));
     } else if let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-        let told = unsafe { &mut (*budget).told };
-        told.sent = told.sent.wrapping_add(1);
+        let reported = unsafe { &mut (*budget).reported };
+        reported.sent = reported.sent.wrapping_add(1);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The BPF functions that steps become.
 
 use limiter_decision::register::Register;
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use crate::world::Kernel;
 
@@ -94,9 +94,9 @@ macro_rules! define_steps {
             ($($argument)* &limiter_common::source::Source::from_word($a, $b),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*)
-        ($($made:tt)*) ($($argument:tt)*) owner $($kind:ident)*) => {
+        ($($made:tt)*) ($($argument:tt)*) bucket_key $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
-            ($($argument)* &limiter_common::owner::Owner::of_word($a, $b),) $($kind)*);
+            ($($argument)* &limiter_common::bucket_key::BucketKey::of_word($a, $b),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*]
         ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) units $($kind:ident)*) => {
@@ -117,17 +117,17 @@ macro_rules! define_steps {
         define_steps!(@ $name $path, $given []
             ($a: *mut limiter_common::wire::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
-            (stored bucket = $crate::source_store::at($a, &packet.owner)?,
+            (stored bucket = $crate::source_store::at($a, &packet.bucket_key)?,
                 let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);)
             (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        bucket_owner $($kind:ident)*) => {
+        bucket_and_key $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($a: *mut limiter_common::wire::Bucket, $b: u64, $c: u32,)
-            (stored bucket = $crate::source_store::at($a, &owner)?,
-                let owner = limiter_common::owner::Owner::of_word($b, $c);)
-            (&bucket, &owner,) $($kind)*);
+            (stored bucket = $crate::source_store::at($a, &bucket_key)?,
+                let bucket_key = limiter_common::bucket_key::BucketKey::of_word($b, $c);)
+            (&bucket, &bucket_key,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
         bucket $($kind:ident)*) => {

@@ -10,7 +10,7 @@ use limiter_decision::event::EventRate;
 use limiter_decision::outcome::Packed;
 use limiter_decision::register::Register;
 use limiter_decision::table::Scratch;
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use crate::step::step;
 use crate::world::frame::Frame;

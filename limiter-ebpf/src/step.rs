@@ -6,7 +6,7 @@ macro_rules! step {
     (here $($step:tt)*) => { $crate::step::step!(@ (call) $($step)*) };
     (@ ($($call:tt)*) $($step:tt)*) => {
         limiter_decision::step!(
-            in ($($call)*), limiter_decision::world::World::aside(&$crate::world::Kernel);
+            in ($($call)*), limiter_decision::world::Maps::aside(&$crate::world::Kernel);
             $($step)*
         )
     };

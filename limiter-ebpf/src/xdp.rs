@@ -12,7 +12,7 @@ use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_decision::packet;
 use limiter_decision::table::{self, Plain, judge_plain, run_tables};
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use crate::capture;
 use crate::events::{self, ScratchFacts};
@@ -46,7 +46,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
         BeforeTables::Judged(outcome) => {
             count(&frame, outcome, length);
             events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
-            capture::tell(&frame, outcome, length, now, ScratchFacts::Missing);
+            capture::report(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
         BeforeTables::Tables(in_force) => in_force,
@@ -58,7 +58,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     count(&frame, outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
     events::emit(&frame, outcome, length, now, ScratchFacts::Present);
-    capture::tell(&frame, outcome, length, now, ScratchFacts::Present);
+    capture::report(&frame, outcome, length, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }

@@ -35,8 +35,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Asks the kernel's maps and the model. The answers must be the same, and what is told of each
-    /// rule must be what the verdict says.
+    /// Asks the kernel's maps and the model. The answers must be the same, and what is reported
+    /// about each rule must be what the verdict says.
     ///
     /// # Errors
     ///
@@ -61,7 +61,9 @@ impl Asked {
     fn holds_together(&mut self, looked: &Looked, judged: &Judged) -> Result<()> {
         let reason = judged.outcome.reason;
         // An answer to the sender is what an action makes of it.
-        let is = |told| reason == told || reason == Reason::Rejected && told == Reason::OverLimit;
+        let is = |reported| {
+            reason == reported || reason == Reason::Rejected && reported == Reason::OverLimit
+        };
         let dropped = reason.verdict() == Verdict::Drop;
         let settled = [
             Reason::Brake,
@@ -77,8 +79,8 @@ impl Asked {
         ];
         let meter = looked.rule.as_ref().and_then(|rule| rule.meter);
         let conforms = meter.is_none_or(|meter| meter.conforms_in == Some(Ticks::ZERO));
-        let stops = |told: Option<(Reason, u32)>| {
-            told.is_some_and(|(reason, _)| reason.verdict() == Verdict::Drop)
+        let stops = |reported: Option<(Reason, u32)>| {
+            reported.is_some_and(|(reason, _)| reason.verdict() == Verdict::Drop)
         };
         ensure!(judged.trail.stopped().is_some() == dropped, "the trail has another end");
         ensure!(
@@ -87,9 +89,10 @@ impl Asked {
         );
         if settled.contains(&reason) {
             self.before_the_rules += 1;
-        } else if let Some(table) = looked.tables.iter().find(|table| stops(table.told)) {
-            let (told, rule) = table.told.context("a table stops it and does not say why")?;
-            ensure!(dropped && is(told), "the table tells something else");
+        } else if let Some(table) = looked.tables.iter().find(|table| stops(table.reported)) {
+            let (reported, rule) =
+                table.reported.context("a table stops it and does not say why")?;
+            ensure!(dropped && is(reported), "the table reports something else");
             ensure!(rule == judged.outcome.rule, "the table has another rule");
             let stopped = judged.trail.stopped();
             ensure!(stopped == Some(Step::Table(table.index)), "the trail ends elsewhere");
@@ -103,16 +106,16 @@ impl Asked {
             let all = budgets.len();
             budgets.sort_unstable();
             budgets.dedup();
-            ensure!(budgets.len() < all, "nothing is told to stop it");
+            ensure!(budgets.len() < all, "nothing is asked to stop it");
             self.by_charging_twice += 1;
         } else if dropped {
             ensure!(judged.trail.stopped() == Some(Step::Sources), "the trail ends elsewhere");
-            let told = looked.rule.as_ref().map(|rule| rule.reason);
-            ensure!(told.is_some_and(is), "the source table tells something else");
+            let reported = looked.rule.as_ref().map(|rule| rule.reason);
+            ensure!(reported.is_some_and(is), "the source table reports something else");
             self.by_the_source_table += 1;
         } else {
             // A packet over the limit of the source table passes by an action, or in shadow mode.
-            ensure!(conforms || reason != Reason::Conforming, "it is told to be over");
+            ensure!(conforms || reason != Reason::Conforming, "it is asked to be over");
             self.passed += 1;
         }
         Ok(())

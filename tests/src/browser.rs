@@ -153,9 +153,9 @@ impl Browser {
     pub fn look_as(&self, width: u32, height: u32, scheme: &str) -> Result<()> {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        self.tell("Emulation.setDeviceMetricsOverride", &size)?;
+        self.send("Emulation.setDeviceMetricsOverride", &size)?;
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
-        self.tell("Emulation.setEmulatedMedia", &json!({"features": [feature]}))
+        self.send("Emulation.setEmulatedMedia", &json!({"features": [feature]}))
     }
 
     /// A picture of what is seen, as PNG in base64.
@@ -172,7 +172,7 @@ impl Browser {
     ///
     /// # Errors
     ///
-    /// When the driver does not tell.
+    /// When the driver does not report it.
     pub fn console(&self) -> Result<Vec<String>> {
         let log = self.post("/se/log", &json!({"type": "browser"}))?;
         let entries = log.as_array().context("no log")?;
@@ -180,7 +180,7 @@ impl Browser {
         Ok(entries.iter().filter_map(text).collect())
     }
 
-    fn tell(&self, command: &str, params: &Value) -> Result<()> {
+    fn send(&self, command: &str, params: &Value) -> Result<()> {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": params})).map(drop)
     }
 

@@ -130,7 +130,7 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// When both do not tell the same.
+    /// When both do not report the same.
     pub fn take_asks(&self) -> Result<Vec<Ask>> {
         let (program, model) = (self.program.leases()?.take_asks(), self.model.take_asks());
         ensure!(program == model, "{program:?}, the model {model:?}");

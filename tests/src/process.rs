@@ -50,7 +50,7 @@ pub fn processor(pid: u32) -> Result<f64> {
 ///
 /// # Errors
 ///
-/// When there is no such process, or the kernel does not tell.
+/// When there is no such process, or the kernel does not report it.
 pub fn of_threads(pid: u32) -> Result<f64> {
     let mut sum = 0.0;
     let tasks = format!("/proc/{pid}/task");
@@ -68,7 +68,7 @@ pub fn of_threads(pid: u32) -> Result<f64> {
 ///
 /// # Errors
 ///
-/// When the system does not tell.
+/// When the system does not report it.
 pub fn of_children() -> Result<f64> {
     ticks("/proc/self/stat", [13, 14])
 }

@@ -111,7 +111,7 @@ impl Program {
             kernel.set_entry_table(kind, EntryTable { seed: SEED, ..entry_table })?;
         }
         if source_table == SourceTable::Lines {
-            // The program is told the seed of its lines when it is loaded.
+            // The program gets the seed of its lines when it is loaded.
             kernel = open_again(&kernel, &options)?;
         }
         let hooks = Hooks::of(&mut kernel)?;

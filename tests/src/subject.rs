@@ -144,8 +144,8 @@ impl Subject {
         Ok(locked)
     }
 
-    /// Tells so many drops a second on each CPU, or none.
-    pub fn tell(&mut self, per_second: u32) -> Result<()> {
+    /// Reports so many drops a second on each CPU, or none.
+    pub fn report(&mut self, per_second: u32) -> Result<()> {
         let rate = NonZero::new(per_second);
         Ok(self.kernel.set_event_rate(rate, rate.unwrap_or(NonZero::<u32>::MIN))?)
     }
@@ -164,7 +164,7 @@ impl Subject {
         Ok(self.kernel.reasons()?.map(|tally| tally.packets))
     }
 
-    /// Takes what was told, so that no ring fills up.
+    /// Takes what was reported, so that no ring fills up.
     pub fn drain(&mut self) {
         while self.kernel.next_event().is_some() {}
         while self.kernel.next_captured().is_some() {}

@@ -87,7 +87,7 @@ impl Session {
         Ok(Self { child, ours, theirs, parser, reader: Some(reader), closed })
     }
 
-    /// Closes the terminal: the kernel hangs it up, whoever has it open.
+    /// Closes the terminal: the kernel hangs it up, the one that has it open.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the system does not report it.
     pub fn modes(&self) -> Result<Termios> {
         Ok(tcgetattr(&self.theirs)?)
     }
@@ -185,7 +185,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the system does not report it.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }

@@ -113,7 +113,8 @@ impl Runner {
 
     /// A map of the program, by its name of at most 15 bytes.
     fn map(&self, name: &str) -> Result<Map> {
-        let ids = self.0.info()?.map_ids()?.context("the kernel does not tell a program's maps")?;
+        let ids =
+            self.0.info()?.map_ids()?.context("the kernel does not report a program's maps")?;
         for id in ids {
             if MapInfo::from_id(id)?.name_as_str() == Some(name) {
                 return Ok(Map::from_map_data(MapData::from_id(id)?)?);
@@ -124,14 +125,14 @@ impl Runner {
 }
 
 /// Instructions that the verifier walked through for a program that is loaded, by its id, where the
-/// kernel tells (Linux 5.16).
+/// kernel reports (Linux 5.16).
 ///
 /// # Errors
 ///
-/// When there is no such program, or the kernel does not tell.
+/// When there is no such program, or the kernel does not report it.
 pub fn verified_instructions(program: u32) -> Result<u32> {
     let count = program_info(program)?.verified_instruction_count();
-    count.context("the kernel does not tell how many instructions were verified")
+    count.context("the kernel does not report how many instructions were verified")
 }
 
 fn program_info(id: u32) -> Result<ProgramInfo> {

@@ -113,8 +113,8 @@ fn lost_by_rounding(entry: &Entry, multiple: Multiple, offered: u64) -> u64 {
     (offered as f64 * simulated::rounding_allowed(entry)).ceil() as u64
 }
 
-/// Lesson 1: whoever keeps no remainder on refill halves the rate of a client just over its limit:
-/// 1,000/s offered 1,001/s gave 500/s; 500/s offered 500/s gave 250/s.
+/// Lesson 1: anybody who keeps no remainder on refill halves the rate of a client just over its
+/// limit: 1,000/s offered 1,001/s gave 500/s; 500/s offered 500/s gave 250/s.
 #[test]
 fn lesson_1_a_client_just_over_its_limit_loses_only_the_excess() {
     let mut bench = Bench::new();

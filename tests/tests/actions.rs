@@ -211,7 +211,7 @@ fn who_must_not_be_answered_is_not() {
     }
 }
 
-/// Nobody is told without `replies`; with it, as many as it says, whoever they are for.
+/// Nobody is notified without `replies`; with it, as many as it says, whoever they are for.
 #[test]
 fn the_budget_of_answers_holds() {
     require_root();
@@ -223,12 +223,12 @@ fn the_budget_of_answers_holds() {
         let rules = format!("replies: {{unit: second, requests_per_unit: 10, burst: 5}}\n{rules}");
         pair.apply(&rules).unwrap();
         let count = |pair: &mut Pair| {
-            let mut told = 0;
+            let mut output = 0;
             for last in 1..40 {
                 let reasons = pair.reasons_of(&frame(last), 3).unwrap();
-                told += reasons.iter().filter(|reason| **reason == Reason::Rejected).count();
+                output += reasons.iter().filter(|reason| **reason == Reason::Rejected).count();
             }
-            told
+            output
         };
         assert_eq!(count(&mut pair), 5);
         pair.after(300_000_000).unwrap();

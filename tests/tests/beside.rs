@@ -193,9 +193,9 @@ fn the_pins_of_another_limiter_are_named() -> Result<()> {
     Ok(())
 }
 
-/// The brake is in the pins, so every daemon sees it, whoever pulled it.
+/// The bypass is in the pins, so every daemon sees it, whoever turned it on.
 #[test]
-fn a_brake_past_the_daemon_is_told_by_it() -> Result<()> {
+fn a_brake_past_the_daemon_is_reported_by_it() -> Result<()> {
     require_root();
     let bed = Testbed::create("past")?;
     let mut first = bed.limiter(&rules(5))?;

@@ -1,4 +1,4 @@
-//! Drops of sources by every kind of rule, as `limiter show`, `sources` and `top` tell them.
+//! Drops of sources by every kind of rule, as `limiter show`, `sources` and `top` report them.
 
 use std::fs;
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     let mut limiter = bed.limiter(KEYED)?;
     limiter.start()?;
     send_ten(&bed, SENDER.interface, SOURCE)?;
-    // A bucket of its own tells exactly.
+    // A bucket of its own is exact.
     let datagrams = row(&limiter, "rule_name", &json!("datagrams"))?;
     let expected = json!({
         "rule": "protocol=udp remote_address", "rule_name": "datagrams", "reason": "over-limit",
@@ -87,7 +87,7 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     // One of another /24 has no key.
     let other = limiter.json(&["show", "203.0.114.77"])?;
     ensure!(other["by_rule"] == json!([]), "{other}");
-    // A budget and the deny list have no bucket of a source: events tell, and are a sample.
+    // A budget and the deny list have no bucket of a source: events report, and are a sample.
     fs::write(limiter.rules(), BUDGET)?;
     limiter.ok(["reload"])?;
     send_ten(&bed, SENDER.interface, SOURCE)?;

@@ -1,5 +1,5 @@
-//! Packets that the program in the kernel tells whole: every reason with the packet as it came in,
-//! and that no verdict depends on it.
+//! Packets that the program in the kernel reports whole: every reason with the packet as it came
+//! in, and that no verdict depends on it.
 
 // Also on other kernels: 120 s each.
 
@@ -45,27 +45,27 @@ fn capture(program: &mut Program, filter: &CaptureFilter) {
     program.kernel().begin_capture(filter, Ticks::new(END)).unwrap();
 }
 
-fn told(program: &mut Program) -> Vec<CapturedPacket> {
+fn reported(program: &mut Program) -> Vec<CapturedPacket> {
     std::iter::from_fn(|| program.kernel().next_captured()).collect()
 }
 
-/// Told, over the budget, lost, and the sum of what was missed by level.
+/// Reported, over the budget, lost, and the sum of what was missed by level.
 fn counts(program: &mut Program) -> (u64, u64, u64, u64) {
     let counts = program.kernel().capture_counts().unwrap();
     let missed = counts.missed.iter().sum();
-    (counts.told.sent, counts.told.over_budget, counts.told.lost, missed)
+    (counts.reported.sent, counts.reported.over_budget, counts.reported.lost, missed)
 }
 
 fn judged(program: &Program) -> u64 {
     program.reasons().unwrap().iter().map(|tally| tally.packets).sum()
 }
 
-/// Judges a frame, which is told as it came in, with its reason.
+/// Judges a frame, which is reported as it came in, with its reason.
 fn check(program: &mut Program, frame: &[u8], what: &str) -> CaptureRecord {
     let reason = program.judge(frame).unwrap();
-    let told = told(program);
-    assert_eq!(told.len(), 1, "{what}: {reason:?}");
-    let CapturedPacket { record, bytes } = &told[0];
+    let reported = reported(program);
+    assert_eq!(reported.len(), 1, "{what}: {reason:?}");
+    let CapturedPacket { record, bytes } = &reported[0];
     assert_eq!(u32::from(record.reason), reason.index(), "{what}");
     assert_eq!((record.session, record.interface, record.layer_3), (ALL.session, 1, 0), "{what}");
     assert_eq!(record.time, Ticks::from_nanos(START).get(), "{what}");
@@ -76,7 +76,7 @@ fn check(program: &mut Program, frame: &[u8], what: &str) -> CaptureRecord {
 }
 
 #[test]
-fn every_kind_of_frame_is_told_as_it_is() {
+fn every_kind_of_frame_is_reported_as_it_is() {
     require_root();
     let with_a_table = "domain: test\ndescriptors:\n  - {key: destination_port, rate_limit: \
                         {unit: hour, requests_per_unit: 1}}\n  - {key: remote_address, \
@@ -108,10 +108,10 @@ fn every_kind_of_frame_is_told_as_it_is() {
     }
 }
 
-/// All that rules, lists, bans and full tables do, and the brake. `Contended` takes two CPUs that
+/// All that rules, lists, bans and full tables do, and the bypass. `Contended` takes two CPUs that
 /// meet, and goes the same way as `OverLimit`.
 #[test]
-fn every_reason_is_told() {
+fn every_reason_is_reported() {
     require_root();
     let rules = "domain: test
 martians: drop
@@ -178,7 +178,7 @@ descriptors:
     let expected: BTreeSet<_> = Reason::ALL
         .into_iter()
         .filter(|reason| {
-            // Reasons of frames are told in `every_kind_of_frame_is_told_as_it_is`.
+            // Reasons of frames are reported in `every_kind_of_frame_is_reported_as_it_is`.
             !matches!(
                 reason,
                 Reason::NotIp
@@ -197,7 +197,7 @@ descriptors:
 
 /// The packet that came in, not the answer, or the mark, that it became.
 #[test]
-fn a_packet_is_told_as_it_was_before_an_action() {
+fn a_packet_is_reported_as_it_was_before_an_action() {
     require_root();
     for (action, reason) in [("reject", Reason::Rejected), ("{mark: {dscp: cs1}}", Reason::Marked)]
     {
@@ -212,8 +212,8 @@ fn a_packet_is_told_as_it_was_before_an_action() {
                 let frame = frame.transport(transport).payload(&[3; 300]).build();
                 program.judge(&frame).unwrap();
                 assert_eq!(program.judge(&frame).unwrap(), reason);
-                let told = told(&mut program);
-                let CapturedPacket { record, bytes } = told.last().unwrap();
+                let reported = reported(&mut program);
+                let CapturedPacket { record, bytes } = reported.last().unwrap();
                 assert_eq!(u32::from(record.reason), reason.index());
                 assert_eq!(bytes[..], frame[..frame.len().min(snap as usize)], "{reason:?} {snap}");
                 assert_eq!(record.length as usize, frame.len());
@@ -233,34 +233,34 @@ fn a_snap_length_cuts_and_a_long_frame_is_read_wherever_it_is() {
         capture(&mut program, &CaptureFilter { snap, ..ALL });
         for frame in [&short, &long] {
             program.judge(frame).unwrap();
-            let told = told(&mut program);
+            let reported = reported(&mut program);
             let kept = frame.len().min(snap as usize);
-            assert_eq!(told[0].bytes[..], frame[..kept], "{snap}");
-            assert_eq!(told[0].record.length as usize, frame.len(), "{snap}");
+            assert_eq!(reported[0].bytes[..], frame[..kept], "{snap}");
+            assert_eq!(reported[0].record.length as usize, frame.len(), "{snap}");
         }
     }
     // A filter that no daemon writes.
     capture(&mut program, &CaptureFilter { snap: u32::MAX, ..ALL });
     program.judge(&long).unwrap();
-    assert_eq!(told(&mut program), []);
+    assert_eq!(reported(&mut program), []);
     assert_eq!(counts(&mut program).2, 1, "it is counted as lost");
 }
 
 #[test]
-fn a_frame_in_fragments_and_one_without_an_ethernet_header_are_told_whole() {
+fn a_frame_in_fragments_and_one_without_an_ethernet_header_are_reported_whole() {
     require_root();
     let mut program = program(ONE_AN_HOUR);
     capture(&mut program, &ALL);
     let payload: Vec<u8> = (0..8_000_u32).map(|at| at.to_le_bytes()[0]).collect();
     let frame = Frame::ipv4(V4, V4_TO).payload(&payload).build();
     match program.judge_split(&frame, 64) {
-        Ok(_) => assert_eq!(told(&mut program)[0].bytes, frame),
+        Ok(_) => assert_eq!(reported(&mut program)[0].bytes, frame),
         // Older kernels do not run a frame in parts.
         Err(error) => eprintln!("not tried: {error}"),
     }
     program.judge_layer3(&frame[14..]).unwrap();
-    let told = told(&mut program);
-    assert_eq!((told[0].record.layer_3, &told[0].bytes[..]), (1, &frame[14..]));
+    let reported = reported(&mut program);
+    assert_eq!((reported[0].record.layer_3, &reported[0].bytes[..]), (1, &frame[14..]));
 }
 
 #[test]
@@ -276,29 +276,29 @@ fn a_filter_has_what_it_asks_for_and_nothing_else() {
         frame
     });
     let arp = [[0xff; 12].as_slice(), &[8, 6], &[0; 28]].concat();
-    let mut told_by = |filter: &CaptureFilter| {
+    let mut reported_by = |filter: &CaptureFilter| {
         capture(&mut program, filter);
         for frame in &frames {
             program.run(frame, 1).unwrap();
         }
         program.run(&arp, 1).unwrap();
-        told(&mut program).into_iter().map(|packet| packet.record).collect::<Vec<_>>()
+        reported(&mut program).into_iter().map(|packet| packet.record).collect::<Vec<_>>()
     };
-    let all = told_by(&ALL);
+    let all = reported_by(&ALL);
     assert_eq!(all.len(), 4);
     let rule = all[1].rule;
     let only = |records: &[CaptureRecord], index: usize| {
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].source, all[index].source);
     };
-    only(&told_by(&CaptureFilter { rule, ..ALL }), 1);
+    only(&reported_by(&CaptureFilter { rule, ..ALL }), 1);
     let dropped = Reason::ALL.into_iter().filter(|reason| reason.verdict() == Verdict::Drop);
     let dropped = dropped.fold(0, |bits, reason| bits | 1 << reason.index());
-    assert_eq!(told_by(&CaptureFilter { reasons: dropped, ..ALL }).len(), 2);
-    assert_eq!(told_by(&CaptureFilter { reasons: !dropped, ..ALL }).len(), 2);
+    assert_eq!(reported_by(&CaptureFilter { reasons: dropped, ..ALL }).len(), 2);
+    assert_eq!(reported_by(&CaptureFilter { reasons: !dropped, ..ALL }).len(), 2);
     let (high, low) = Source::V4([203, 0, 113, 0]).trie_words();
     let mask = u64::from_ne_bytes([255, 255, 255, 255, 255, 255, 255, 0]);
-    only(&told_by(&CaptureFilter { source: [high, low], mask: [u64::MAX, mask], ..ALL }), 2);
+    only(&reported_by(&CaptureFilter { source: [high, low], mask: [u64::MAX, mask], ..ALL }), 2);
     // Sources of a share, by the same hash as on the host.
     for level in 0..LEVELS {
         let expected: Vec<_> = [[192, 0, 2, 1], [198, 51, 100, 1], [203, 0, 113, 1]]
@@ -306,34 +306,35 @@ fn a_filter_has_what_it_asks_for_and_nothing_else() {
             .filter(|source| level_of(&Source::V4(*source), ALL.seed) >= level)
             .map(|source| <[u64; 2]>::from(Source::V4(source).trie_words()))
             .collect();
-        let records = told_by(&CaptureFilter { level, ..ALL });
+        let records = reported_by(&CaptureFilter { level, ..ALL });
         let sources: Vec<_> = records.iter().map(|record| record.source).collect();
         assert_eq!(sources, expected, "level {level}");
     }
 }
 
-/// Off, past its end, and for every packet that it does not ask for, nothing is told or counted.
+/// Off, past its end, and for every packet that it does not ask for, nothing is reported or
+/// counted.
 #[test]
-fn without_a_capture_nothing_is_told_and_it_ends_by_itself() {
+fn without_a_capture_nothing_is_reported_and_it_ends_by_itself() {
     require_root();
     let mut program = program(ONE_AN_HOUR);
     let frame = Frame::ipv4(V4, V4_TO).build();
     program.run(&frame, 100).unwrap();
-    assert_eq!((told(&mut program).len(), counts(&mut program)), (0, (0, 0, 0, 0)));
+    assert_eq!((reported(&mut program).len(), counts(&mut program)), (0, (0, 0, 0, 0)));
     let end = Ticks::from_nanos(START + 2_000_000_000);
     program.kernel().begin_capture(&ALL, end).unwrap();
     program.run(&frame, 5).unwrap();
     // The clock of the program, without any daemon.
     program.set_time(end).unwrap();
     program.run(&frame, 5).unwrap();
-    assert_eq!((told(&mut program).len(), counts(&mut program)), (5, (5, 0, 0, 0)));
+    assert_eq!((reported(&mut program).len(), counts(&mut program)), (5, (5, 0, 0, 0)));
     program.kernel().capture_until(Ticks::new(END)).unwrap();
     program.run(&frame, 3).unwrap();
-    assert_eq!(told(&mut program).len(), 3);
+    assert_eq!(reported(&mut program).len(), 3);
     // A start ends what a daemon before it left.
     program.restart().unwrap();
     program.run(&frame, 3).unwrap();
-    assert_eq!(told(&mut program).len(), 0);
+    assert_eq!(reported(&mut program).len(), 0);
 }
 
 /// Nobody reads, or the budget is used up: what is missed is counted, and every packet is judged as
@@ -355,7 +356,7 @@ fn a_full_ring_and_a_used_up_budget_change_no_verdict() {
         if let Some(filter) = filter {
             assert_eq!(sent + over_budget + lost, 5_000);
             assert_eq!(over_budget + lost, missed);
-            assert_eq!(told(&mut program).len() as u64, sent);
+            assert_eq!(reported(&mut program).len() as u64, sent);
             if filter.cost == ALL.cost {
                 let size = (size_of::<CaptureRecord>() + frame.len() + 8).next_multiple_of(8);
                 let fits = u64::from(CAPTURED_BYTES) / size as u64;
@@ -395,7 +396,7 @@ fn levels_that_are_not_missed_were_seen_whole() {
         }
     }
     let mut packets = std::collections::HashMap::<[u64; 2], u32>::new();
-    for packet in told(&mut program) {
+    for packet in reported(&mut program) {
         *packets.entry(packet.record.source).or_default() += 1;
     }
     let counts = program.kernel().capture_counts().unwrap();
@@ -405,18 +406,18 @@ fn levels_that_are_not_missed_were_seen_whole() {
     for at in 0..SOURCES {
         let source = source(at);
         let level = level_of(&source, filter.seed);
-        let told = packets.get(&<[u64; 2]>::from(source.trie_words())).copied().unwrap_or(0);
+        let reported = packets.get(&<[u64; 2]>::from(source.trie_words())).copied().unwrap_or(0);
         if level < 2 {
-            assert_eq!(told, 0);
+            assert_eq!(reported, 0);
         } else if level as usize >= whole {
-            assert_eq!(told, ROUNDS, "level {level}");
+            assert_eq!(reported, ROUNDS, "level {level}");
             seen_whole += 1;
         }
     }
     assert!(seen_whole > 0, "{counts:?}");
 }
 
-/// Two CPUs at once: each packet is told or counted.
+/// Two CPUs at once: each packet is reported or counted.
 #[test]
 fn no_packet_goes_uncounted_on_two_cpus() {
     const PACKETS: u32 = 50_000;
@@ -436,7 +437,7 @@ fn no_packet_goes_uncounted_on_two_cpus() {
     let (sent, over_budget, lost, missed) = counts(&mut program);
     assert_eq!(sent + over_budget + lost, 2 * u64::from(PACKETS));
     assert_eq!(over_budget + lost, missed);
-    let told = told(&mut program);
-    assert_eq!(told.len() as u64, sent);
-    assert!(told.iter().all(|packet| packet.bytes == frame), "no packet is mixed with another");
+    let reported = reported(&mut program);
+    assert_eq!(reported.len() as u64, sent);
+    assert!(reported.iter().all(|packet| packet.bytes == frame), "no packet is mixed with another");
 }

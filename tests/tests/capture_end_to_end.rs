@@ -188,19 +188,20 @@ fn a_capture_says_what_the_rules_did() -> Result<()> {
     ensure!(read.interfaces == [RECEIVER.interface], "{:?}", read.interfaces);
     ensure!(read.statistics.len() == 1, "{:?}", read.statistics);
     let ours = |packet: &&Packet| packet.bytes.get(26..29) == Some(&[203, 0, 113]);
-    let told: Vec<&Packet> = read.packets.iter().filter(ours).collect();
-    ensure!(told.len() == sent.iter().sum::<usize>(), "{} of {sent:?}", told.len());
-    ensure!(told.iter().all(|packet| packet.length as usize == packet.bytes.len()), "cut");
-    let dropped = told.iter().filter(|at| at.comment == "dropped: over-limit, rule ten").count();
-    let passed = told.iter().filter(|at| at.comment == "passed: conforming, rule ten").count();
-    ensure!(passed == 40 && passed + dropped == told.len(), "{passed} and {dropped}");
+    let reported: Vec<&Packet> = read.packets.iter().filter(ours).collect();
+    ensure!(reported.len() == sent.iter().sum::<usize>(), "{} of {sent:?}", reported.len());
+    ensure!(reported.iter().all(|packet| packet.length as usize == packet.bytes.len()), "cut");
+    let dropped =
+        reported.iter().filter(|at| at.comment == "dropped: over-limit, rule ten").count();
+    let passed = reported.iter().filter(|at| at.comment == "passed: conforming, rule ten").count();
+    ensure!(passed == 40 && passed + dropped == reported.len(), "{passed} and {dropped}");
     ensure!(said.contains(&format!("{} packets", read.packets.len())), "{said}");
     let explained = explained(&limiter, &file)?;
     ensure!(explained.len() == read.packets.len(), "{} lines", explained.len());
     for (packet, (verdict, reason)) in read.packets.iter().zip(&explained) {
-        let told = packet.comment.split(", rule").next().unwrap_or_default();
+        let reported = packet.comment.split(", rule").next().unwrap_or_default();
         let verdict = if verdict.starts_with("drop") { "dropped" } else { "passed" };
-        ensure!(told == format!("{verdict}: {reason}"), "{told} and {verdict} {reason}");
+        ensure!(reported == format!("{verdict}: {reason}"), "{reported} and {verdict} {reason}");
     }
     limiter.close()?;
     bed.close()
@@ -302,7 +303,7 @@ fn a_capture_ends_with_whoever_reads_it() -> Result<()> {
     limiter.terminate()?;
     let (output, said) = end(capture)?;
     ensure!(output.status.code() == Some(1), "{said}");
-    ensure!(read(&fs::read(&file)?)?.statistics.len() == 1, "a daemon that ends tells the end");
+    ensure!(read(&fs::read(&file)?)?.statistics.len() == 1, "a daemon that ends reports the end");
     limiter.start()?;
     limiter.close()?;
     bed.close()
@@ -337,21 +338,29 @@ fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
         signal(&observation, Signal::TERM)?;
         let (output, said) = end(observation)?;
         ensure!(output.status.success(), "{said}");
-        let told: Value = serde_json::from_slice(&output.stdout)?;
+        let reported: Value = serde_json::from_slice(&output.stdout)?;
         let read = read(&fs::read(&file)?)?;
         ensure!(read.packets.iter().all(|at| at.bytes.len() <= 96 && at.length >= 60), "cut");
         let seen = by_source(&read);
         for (last, packets) in &seen {
             let sent = sent[usize::from(*last) - 1];
-            ensure!(*packets == sent, "{packets} of {sent} packets of source {last}: {told}");
+            ensure!(*packets == sent, "{packets} of {sent} packets of source {last}: {reported}");
         }
-        ensure!(told["packets"] == read.packets.len(), "{told}");
+        ensure!(reported["packets"] == read.packets.len(), "{reported}");
         if all {
-            ensure!(seen.len() == 60 && told["share"] == 1, "{} sources: {told}", seen.len());
-            ensure!(told["over_budget"] == 0 && told["lost"] == 0, "{told}");
+            ensure!(
+                seen.len() == 60 && reported["share"] == 1,
+                "{} sources: {reported}",
+                seen.len()
+            );
+            ensure!(reported["over_budget"] == 0 && reported["lost"] == 0, "{reported}");
         } else {
-            ensure!(seen.len() < 60 && told["over_budget"] != 0, "{} sources: {told}", seen.len());
-            ensure!(told["sources_cut"] != 0, "{told}");
+            ensure!(
+                seen.len() < 60 && reported["over_budget"] != 0,
+                "{} sources: {reported}",
+                seen.len()
+            );
+            ensure!(reported["sources_cut"] != 0, "{reported}");
         }
         let left = fs::read_dir(bed.dir.path())?.filter_map(Result::ok);
         let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
@@ -361,7 +370,7 @@ fn an_observation_has_sources_whole_or_not_at_all() -> Result<()> {
     bed.close()
 }
 
-/// A full disk leaves what was told by then, and the error says where.
+/// A full disk leaves what was reported by then, and the error says where.
 #[test]
 fn an_observation_that_cannot_be_written_says_what_is_kept() -> Result<()> {
     require_root();
@@ -477,19 +486,19 @@ fn a_limit_is_proposed_from_live_traffic() -> Result<()> {
         signal(&tune, Signal::INT)?;
         let (output, said) = end(tune)?;
         ensure!(output.status.success(), "counters {counters}: {said}");
-        let told: Value = serde_json::from_slice(&output.stdout)?;
-        let notes = told["notes"].to_string();
+        let reported: Value = serde_json::from_slice(&output.stdout)?;
+        let notes = reported["notes"].to_string();
         ensure!(notes.contains("Ctrl-C") || notes.contains("interrupted"), "{notes}");
-        let top = told["top"].as_array().context("no top")?;
+        let top = reported["top"].as_array().context("no top")?;
         for last in 1..=10 {
             let of = |round: &Vec<usize>| round[last - 1] as u64;
             let all: u64 = sent.iter().map(of).sum();
             let row = top.iter().find(|row| row["source"] == format!("203.0.113.{last}"));
             let packets = row.and_then(|row| row["packets"].as_u64()).context("no such source")?;
             let least = if counters { of(&sent[2]) } else { all };
-            ensure!((least..=all).contains(&packets), "{packets} of {all}: {told}");
+            ensure!((least..=all).contains(&packets), "{packets} of {all}: {reported}");
         }
-        let proposed = told["rule_file"].as_str().context("nothing is proposed")?;
+        let proposed = reported["rule_file"].as_str().context("nothing is proposed")?;
         ensure!(proposed.contains("shadow_mode: true"), "{proposed}");
     }
     ensure!(limiter.json(&["status"])?["generation"] == generation, "tune applies nothing");

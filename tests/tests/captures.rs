@@ -66,8 +66,11 @@ fn compare(packet: &Captured, row: &Row, met: &mut Met, context: &str) {
             match reason {
                 Reason::NotIp => assert_eq!(theirs, None, "{context}: {row:?}"),
                 Reason::NeighbourDiscovery => {
-                    let told = (row.icmpv6.unwrap(), row.hop_limit.unwrap());
-                    assert!((133..=137).contains(&told.0) && told.1 == 255, "{context}: {row:?}");
+                    let reported = (row.icmpv6.unwrap(), row.hop_limit.unwrap());
+                    assert!(
+                        (133..=137).contains(&reported.0) && reported.1 == 255,
+                        "{context}: {row:?}"
+                    );
                 }
                 Reason::DeepVlan => assert!(tags.count() > 2, "{context}: {row:?}"),
                 // Whatever it shows of these, they have no header to be charged by.
@@ -139,10 +142,10 @@ fn every_packet_is_explained_and_counted_once() {
         let mut explainer = Explainer::new(&set, settings).unwrap();
         let packets = packets(&path);
         for packet in &packets {
-            let told = explainer.packet(packet).unwrap();
+            let reported = explainer.packet(packet).unwrap();
             let source = ours(&packet.frame).map(|(_, facts)| facts.source());
-            assert_eq!(told.source, source.ok(), "{}: {}", path.display(), packet.number);
-            assert_eq!(told.source.is_none(), told.matches.is_empty());
+            assert_eq!(reported.source, source.ok(), "{}: {}", path.display(), packet.number);
+            assert_eq!(reported.source.is_none(), reported.matches.is_empty());
         }
         let seen = explainer.seen();
         let reasons = explainer.reasons();

@@ -102,10 +102,10 @@ fn without_redis_the_sandbox_of_nodes_cannot_run() -> Result<()> {
     Ok(())
 }
 
-/// All nodes lose their store, are told, and go on with their shares; the bound holds before,
+/// All nodes lose their store, are notified, and go on with their shares; the bound holds before,
 /// meanwhile and after.
 #[test]
-fn a_store_that_dies_leaves_the_shares_and_is_told() -> Result<()> {
+fn a_store_that_dies_leaves_the_shares_and_is_reported() -> Result<()> {
     let mut load = Load::start(three("store")?)?;
     load.expect_rate("with the store", 1000);
 
@@ -114,7 +114,7 @@ fn a_store_that_dies_leaves_the_shares_and_is_told() -> Result<()> {
     pause(unit_lives());
     load.expect("without the store", 1500, SHARES.rate * 9 / 10, SHARES);
     for node in &load.nodes.nodes {
-        until("the loss is told", || warns(node, "no contact to the other nodes"))?;
+        until("the loss is reported", || warns(node, "no contact to the other nodes"))?;
         node.limiter.wait_until_logged("no contact to the other nodes")?;
         ensure!(metric(node, "limiter_cluster_connected")? == 0, "{}", node.name);
         ensure!(node.limiter.json(&["cluster"])?["contact"] == "cut_off", "{}", node.name);
@@ -126,7 +126,7 @@ fn a_store_that_dies_leaves_the_shares_and_is_told() -> Result<()> {
     load.on_top(0, 0);
     load.expect_rate("with a new store", 1500);
     for node in &load.nodes.nodes {
-        until("the end is told", || Ok(!warns(node, "no contact to the other nodes")?))?;
+        until("the end is reported", || Ok(!warns(node, "no contact to the other nodes")?))?;
         node.limiter.wait_until_logged("contact to the other nodes again")?;
         ensure!(metric(node, "limiter_cluster_connected")? == 1, "{}", node.name);
     }
@@ -216,14 +216,14 @@ fn bans_and_lists_reach_the_other_nodes() -> Result<()> {
         anyhow::Ok(arrivals.count() - before)
     };
     let first = &nodes.nodes[0].limiter;
-    let is_told = |node: usize, said: &str| {
+    let is_reported = |node: usize, said: &str| {
         let limiter = &nodes.nodes[node].limiter;
         until(said, || Ok(limiter.said().contains(said)))
     };
     ensure!(arrive(&[1])? > 30, "nobody is denied");
 
     first.ok(["deny", &source])?;
-    is_told(1, "by another node")?;
+    is_reported(1, "by another node")?;
     ensure!(arrive(&[1])? == 0, "what one node denies, another one passes");
     // A prefix around the management prefix is taken over, and is below it.
     ensure!(arrive(&[2])? > 30, "another node's list is above a management prefix");
@@ -237,7 +237,7 @@ fn bans_and_lists_reach_the_other_nodes() -> Result<()> {
     };
     until("the ban is there", || banned(1))?;
     ensure!(arrive(&[1])? == 0, "whom one node bans, another one passes");
-    is_told(2, "not taken over from another node")?;
+    is_reported(2, "not taken over from another node")?;
     ensure!(!banned(2)? && arrive(&[2])? > 30, "a ban is above a management prefix");
     first.ok(["unban", &source])?;
     until("the ban is gone", || Ok(!banned(1)?))?;
@@ -285,7 +285,7 @@ fn check_refused(nodes: &Nodes, words: &[&str]) -> Result<()> {
 
 /// Nodes with other rules are named on both sides, and so is a name that two nodes have.
 #[test]
-fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
+fn other_rules_and_a_name_that_is_taken_are_reported() -> Result<()> {
     require_root();
     let mut nodes = Nodes::create("differ", &binary()?, &rules(""), 2, 2)?;
     nodes.start()?;
@@ -298,8 +298,8 @@ fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
         let text = nodes.nodes[node].limiter.ok(["cluster"])?;
         ensure!(text.contains(&words) && text.contains(named), "{text}");
         until("both digests are shown", || {
-            let told = nodes.nodes[node].limiter.json(&["cluster"])?;
-            let shown = told["nodes"].as_array().context("no nodes")?;
+            let reported = nodes.nodes[node].limiter.json(&["cluster"])?;
+            let shown = reported["nodes"].as_array().context("no nodes")?;
             Ok(shown.len() == 2 && shown[0]["rules"] != shown[1]["rules"])
         })?;
     }
@@ -312,7 +312,7 @@ fn other_rules_and_a_name_that_is_taken_are_told() -> Result<()> {
     nodes.nodes[1].limiter.terminate()?;
     nodes.nodes[1].limiter.start()?;
     for node in &nodes.nodes {
-        until("the name is told", || warns(node, "another node is called node-1"))?;
+        until("the name is reported", || warns(node, "another node is called node-1"))?;
         node.limiter.wait_until_logged("another node is called node-1")?;
     }
     nodes.close()

@@ -115,8 +115,8 @@ fn a_node_that_reloads_100_000_rules_goes_on() -> Result<()> {
     load.expect_since(from, "meanwhile", LIMIT.rate * 80 / 100, LIMIT);
     ensure!(reload.wait()?.success(), "the rules are refused");
     load.expect_rate("afterwards", 1000);
-    let told = load.nodes.nodes[0].limiter.json(&["status"])?["rules"].as_u64();
-    ensure!(told.is_some_and(|rules| rules > 100_000), "{told:?} rules");
+    let report = load.nodes.nodes[0].limiter.json(&["status"])?["rules"].as_u64();
+    ensure!(report.is_some_and(|rules| rules > 100_000), "{report:?} rules");
     load.finish()
 }
 

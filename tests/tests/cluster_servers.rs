@@ -28,9 +28,9 @@ fn slots_move_and_a_server_dies_under_load() -> Result<()> {
         fs::write(&file, format!("redis: {{cluster: {}}}\n{rest}", servers.seeds()))?;
     }
     nodes.start()?;
-    let told = nodes.nodes[0].limiter.json(&["cluster"])?;
-    let shown = told["servers"].as_array().context("no servers")?;
-    ensure!(shown.len() == 3, "three servers have slots: {told}");
+    let output = nodes.nodes[0].limiter.json(&["cluster"])?;
+    let shown = output["servers"].as_array().context("no servers")?;
+    ensure!(shown.len() == 3, "three servers have slots: {output}");
     let mut load = Load::start(nodes)?;
     load.expect_rate("before", 1000);
 
@@ -41,7 +41,7 @@ fn slots_move_and_a_server_dies_under_load() -> Result<()> {
         servers.reshard(*slot, 3 - to, 0)?;
     }
     thread::sleep(Duration::from_secs(1));
-    // Units that a failed call told of are missing for a while, on each node, with each move.
+    // Units that a failed call reported are missing for a while, on each node, with each move.
     load.expect_since(from, "while slots move", LIMIT.rate * 6 / 10, LIMIT);
 
     // Without the first server the nodes have their shares; the latest grants may be forgotten.
@@ -56,7 +56,7 @@ fn slots_move_and_a_server_dies_under_load() -> Result<()> {
         was_warned = was_warned || warned(&load)?;
         thread::sleep(Duration::from_millis(50));
     }
-    ensure!(was_warned, "a server was away, and that was not told");
+    ensure!(was_warned, "a server was away, and that was not reported");
     load.nodes.wait_for_contact(|| false)?;
     load.on_top(0, 0);
     load.expect_rate("after the replica took over", 1500);

@@ -100,7 +100,7 @@ fn filters_of_tc_are_named() -> Result<()> {
 }
 
 #[test]
-fn a_session_that_rules_may_cut_is_found_and_allowed_as_told() -> Result<()> {
+fn a_session_that_rules_may_cut_is_found_and_allowed_as_proposed() -> Result<()> {
     require_root();
     let bed = Testbed::create("docssh")?;
     let mut limiter = bed.limiter(RULES)?;
@@ -172,7 +172,7 @@ fn the_daemon_s_program_is_known_from_another_mount_namespace() -> Result<()> {
 }
 
 #[test]
-fn a_plain_user_is_told_what_was_not_seen() -> Result<()> {
+fn a_plain_user_learns_what_was_not_seen() -> Result<()> {
     require_root();
     let bed = Testbed::create("docplain")?;
     let mut limiter = bed.limiter(RULES)?;

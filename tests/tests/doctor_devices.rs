@@ -80,7 +80,7 @@ fn a_foreign_program_is_found_and_gone_by_its_command() -> Result<()> {
 }
 
 #[test]
-fn an_interface_without_native_mode_is_found_and_limited_as_told() -> Result<()> {
+fn an_interface_without_native_mode_is_found_and_limited_as_proposed() -> Result<()> {
     require_root();
     let bed = Testbed::create("docgeneric")?;
     let mut limiter = bed.limiter(RULES)?;

@@ -167,7 +167,7 @@ fn a_raised_rate_counts_at_once() -> Result<()> {
     std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 12"))?;
     let said = limiter.ok(["reload"])?;
     ensure!(said.contains("goes on at the new rate"), "{said}");
-    ensure!(passed_after(&bed, &limiter, "9")? == 24, "a burst for a change to and fro");
+    ensure!(passed_after(&bed, &limiter, "9")? == 24, "a burst for a change back and forth");
     limiter.close()?;
     bed.close()
 }

@@ -148,7 +148,7 @@ fn who_was_dropped_at_a_time_is_known_after_a_restart_and_a_kill() -> Result<()>
     bed.close()
 }
 
-/// A pipe in the place of the log, and then a disk without room: both are told, packets and
+/// A pipe in the place of the log, and then a disk without room: both are reported, packets and
 /// requests go on, limits and lists are saved, and what was to be written is there afterwards.
 #[test]
 fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
@@ -159,11 +159,11 @@ fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
     mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0)?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
-    let told = |words: &str| {
+    let reported = |words: &str| {
         let status = limiter.ok(["status"])?;
         Ok(status.contains("keep the log of events") && status.contains(words))
     };
-    wait("the pipe is told", || told("events-1.jsonl: no regular file"))?;
+    wait("the pipe is reported", || reported("events-1.jsonl: no regular file"))?;
     fs::remove_file(&pipe)?;
     let quiet = || Ok(!limiter.ok(["status"])?.contains("keep the log of events"));
     wait("the pipe is forgotten", quiet)?;
@@ -171,7 +171,7 @@ fn a_log_that_has_no_room_or_no_place_holds_up_nothing() -> Result<()> {
     let ballast = disk.0.join("ballast");
     fs::write(&ballast, vec![1; 3 << 20])?;
     send(&bed, [203, 0, 113, 9])?;
-    wait("the full disk is told", || told("all but full"))?;
+    wait("the full disk is reported", || reported("all but full"))?;
     limiter.ok(["set", "192.0.2.8", "5/s"])?;
     limiter.ok(["deny", "192.0.2.99"])?;
     let events = found(&limiter, &["--source", "203.0.113.9"])?;

@@ -1,4 +1,4 @@
-//! Single drops, as the program in the kernel tells them: what they say, and that none goes
+//! Single drops, as the program in the kernel reports them: what they say, and that none goes
 //! uncounted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
@@ -53,9 +53,14 @@ fn events(program: &mut Program) -> Vec<Event> {
 }
 
 fn dropped(program: &Program) -> u64 {
-    let told = |reason: &Reason| reason.verdict() == Verdict::Drop || *reason == Reason::Shadow;
+    let reported = |reason: &Reason| reason.verdict() == Verdict::Drop || *reason == Reason::Shadow;
     let reasons = program.reasons().unwrap();
-    Reason::ALL.into_iter().zip(reasons).filter(|(at, _)| told(at)).map(|(_, at)| at.packets).sum()
+    Reason::ALL
+        .into_iter()
+        .zip(reasons)
+        .filter(|(at, _)| reported(at))
+        .map(|(_, at)| at.packets)
+        .sum()
 }
 
 /// Sent, over the budget, and lost; together they are all drops.
@@ -77,12 +82,12 @@ fn a_drop_says_what_it_was() {
         for frame in [&v4, &v6] {
             assert_eq!(program.judge(frame).unwrap(), Reason::Conforming);
         }
-        assert_eq!(events(&mut program), [], "what passes is not told");
+        assert_eq!(events(&mut program), [], "what passes is not reported");
         for frame in [&v4, &v6] {
             assert_eq!(program.judge(frame).unwrap(), Reason::OverLimit);
         }
-        let told = events(&mut program);
-        let rule = told[0].rule;
+        let reported = events(&mut program);
+        let rule = reported[0].rule;
         let event = |source: Source, version: u8, length: usize| Event {
             source: source.trie_key(),
             time: Ticks::from_nanos(START).get(),
@@ -100,7 +105,7 @@ fn a_drop_says_what_it_was() {
         let mut prefix = [0; 8];
         prefix.copy_from_slice(&V6[..8]);
         let expected = [event(Source::V4(V4), 4, v4.len()), event(Source::V6(prefix), 6, v6.len())];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_ne!(rule, RULE_NONE);
         assert_eq!(program.rule_counters(rule).unwrap().dropped.packets, 2, "the rule's number");
         assert_eq!(counts(&mut program), (2, 0, 0));
@@ -118,9 +123,9 @@ fn a_denied_source_and_a_later_fragment_say_what_is_known() {
     let fragment = Fragment { id: 1, offset: 5, more: false };
     let frame = Frame::ipv4([192, 0, 2, 77], V4_TO).transport(udp()).fragment(fragment).build();
     assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
-    let told = events(&mut program);
-    assert_eq!(told.len(), 1);
-    let Event { reason, rule, protocol, known, source_port, destination_port, .. } = told[0];
+    let reported = events(&mut program);
+    assert_eq!(reported.len(), 1);
+    let Event { reason, rule, protocol, known, source_port, destination_port, .. } = reported[0];
     assert_eq!(u32::from(reason), Reason::Denied.index());
     assert_eq!(rule, RULE_NONE);
     assert_eq!((protocol, known, source_port, destination_port), (17, Event::PROTOCOL, 0, 0));
@@ -128,7 +133,7 @@ fn a_denied_source_and_a_later_fragment_say_what_is_known() {
 
 /// An answer has addresses of its own by the time that it leaves.
 #[test]
-fn a_rejected_packet_is_told_by_its_own_source() {
+fn a_rejected_packet_is_reported_by_its_own_source() {
     require_root();
     let rules = "domain: test\nreplies: {unit: second, requests_per_unit: 100}\ndescriptors:
   - key: remote_address
@@ -139,15 +144,15 @@ fn a_rejected_packet_is_told_by_its_own_source() {
     let frame = Frame::ipv4(V4, V4_TO).transport(udp()).payload(&[0; 64]).build();
     assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
     assert_eq!(program.judge(&frame).unwrap(), Reason::Rejected);
-    let told = events(&mut program);
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].source, Source::V4(V4).trie_key());
-    assert_eq!((told[0].source_port, told[0].destination_port), (5353, 53));
-    assert_eq!(u32::from(told[0].reason), Reason::Rejected.index());
+    let reported = events(&mut program);
+    assert_eq!(reported.len(), 1);
+    assert_eq!(reported[0].source, Source::V4(V4).trie_key());
+    assert_eq!((reported[0].source_port, reported[0].destination_port), (5353, 53));
+    assert_eq!(u32::from(reported[0].reason), Reason::Rejected.index());
 }
 
 #[test]
-fn shadow_drops_are_told_and_pass() {
+fn shadow_drops_are_reported_and_pass() {
     require_root();
     let rules = ONE_AN_HOUR.replace("rate_limit:", "shadow_mode: true, rate_limit:");
     let mut program = program(&rules);
@@ -156,13 +161,13 @@ fn shadow_drops_are_told_and_pass() {
     for reason in [Reason::Conforming, Reason::Shadow, Reason::Shadow] {
         assert_eq!(program.judge(&frame).unwrap(), reason);
     }
-    let told = events(&mut program);
-    assert_eq!(told.len(), 2);
-    assert!(told.iter().all(|event| u32::from(event.reason) == Reason::Shadow.index()));
+    let reported = events(&mut program);
+    assert_eq!(reported.len(), 2);
+    assert!(reported.iter().all(|event| u32::from(event.reason) == Reason::Shadow.index()));
     counts(&mut program);
 }
 
-/// The budget holds to the event, whatever the drop rate; without one nothing is told.
+/// The budget holds to the event, whatever the drop rate; without one nothing is reported.
 #[test]
 fn over_the_budget_drops_are_counted() {
     require_root();

@@ -1,4 +1,4 @@
-//! A flood of drops, and who is told of it: the log, `limiter events`, a command and a webhook.
+//! A flood of drops, and who is notified of it: the log, `limiter events`, a command and a webhook.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -94,7 +94,7 @@ fn listen(
 }
 
 #[test]
-fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
+fn an_operator_is_notified_once_at_the_start_and_once_at_the_end() -> Result<()> {
     require_root();
     let bed = Testbed::create("events")?;
     let called = bed.dir.path().join("called");
@@ -149,22 +149,22 @@ fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
     }
     ensure!(posted.try_recv().is_err(), "the webhook was called more than twice");
 
-    let told = limiter.json(&["events"])?;
-    let episodes = told["episodes"].as_array().context("no episodes")?;
-    ensure!(episodes.len() == 1 && episodes[0]["ended"] == true, "{told}");
-    let count = |name: &str| told["counts"][name].as_u64().context("no count");
+    let output = limiter.json(&["events"])?;
+    let episodes = output["episodes"].as_array().context("no episodes")?;
+    ensure!(episodes.len() == 1 && episodes[0]["ended"] == true, "{output}");
+    let count = |name: &str| output["counts"][name].as_u64().context("no count");
     let stats = limiter.json(&["stats"])?;
     let reasons = stats["reasons"].as_array().context("no reasons")?;
     let over = reasons.iter().find(|at| at["reason"] == "over-limit").context("no drops")?;
     let dropped = over.pointer("/counts/packets").or_else(|| over.get("packets"));
     let dropped = dropped.and_then(Value::as_u64).with_context(|| format!("{over}"))?;
     let (sent, over_budget, lost) = (count("sent")?, count("over_budget")?, count("lost")?);
-    ensure!(sent + over_budget + lost == dropped, "{told} of {dropped}");
-    ensure!(sent > 0 && over_budget > 0 && lost == 0, "{told}");
-    ensure!(episodes[0]["sampled"] == sent, "{told}");
+    ensure!(sent + over_budget + lost == dropped, "{output} of {dropped}");
+    ensure!(sent > 0 && over_budget > 0 && lost == 0, "{output}");
+    ensure!(episodes[0]["sampled"] == sent, "{output}");
 
-    // The reader's lines: one start, as many drops as were told, one end, and then the end of the
-    // daemon.
+    // The reader's lines: one start, as many drops as were reported, one end, and then the end of
+    // the daemon.
     let said = limiter.said();
     let times = |text: &str| said.lines().filter(|line| line.contains(text)).count();
     ensure!(

@@ -112,17 +112,17 @@ fn ssh_box_bans_who_goes_on() {
 #[test]
 fn examples_have_no_warnings_but_the_ban_by_syns() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     for file in std::fs::read_dir(directory).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let file = RuleFile::parse(&name, &std::fs::read(&path).unwrap(), 1522).unwrap();
         let lines = Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full();
-        told.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
+        output.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
     }
-    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!(output.len(), 1, "{output:#?}");
     let ban = "ssh-box.yaml: the rule for destination_port=22 remote_address bans without evidence";
-    assert!(told[0].starts_with(ban), "{told:?}");
+    assert!(output[0].starts_with(ban), "{output:?}");
 }
 
 #[test]

@@ -137,14 +137,14 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     let question = ["2001:db8:7::9", "--to", "9/udp"];
     ensure!(reasons(&bed, &limiter, &question, &udp6(9), 3)? == [within, within, over]);
     let question = ["203.0.113.30", "--to", "9/udp"];
-    let told = reasons(&bed, &limiter, &question, &udp(from(30), 9), 4)?;
-    ensure!(told == [within, within, within, over], "{told:?}");
+    let report = reasons(&bed, &limiter, &question, &udp(from(30), 9), 4)?;
+    ensure!(report == [within, within, within, over], "{report:?}");
     // A port, with a bucket for each source.
     for host in [2, 3] {
         let source = format!("203.0.113.{host}");
         let question = [&source, "--to", "22/tcp", "--flags", "ACK"];
-        let told = reasons(&bed, &limiter, &question, &tcp(host, 22, ACK), 2)?;
-        ensure!(told == [within, over], "{told:?}");
+        let report = reasons(&bed, &limiter, &question, &tcp(host, 22, ACK), 2)?;
+        ensure!(report == [within, over], "{report:?}");
     }
     let said =
         limiter.json(&["explain", "--from", "203.0.113.2", "--to", "22/tcp", "--flags", "ACK"])?;
@@ -175,13 +175,13 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     }
     // Shadow mode.
     let question = ["203.0.113.9", "--to", "9/udp"];
-    let told = reasons(&bed, &limiter, &question, &udp(from(9), 9), 3)?;
-    ensure!(told == [within, "shadow", "shadow"], "{told:?}");
+    let report = reasons(&bed, &limiter, &question, &udp(from(9), 9), 3)?;
+    ensure!(report == [within, "shadow", "shadow"], "{report:?}");
     // A ban, after the second strike.
     let question = ["198.51.100.8", "--to", "8080/udp"];
-    let told = reasons(&bed, &limiter, &question, &udp([198, 51, 100, 8], 8080), 4)?;
-    ensure!(told == [within, over, over, "banned"], "{told:?}");
-    // The lists, before everything, and the brake, before those.
+    let report = reasons(&bed, &limiter, &question, &udp([198, 51, 100, 8], 8080), 4)?;
+    ensure!(report == [within, over, over, "banned"], "{report:?}");
+    // The lists, before everything, and the bypass, before those.
     limiter.json(&["allow", "203.0.113.1"])?;
     limiter.json(&["deny", "203.0.113.20/30"])?;
     for (host, expected) in [(1, "allowed"), (21, "denied")] {

@@ -93,7 +93,7 @@ fn a_terminal_that_closes_ends_what_runs_in_it() -> Result<()> {
         ensure!(status.success(), "limiter top, which draws for a terminal that is gone: {status}");
     }
 
-    // No drop is told, so nothing is written that would fail.
+    // No drop is reported, so nothing is written that would fail.
     let mut following = session(&bed, &limiter, &["events", "--follow"])?;
     followers(&limiter, 1)?;
     following.hang_up()?;
@@ -151,7 +151,7 @@ fn a_reader_that_goes_away_ends_what_writes_for_it() -> Result<()> {
     let name = path.to_str().context("a path of other characters")?;
     let args = ["explain", "--pcap", name];
     let mut explaining = bed.receiver.spawn(command(&limiter, &args).stdout(Stdio::piped()))?;
-    // Not refused by whoever has it open both ways, so that nothing hangs here.
+    // Not refused by the one that has it open both ways, so that nothing hangs here.
     let mut capture: File = OpenOptions::new().read(true).write(true).open(&path)?;
     let header =
         [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1, 0, 0, 0];
@@ -202,8 +202,8 @@ fn an_observation_says_how_far_it_is() -> Result<()> {
     for args in [["observe", "--for", "50s"], ["tune", "--for", "50s"]] {
         let mut watching = session(&bed, &limiter, &args)?;
         // A second and more of fifty.
-        let told = |text: &str| text.contains(" packets, ") && !text.contains(", 0 %");
-        watching.wait_for("how far it is", told)?;
+        let reported = |text: &str| text.contains(" packets, ") && !text.contains(", 0 %");
+        watching.wait_for("how far it is", reported)?;
         watching.signal(Signal::INT)?;
         let success = watching.ended()?.success();
         // Without a packet there is nothing to propose, which is exit code 2.
@@ -251,8 +251,8 @@ fn an_interrupt_ends_an_explanation_with_its_sums() -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {said}", output.status);
         writer.join().map_err(|_panic| anyhow::anyhow!("the writer panicked"))?;
-        let told = reader.join().map_err(|_panic| anyhow::anyhow!("the reader panicked"))??;
-        let last: Value = serde_json::from_str(told.lines().last().context("nothing")?)?;
+        let reported = reader.join().map_err(|_panic| anyhow::anyhow!("the reader panicked"))??;
+        let last: Value = serde_json::from_str(reported.lines().last().context("nothing")?)?;
         let sums = &last["summary"];
         ensure!(sums["seen"]["packets"].as_u64().is_some_and(|packets| packets > 0), "{sums}");
         ensure!(sums["stopped"].to_string().contains("interrupted"), "{sums}");
@@ -282,9 +282,9 @@ fn an_interrupt_ends_a_long_reading_with_what_was_read() -> Result<()> {
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{words:?}: {}: {said}", output.status);
-        let told: Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(told["packets"].as_u64().is_some_and(|packets| packets > 0), "{told}");
-        ensure!(told["notes"].to_string().contains("interrupted: "), "{}", told["notes"]);
+        let reported: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(reported["packets"].as_u64().is_some_and(|packets| packets > 0), "{reported}");
+        ensure!(reported["notes"].to_string().contains("interrupted: "), "{}", reported["notes"]);
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ fn arrive_of_ten(bed: &Testbed) -> Result<u64> {
     Ok(counts.of(IpAddr::from(SOURCE)))
 }
 
-/// Passed and dropped of the source, as the daemon tells.
+/// Passed and dropped of the source, as the daemon reports.
 fn counted(limiter: &Limiter) -> Result<(u64, u64)> {
     let answer = limiter.json(&["show", &IpAddr::from(SOURCE).to_string()])?;
     let number = |name: &str| {
@@ -162,22 +162,22 @@ fn the_brake_works_with_and_without_a_daemon() -> Result<()> {
     ensure!(arrive_of_ten(&bed)? == 5);
     limiter.on_pins("off")?;
     ensure!(limiter.json(&["status"])?["brake"] == true);
-    ensure!(arrive_of_ten(&bed)? == 10, "the brake is on, but packets are dropped");
+    ensure!(arrive_of_ten(&bed)? == 10, "the bypass is on, but packets are dropped");
     limiter.on_pins("on")?;
     ensure!(limiter.json(&["status"])?["brake"] == false);
-    ensure!(arrive_of_ten(&bed)? == 0, "the brake is off, but packets pass");
+    ensure!(arrive_of_ten(&bed)? == 0, "the bypass is off, but packets pass");
     limiter.terminate()?;
     limiter.on_pins("off")?;
     ensure!(
         arrive_of_ten(&bed)? == 10,
-        "the brake is on without a daemon, but packets are dropped"
+        "the bypass is on without a daemon, but packets are dropped"
     );
     limiter.on_pins("on")?;
-    ensure!(arrive_of_ten(&bed)? == 0, "the brake is off without a daemon, but packets pass");
+    ensure!(arrive_of_ten(&bed)? == 0, "the bypass is off without a daemon, but packets pass");
     limiter.on_pins("off")?;
     let ready = limiter.start()?;
     ensure!(ready.ends_with("nothing is limited until `limiter on`"), "{ready}");
-    ensure!(arrive_of_ten(&bed)? == 10, "the brake did not outlive the restart");
+    ensure!(arrive_of_ten(&bed)? == 10, "the bypass did not outlive the restart");
     limiter.close()?;
     bed.close()
 }
@@ -310,8 +310,8 @@ fn rules_that_ask_for_it_only_count_without_a_daemon() -> Result<()> {
         arrive_of_ten(&bed)? == 0,
         "with a daemon it is in force again, and nothing is forgotten"
     );
-    let told = limiter.json(&["stats"])?;
-    ensure!(told.to_string().contains("\"shadow\""), "{told}");
+    let report = limiter.json(&["stats"])?;
+    ensure!(report.to_string().contains("\"shadow\""), "{report}");
     limiter.close()?;
     bed.close()
 }

@@ -45,7 +45,7 @@ fn a_loosened_limit_costs_a_silent_source_no_packet() -> Result<()> {
     bed.close()
 }
 
-/// A limit that an automation changes to and fro under a load grants no burst each time.
+/// A limit that an automation changes back and forth under a load grants no burst each time.
 #[test]
 fn a_limit_that_changes_to_and_fro_grants_one_burst() -> Result<()> {
     require_root();

@@ -183,7 +183,7 @@ fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
     bed.close()
 }
 
-/// Removing the pin is a brake for an emergency: nobody pulls it back.
+/// Removing the pin is a bypass for an emergency: nobody undoes it.
 #[test]
 fn a_pin_that_was_removed_stays_so() -> Result<()> {
     require_root();
@@ -218,8 +218,8 @@ fn one_interface_is_freed_and_the_other_stays_limited() -> Result<()> {
     let has_program = |name| anyhow::Ok(!bed.receiver.link(name)?["xdp"].is_null());
     send_ten(&bed, FAR, SOURCE)?;
     ensure!(passed_of(&limiter, SOURCE, 10)? == 5);
-    let told = limiter.ok(["detach", "--iface", NEAR])?;
-    ensure!(told.contains("detached from recv1\neverything else stays"), "{told}");
+    let output = limiter.ok(["detach", "--iface", NEAR])?;
+    ensure!(output.contains("detached from recv1\neverything else stays"), "{output}");
     ensure!(!has_program(NEAR)? && has_program(RECEIVER.interface)?);
     // The freed interface counts for nobody, and the other is limited as before.
     send_ten(&bed, FAR, SOURCE)?;

@@ -73,7 +73,7 @@ fn a_prefix_of_ipv6_is_not_for_ipv4() -> Result<()> {
     limiter.ok(["unlist", "0.0.0.0/0"])?;
     ensure!(arrive_of_ten(&bed)? == 10, "::/16 is for IPv4 where that was on a list");
     let alone = limiter.cli(["unlist", "0.0.0.0/0"])?;
-    ensure!(alone.status.code() == Some(2), "it is told to be on a list");
+    ensure!(alone.status.code() == Some(2), "it is asked to be on a list");
     let sources = |limiter: &Limiter| -> Result<Vec<String>> {
         let lists = limiter.json(&["lists"])?;
         let entries = lists["entries"].as_array().context("no entries")?.iter();
@@ -173,13 +173,13 @@ fn what_a_file_listed_a_file_takes_off() -> Result<()> {
     limiter.ok(["allow", "192.0.2.1", "192.0.2.2", "192.0.2.3"])?;
     ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
     let said = limiter.ok(["unlist", "2001:db8:ff00:f000::1", "192.0.2.1", "192.0.2.1"])?;
-    let told = "192.0.2.1: on no list, was allowed for ever\n\
+    let output = "192.0.2.1: on no list, was allowed for ever\n\
                 2001:db8:ff00:f000::/64: on no list, was denied for ever\n2 allowed, 3000 denied\n";
-    ensure!(said == told, "{said}");
+    ensure!(said == output, "{said}");
     let said = limiter.ok(["unlist", "--file", name, "192.0.2.2", "198.51.100.1"])?;
-    let told =
+    let output =
         "3003 named: 3001 taken off\n1 allowed, 0 denied\n2 of those named were on no list\n";
-    ensure!(said == told, "{said}");
+    ensure!(said == output, "{said}");
     ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
     // One alone that is on no list is an error, and a file with a mistake changes nothing.
     let alone = limiter.cli(["unlist", "198.51.100.1"])?;
@@ -207,9 +207,9 @@ fn a_file_takes_the_place_of_the_list_before() -> Result<()> {
     limiter.ok(["deny", "192.0.2.2", "198.51.100.0/24"])?;
     let file = list("203.0.113.0/24\n198.51.100.0/24 2h # known\n192.0.2.9 1h\n")?;
     let said = limiter.ok(["deny", "--file", &file, "--for", "30m", "--replace"])?;
-    let told = "3 named: 2 new on the deny list, 1 on it before; 0 others taken off\n\
+    let output = "3 named: 2 new on the deny list, 1 on it before; 0 others taken off\n\
                 1 allowed, 4 denied\n";
-    ensure!(said == told, "{said}");
+    ensure!(said == output, "{said}");
     ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
     let lists = limiter.json(&["lists"])?;
     let left = |source: &str| {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -22,7 +22,7 @@ use limiter_decision::line::Lines;
 use limiter_decision::outcome::{Insert, Outcome};
 use limiter_decision::register::Aside;
 use limiter_decision::table::{KeyCell, Scratch};
-use limiter_decision::world::World;
+use limiter_decision::world::Maps;
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed};
 use limiter_tests::packet::MAX_FRAME;
@@ -101,37 +101,37 @@ impl Counting {
 macro_rules! as_the_model {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
         fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
-            World::$name(&self.model $(, $argument)*)
+            Maps::$name(&self.model $(, $argument)*)
         }
     )*};
 }
 
-impl World for Counting {
-    type Hashed = <Model as World>::Hashed;
-    type Line = <Model as World>::Line;
-    type Keyed = <Model as World>::Keyed;
-    type Kept = <Model as World>::Kept;
-    type Lease = <Model as World>::Lease;
-    type Ban = <Model as World>::Ban;
+impl Maps for Counting {
+    type Hashed = <Model as Maps>::Hashed;
+    type Line = <Model as Maps>::Line;
+    type Keyed = <Model as Maps>::Keyed;
+    type Kept = <Model as Maps>::Kept;
+    type Lease = <Model as Maps>::Lease;
+    type Ban = <Model as Maps>::Ban;
 
     /// Not known: a change counts from the packet that meets it.
     fn moment(&self, _generation: u32) -> Moment {
         Moment::UNKNOWN
     }
 
-    fn source_bucket(&self, owner: &Owner) -> Option<Self::Hashed> {
+    fn source_bucket(&self, bucket_key: &BucketKey) -> Option<Self::Hashed> {
         one_more(&self.sources);
-        self.model.source_bucket(owner)
+        self.model.source_bucket(bucket_key)
     }
 
-    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
         one_more(&self.inserts);
-        self.model.insert(owner, bucket)
+        self.model.insert(bucket_key, bucket)
     }
 
-    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, bucket_key: &BucketKey) -> Option<Slot> {
         one_more(&self.tries);
-        self.model.source_rule(generation, owner)
+        self.model.source_rule(generation, bucket_key)
     }
 
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
@@ -141,7 +141,7 @@ impl World for Counting {
 
     fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed> {
         one_more(&self.keyed);
-        World::keyed(&self.model, key)
+        Maps::keyed(&self.model, key)
     }
 
     fn insert_keyed(&self, key: &KeyCell, room: &Cell<KeyedEntry>, resolved: u64) -> Insert {
@@ -153,19 +153,19 @@ impl World for Counting {
     }
 
     fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
-        World::aggregate(&self.model, index)
+        Maps::aggregate(&self.model, index)
     }
 
     fn fingerprints(&self, index: u32) -> Option<impl SharedWord> {
-        World::fingerprints(&self.model, index)
+        Maps::fingerprints(&self.model, index)
     }
 
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
-        World::entry_table(&self.model, kind)
+        Maps::entry_table(&self.model, kind)
     }
 
     fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
-        World::ring_slot(&self.model, kind, index)
+        Maps::ring_slot(&self.model, kind, index)
     }
 
     as_the_model! {
@@ -179,7 +179,7 @@ impl World for Counting {
         fn limit(&self, slot: Slot) -> Option<&Limit>;
         fn lines(&self, kind: EntryKind) -> Option<Lines>;
         fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
-        fn remove(&self, owner: &Owner);
+        fn remove(&self, bucket_key: &BucketKey);
         fn uncounted(&self) -> Option<&Cell<Uncounted>>;
         fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
         fn ring_key(&self, index: u32, key: &KeyCell);

@@ -26,8 +26,8 @@ fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
         Ok(sizes.sum::<Result<u64>>()? / KEYS)
     };
     let (key, flow) = (bytes(&["KEYED", "FRAMES_KEYED"])?, bytes(&["FLOWS"])?);
-    let told = format!("{key} bytes each, and {flow} for flows");
-    ensure!(row.contains(&told), "it is {told}, the page says: {row}");
+    let output = format!("{key} bytes each, and {flow} for flows");
+    ensure!(row.contains(&output), "it is {output}, the page says: {row}");
     limiter.close()?;
     bed.close()
 }
@@ -49,8 +49,8 @@ fn a_source_takes_the_bytes_that_the_page_says() -> Result<()> {
     limiter.options(options).start()?;
     let maps = map_memory::maps(&limiter.pins().join("maps"))?;
     let (_, bytes) = maps.iter().find(|(map, _)| map == "LINES").context("no map LINES")?;
-    let told = format!("{} in lines", bytes / (2 * SOURCES + KEYS));
-    ensure!(row.contains(&told), "LINES is {bytes} bytes, the page says: {row}");
+    let output = format!("{} in lines", bytes / (2 * SOURCES + KEYS));
+    ensure!(row.contains(&output), "LINES is {bytes} bytes, the page says: {row}");
     limiter.close()?;
     bed.close()
 }

@@ -1,5 +1,5 @@
 //! Interfaces that are renamed, change their names with each other, or move to another network
-//! namespace: the program stays on them, and what is told of them is so.
+//! namespace: the program stays on them, and what is reported about them is so.
 
 use std::fs;
 use std::thread;
@@ -93,9 +93,9 @@ fn a_renamed_interface_stays_limited() -> Result<()> {
     still_drained(&bed, &limiter, FAR, 10)?;
     rename(&bed.receiver, NEAR, LAN)?;
     wait_for(&limiter, "renamed", |all| all.len() == 1 && is_on(&all[0], LAN))?;
-    let told = limiter.ok(["status"])?;
-    ensure!(told.contains("lan0 native") && told.contains("was recv1"), "{told}");
-    ensure!(!told.contains("packets pass"), "{told}");
+    let report = limiter.ok(["status"])?;
+    ensure!(report.contains("lan0 native") && report.contains("was recv1"), "{report}");
+    ensure!(!report.contains("packets pass"), "{report}");
     limiter.wait_until_logged("recv1 is called lan0 now")?;
     ensure!(limiter.pins().join("links").join(LAN).exists(), "the pin has the old name");
     still_drained(&bed, &limiter, FAR, 20)?;
@@ -109,7 +109,7 @@ fn a_renamed_interface_stays_limited() -> Result<()> {
     wait_for(&limiter, "one", |all| all.len() == 1 && is_on(&all[0], LAN))?;
     fs::write(limiter.rules(), DRAINING)?;
     limiter.ok(["reload"])?;
-    // The next start is told the name by the refusal, and keeps all that was.
+    // The next start learns the name from the refusal, and keeps all that was.
     limiter.kill()?;
     refused(&limiter, &["no interface recv1", "lan0 is still limited", "--iface lan0"])?;
     limiter.on(LAN).start()?;
@@ -139,7 +139,7 @@ fn a_start_under_the_new_name_keeps_what_was() -> Result<()> {
     still_drained(&bed, &limiter, FAR, 20)?;
     let links = limiter.pins().join("links");
     ensure!(links.join(LAN).exists() && !links.join(NEAR).exists(), "the pin has the old name");
-    // One that was renamed and is not asked for any more is told by its name of now.
+    // One that was renamed and is not asked for any more is reported by its name of now.
     limiter.kill()?;
     rename(&bed.receiver, LAN, NEAR)?;
     limiter.on(RECEIVER.interface).start()?;
@@ -212,9 +212,9 @@ fn an_interface_in_another_namespace_is_said_to_be_limited_there() -> Result<()>
         |all: &[Value]| all.iter().any(|at| at["state"] == "elsewhere" && at["attached"] == true);
     bed.receiver.ip(["link", "set", NEAR, "netns", other.name()])?;
     wait_for(&limiter, "elsewhere", elsewhere)?;
-    let told = limiter.ok(["status"])?;
-    ensure!(told.contains("limited in another network namespace"), "{told}");
-    ensure!(!told.contains("packets pass"), "{told}");
+    let report = limiter.ok(["status"])?;
+    ensure!(report.contains("limited in another network namespace"), "{report}");
+    ensure!(!report.contains("packets pass"), "{report}");
     other.ip(["link", "set", NEAR, "up"])?;
     ensure!(other.link(NEAR)?["xdp"]["prog"]["name"] == "limiter");
     still_drained(&bed, &limiter, FAR, 20)?;

@@ -35,7 +35,7 @@ const CPU: usize = 0;
 const SHORTEST: usize = 14;
 
 /// Numbers that change how a frame is read, where they stand in the right place.
-const TELLING: [u8; 28] = [
+const INTERESTING: [u8; 28] = [
     0, 1, 2, 4, 5, 6, 8, 17, 33, 43, 44, 47, 50, 51, 58, 59, 60, 0x40, 0x44, 0x4f, 0x60, 0x81, 132,
     135, 136, 139, 140, 255,
 ];
@@ -113,7 +113,7 @@ impl Random {
     }
 
     fn byte(&mut self) -> u8 {
-        if self.0.bool() { *self.0.choice(&TELLING).unwrap() } else { self.0.u8(..) }
+        if self.0.bool() { *self.0.choice(&INTERESTING).unwrap() } else { self.0.u8(..) }
     }
 
     /// Changed in a few places, most of them in the headers.

@@ -138,13 +138,13 @@ fn the_page_follows_traffic_and_a_restart() -> Result<()> {
 
     limiter.terminate()?;
     browser.wait(
-        "the loss of the daemon is told",
+        "the loss of the daemon is reported",
         "return document.getElementById('link').textContent.includes('no answer')",
     )?;
     limiter.start()?;
     browser.wait("the page is live again", LIVE)?;
     browser.wait(
-        "the new start is told",
+        "the new start is reported",
         "return document.getElementById('facts').textContent.includes('started again')",
     )?;
     browser.run("document.getElementById('tab-sources').click()")?;

@@ -177,7 +177,7 @@ fn send(bed: &Testbed, limiter: &Limiter, source: Ipv4Addr, count: u64) -> Resul
 }
 
 #[test]
-fn nginx_tells_who_is_over_and_fails_open() -> Result<()> {
+fn nginx_reports_who_is_over_and_fails_open() -> Result<()> {
     require_root();
     let bed = Testbed::create("proxy")?;
     for address in [OVER, WITHIN] {
@@ -213,7 +213,7 @@ fn nginx_tells_who_is_over_and_fails_open() -> Result<()> {
     ensure!(dropped(OVER)? == 4, "the questions were charged");
     send(&bed, &limiter, OVER, 1)?;
     send(&bed, &limiter, WITHIN, 3)?;
-    ensure!(dropped(OVER)? == 5 && dropped(WITHIN)? == 0, "not what was told");
+    ensure!(dropped(OVER)? == 5 && dropped(WITHIN)? == 0, "not what was reported");
 
     // Here the clients are this machine's own addresses.
     limiter.ok(["deny", "203.0.113.8", "--for", "1h", "--force"])?;

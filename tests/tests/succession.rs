@@ -228,7 +228,7 @@ fn a_change_of_the_layout_keeps_lists_without_a_state_directory() -> Result<()> 
     limiter.keep_in(&bed.dir.path().join("empty"));
     limiter.start()?;
     let said = limiter.said();
-    ensure!(said.contains("lists and the brake are as before"), "{said}");
+    ensure!(said.contains("lists and the bypass are as before"), "{said}");
     let kept = authors(&limiter)?;
     let theirs = AUTHORS.into_iter().filter(|[_, _, by]| *by != "rule file");
     let nameless: Vec<_> = theirs.map(|[source, list, _]| [source, list, "-"]).collect();

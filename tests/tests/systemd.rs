@@ -135,7 +135,7 @@ fn systemd_takes_the_unit_and_finds_it_hardened() -> Result<()> {
     Ok(())
 }
 
-/// Socket of the manager, which the daemon tells of its state.
+/// Socket of the manager, to which the daemon reports its state.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -224,7 +224,7 @@ fn as_the_unit(unit: &Unit, bed: &Testbed, between: &[&str]) -> Result<Limiter> 
 
 #[test]
 #[ignore = "long: `cargo xtask test --long`"]
-fn the_service_manager_is_told() -> Result<()> {
+fn the_service_manager_is_notified() -> Result<()> {
     require_root();
     let unit = Unit::read()?;
     let bed = Testbed::create("notify")?;

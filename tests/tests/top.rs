@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use rustix::termios::LocalModes;
 use serde_json::Value;
 
-/// One packet keeps a source for a minute: whoever has drained may leave for somebody new.
+/// One packet keeps a source for a minute: anybody who has drained may leave for somebody new.
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 60, burst: 20}}
   - {key: remote_address, value: 10.30.0.0/16, rate_limit: {unit: second, requests_per_unit: \

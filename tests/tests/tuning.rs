@@ -70,14 +70,14 @@ fn captures_of_one_time_are_read_as_one() -> Result<()> {
     ensure!(of(tuned) == of(one), "in parts or not, it is the same");
     let simulate = |pcap| json(&["simulate", "--pcap", pcap, "--rules", rules, "--json"]);
     let [parts, whole] =
-        [simulate(parts)?, simulate(whole)?].map(|told| told["candidates"].clone());
+        [simulate(parts)?, simulate(whole)?].map(|reported| reported["candidates"].clone());
     ensure!(parts == whole && parts[0]["dropped"] != 0, "{parts} {whole}");
     Ok(())
 }
 
 /// A file whose packets are not in order is read in its order, and that is said.
 #[test]
-fn packets_that_are_not_in_order_are_told() -> Result<()> {
+fn packets_that_are_not_in_order_are_reported() -> Result<()> {
     let dir = WorkDir::create("unordered")?;
     let rules = dir.write("rules.yaml", RULES)?;
     let file = dir.path().join("late.pcap");
@@ -97,8 +97,11 @@ fn packets_that_are_not_in_order_are_told() -> Result<()> {
         ensure!(output.status.code() == Some(expected), "{args:?}: {said}");
         ensure!(said.contains(words), "{args:?}: {said}");
     }
-    let told = json(&["explain", "--pcap", file, "--rules", rules, "--summary", "--json"])?;
-    ensure!(told["summary"]["late"] == 2 && told["summary"]["seen"]["packets"] == 5, "{told}");
+    let reported = json(&["explain", "--pcap", file, "--rules", rules, "--summary", "--json"])?;
+    ensure!(
+        reported["summary"]["late"] == 2 && reported["summary"]["seen"]["packets"] == 5,
+        "{reported}"
+    );
     Ok(())
 }
 
@@ -127,8 +130,8 @@ fn captures_without_packets_give_no_proposal() -> Result<()> {
     let output = limiter(&["tune", "--pcap", head])?;
     let said = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.code() == Some(2) && said.contains("no limit is proposed"), "{said}");
-    let told = json(&["simulate", "--pcap", head, "--rules", rules, "--json"])?;
-    ensure!(told["packets"] == 0 && told["candidates"][0]["passed"] == 0, "{told}");
+    let reported = json(&["simulate", "--pcap", head, "--rules", rules, "--json"])?;
+    ensure!(reported["packets"] == 0 && reported["candidates"][0]["passed"] == 0, "{reported}");
     Ok(())
 }
 
@@ -153,17 +156,21 @@ fn two_million_sources_are_tuned_by_a_share_of_them() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     // One packet of each source carries no proposal.
     ensure!(output.status.code() == Some(2), "{}: {said}", output.status);
-    let told: Value = serde_json::from_slice(&output.stdout)?;
+    let reported: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(
-        told["packets"] == SOURCES && told["one_of"] == 2,
+        reported["packets"] == SOURCES && reported["one_of"] == 2,
         "{} {}",
-        told["packets"],
-        told["one_of"]
+        reported["packets"],
+        reported["one_of"]
     );
     // Half of them, with seven standard deviations.
-    let sources = told["sources"].as_u64().context("no sources")?;
+    let sources = reported["sources"].as_u64().context("no sources")?;
     ensure!((1_045_000..=1_055_000).contains(&sources), "{sources}");
-    ensure!(told["notes"].to_string().contains("one of 2 was looked at"), "{}", told["notes"]);
-    ensure!(told["proposal"].is_null(), "{}", told["proposal"]);
+    ensure!(
+        reported["notes"].to_string().contains("one of 2 was looked at"),
+        "{}",
+        reported["notes"]
+    );
+    ensure!(reported["proposal"].is_null(), "{}", reported["proposal"]);
     Ok(())
 }

@@ -32,7 +32,7 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     RuleSet::of(rules)
 }
 
-/// Without a rule, and with the brake, everything passes and no bucket is made or charged.
+/// Without a rule, and with the bypass, everything passes and no bucket is made or charged.
 #[test]
 fn no_rule_and_brake_pass() {
     require_root();

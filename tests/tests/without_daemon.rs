@@ -133,11 +133,14 @@ fn comparable(answer: &Value) -> Value {
     answer
 }
 
-fn ensure_same(read: &BTreeMap<String, Value>, told: &BTreeMap<String, Value>) -> Result<()> {
-    for (command, told) in told {
+fn ensure_same(read: &BTreeMap<String, Value>, reported: &BTreeMap<String, Value>) -> Result<()> {
+    for (command, reported) in reported {
         let read = read.get(command).with_context(|| format!("no {command}"))?;
-        let (read, told) = (comparable(read), comparable(told));
-        ensure!(read == told, "{command}: the maps say\n{read:#}\nand the daemon said\n{told:#}");
+        let (read, reported) = (comparable(read), comparable(reported));
+        ensure!(
+            read == reported,
+            "{command}: the maps say\n{read:#}\nand the daemon said\n{reported:#}"
+        );
     }
     Ok(())
 }
@@ -190,19 +193,19 @@ fn the_maps_answer(source_store: &str) -> Result<()> {
     limiter.ok(["allow", "203.0.113.99"])?;
     limiter.ok(["ban", "203.0.113.55", "--for", "1h"])?;
     send(&bed)?;
-    let told = answers(&limiter, false)?;
-    let dropped = told["stats"]["dropped"]["packets"].as_u64();
-    ensure!(dropped.is_some_and(|dropped| dropped >= 5 + 6 + 10), "{}", told["stats"]);
+    let reported = answers(&limiter, false)?;
+    let dropped = reported["stats"]["dropped"]["packets"].as_u64();
+    ensure!(dropped.is_some_and(|dropped| dropped >= 5 + 6 + 10), "{}", reported["stats"]);
     // A daemon that has the maps answers, also where they are named.
     ensure!(answers(&limiter, true)?["list"]["limits"][0]["origin"] == "file");
     limiter.kill()?;
 
     let before = state(&limiter)?;
     let read = answers(&limiter, true)?;
-    ensure_same(&read, &told)?;
+    ensure_same(&read, &reported)?;
     let denied = &read[&format!("show {}", address(DENIED))];
     ensure!(denied["dropped_at_least"] == true, "{denied}");
-    ensure!(read["list"]["generation"] == told["list"]["generation"], "{}", read["list"]);
+    ensure!(read["list"]["generation"] == reported["list"]["generation"], "{}", read["list"]);
     ensure!(read["list"]["limits"][0]["origin"] == "unknown", "{}", read["list"]);
     ensure!(read["list"]["unknown"][0].as_str().is_some_and(|text| text.contains("labels")));
     let text = said(&limiter)?;
@@ -219,14 +222,14 @@ fn the_maps_answer(source_store: &str) -> Result<()> {
     );
     limiter.on_pins("off")?;
     let braked = said(&limiter)?;
-    ensure!(braked.contains("the brake lets every packet pass"), "{braked}");
+    ensure!(braked.contains("the bypass lets every packet pass"), "{braked}");
     limiter.on_pins("on")?;
     refuse_a_plain_user(&limiter)?;
     ensure!(state(&limiter)? == before, "{:#?}\n{before:#?}", state(&limiter)?);
 
     // Maps that were only read are taken over, with all that was counted.
     limiter.start()?;
-    ensure_same(&answers(&limiter, false)?, &told)?;
+    ensure_same(&answers(&limiter, false)?, &reported)?;
     limiter.close()?;
     bed.close()
 }
@@ -243,12 +246,12 @@ fn refuse_a_plain_user(limiter: &Limiter) -> Result<()> {
 
 /// A trial that nobody confirms ends by itself, and the maps say so; they know how long it lasts.
 #[test]
-fn a_trial_is_told_while_it_lasts_and_not_after() -> Result<()> {
+fn a_trial_is_reported_while_it_lasts_and_not_after() -> Result<()> {
     require_root();
     let bed = Testbed::create("tried")?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
-    let told = answers(&limiter, false)?;
+    let reported = answers(&limiter, false)?;
     let file = limiter.rules().with_file_name("tried.yaml");
     fs::write(&file, TRIED)?;
     let name = file.to_string_lossy().into_owned();
@@ -270,9 +273,9 @@ fn a_trial_is_told_while_it_lasts_and_not_after() -> Result<()> {
     let read = answers(&limiter, true)?;
     let generation = |list: &Value| list["generation"].as_u64().context("no generation");
     // The program went on to the generation after the trial.
-    ensure!(generation(&read["list"])? == generation(&told["list"])? + 2, "{}", read["list"]);
+    ensure!(generation(&read["list"])? == generation(&reported["list"])? + 2, "{}", read["list"]);
     let rules = |list: &Value| comparable(&list["limits"]);
-    ensure!(rules(&read["list"]) == rules(&told["list"]), "{:#}", read["list"]);
+    ensure!(rules(&read["list"]) == rules(&reported["list"]), "{:#}", read["list"]);
     ensure!(state(&limiter)? == before);
     limiter.close()?;
     bed.close()

@@ -17,7 +17,7 @@ use crate::{process, supervise, workspace};
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Passed on to the program; `--help` tells which there are
+    /// Passed on to the program; `--help` says which there are
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
 }

@@ -288,7 +288,7 @@ fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<(Tal
     Ok((tally, summary::times(&report)))
 }
 
-/// Tests on another kernel, to be told of when nothing else is shown.
+/// Tests on another kernel, to be reported when nothing else is shown.
 enum Guest {
     Ran(vm::Run),
     /// Why not.

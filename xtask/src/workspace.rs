@@ -22,7 +22,7 @@ pub(crate) fn root() -> Result<PathBuf> {
     Ok(root.to_owned())
 }
 
-/// Begins of the variables by which cargo tells a program about its package.
+/// Beginnings of the names of variables by which cargo describes the package to a program.
 const OF_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
 /// `cargo`, in the checkout, with the BPF toolchain named.

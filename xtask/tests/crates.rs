@@ -49,7 +49,7 @@ fn locked(text: &str) -> Graph {
     for package in text.split("[[package]]\n").skip(1) {
         let quoted = |line: &str| line.split('"').nth(1).unwrap().to_owned();
         let name = package.lines().find(|line| line.starts_with("name = ")).map(quoted).unwrap();
-        // A version behind a name tells two of one name apart; here they are one.
+        // A version behind a name distinguishes two of one name; here they are one.
         let needs = package.lines().filter(|line| line.starts_with(" \"")).map(quoted);
         let needs = needs.map(|need| need.split(' ').next().unwrap().to_owned());
         graph.entry(name).or_default().extend(needs);

@@ -14,7 +14,7 @@ use crate::draw::{FONT, INK, finished};
 const SOURCES: [&str; 3] = ["1 source", "10,000 sources", "1,000,000 sources"];
 
 /// The bars of a group: the name in the tables, in the legend, and a colour that people with any
-/// colour vision tell apart (Okabe and Ito).
+/// colour vision distinguish (Okabe and Ito).
 const TOOLS: [(&str, &str, RGBColor); 4] = [
     ("limiter, native, lines", "limiter", RGBColor(0, 114, 178)),
     ("hand-written XDP", "hand-written XDP", RGBColor(130, 130, 130)),

@@ -106,7 +106,7 @@ bucket lost the same. What was really offered is in the last table; it is at lea
 load. A difference of 1 % or more is in bold. A dash was not measured; the reason is below the \
 table. Byte limits count what the tool
 counts: limiter the whole frame, the others the IP packet, 14 bytes less. Only rates are compared
-here; the byte buckets of the others hold more than the burst that they are told (nft adds one
+here; the byte buckets of the others hold more than the burst that they are reported (nft adds one
 second's worth, hashlimit doubles it), so three times the burst is sent to empty them.
 
 ";

@@ -63,7 +63,7 @@ pub struct Results {
     pub real: Vec<real::Row>,
 }
 
-/// Measures everything and writes both files; tells whether every limit of ours was held.
+/// Measures everything and writes both files; says whether every limit of ours was held.
 ///
 /// # Errors
 ///

@@ -18,7 +18,7 @@ pub(super) fn markdown(rows: &[Row], effort: &Effort) -> String {
          CPUs over those of one; *empty over one* is the same of a program that only drops, so \
          what the machine gives. \
          *One word* is what an atomic addition takes each of them while all add to the same word: \
-         it tells how far \
+         it says how far \
          the CPUs are from each other, and changes when a host moves virtual ones. \
          A row counts only if 99 % of its packets left with the reason that is named.\n\n\
          | | CPUs | reason | one CPU, ns | each of them, ns | over one | empty over one | one \

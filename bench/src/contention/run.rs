@@ -177,8 +177,8 @@ impl Bench {
     fn prepare(&mut self, case: &Case) -> Result<()> {
         let subject = self.subject(case);
         subject.apply(&case.rules)?;
-        // None is told: what a told drop costs is in the group of packets.
-        subject.tell(0)?;
+        // None is reported: what a reported drop costs is in the group of packets.
+        subject.report(0)?;
         subject.open_doors(true)?;
         self.call(case)?;
         match case.senders {

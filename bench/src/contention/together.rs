@@ -58,7 +58,7 @@ pub(super) struct Done {
 struct Chunk {
     began: Instant,
     ended: Instant,
-    /// A packet, as the kernel tells it: without the time that other threads took.
+    /// A packet, as the kernel reports it: without the time that other threads took.
     nanos: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask bench daemon`: what the daemon takes, at rest and when there is much to tell.
+//! `cargo xtask bench daemon`: what the daemon takes, at rest and when there is much to report.
 
 mod page;
 pub mod run;

@@ -15,7 +15,7 @@ use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::spread::Spread;
 
-/// Drops a second, of so many sources, that the daemon is to tell of.
+/// Drops a second, of so many sources, that the daemon is to report.
 const DROPS: u32 = 500_000;
 const DROPPED: u32 = 1_000;
 
@@ -72,7 +72,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
 
 const AT_REST: &str = "at rest";
 const AFTER: &str = "no rules any more";
-const TOLD: &str = "drops told";
+const REPORTED: &str = "drops reported";
 
 fn figures(states: &[State]) -> Result<Vec<Figure>> {
     let of = |name: &str| {
@@ -103,7 +103,7 @@ fn figures(states: &[State]) -> Result<Vec<Figure>> {
         ),
         most(
             "processor time under a flood of drops, percent of a CPU",
-            processor(TOLD)?,
+            processor(REPORTED)?,
             None,
             0.55,
         ),
@@ -154,20 +154,20 @@ fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
     let mut generator = crowd.go_on(DROPPED, DROPS)?;
     // Until they are over their limits.
     thread::sleep(LOOK);
-    states.push(watch(limiter, format!("{TOLD}, of {DROPS} a second"), watched)?);
+    states.push(watch(limiter, format!("{REPORTED}, of {DROPS} a second"), watched)?);
     let follow = || crowd::request(limiter, "/v1/events").map(drop);
     let name = "the same, and somebody reads the events once a second";
     states.push(watch_while(limiter, name, watched, follow)?);
     generator.stop();
     generator.finish()?;
-    let told = events(limiter)? - before;
-    ensure!(told > 0, "no drop was told");
+    let reported = events(limiter)? - before;
+    ensure!(reported > 0, "no drop was reported");
     thread::sleep(SETTLED);
     states.push(watch(limiter, "after all of that", watched)?);
     crowd.close()
 }
 
-/// Drops that the program told.
+/// Drops that the program reported.
 fn events(limiter: &Limiter) -> Result<u64> {
     let events = crowd::request(limiter, "/v1/events")?;
     crowd::number(&events, "/counts/sent")

@@ -23,7 +23,7 @@ pub enum Tool {
     /// `iptables -m hashlimit` in raw PREROUTING. With a limit by the second it keeps an entry for
     /// a second after the last packet.
     Hashlimit,
-    /// `iptables -m hashlimit`, told to keep an entry for ten seconds.
+    /// `iptables -m hashlimit`, asked to keep an entry for ten seconds.
     HashlimitKept,
     /// `nft limit` in a dynamic set at netdev ingress.
     Nft,

@@ -58,7 +58,7 @@ pub fn start(netns: &Netns) -> Result<()> {
 ///
 /// # Errors
 ///
-/// When `nft` does not tell.
+/// When `nft` does not report it.
 pub fn read(netns: &Netns) -> Result<Counts> {
     let text = netns.run("nft", ["-j", "list", "counters", "table", "ip", TABLE])?;
     let listed: Value = serde_json::from_str(&text).context("`nft -j list counters`: not JSON")?;

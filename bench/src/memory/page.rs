@@ -36,7 +36,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "|---|--:|--:|")?;
     writeln!(page, "| IPv4 source | {:.1} | |", results.v4)?;
     writeln!(page, "| IPv6 source | {:.1} | |", results.v6)?;
-    writeln!(page, "| source of either family, or narrow key, in lines | {:.1} | |", results.line)?;
+    writeln!(page, "| source of either family, or compact key, in lines | {:.1} | |", results.line)?;
     let both = results.v4 + results.v6;
     writeln!(
         page,
@@ -44,7 +44,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         spread(results.both)
     )?;
     writeln!(page, "| more when the source is seen | 0 | {} |", spread(results.seen))?;
-    writeln!(page, "| [narrow key](glossary.md) | {:.1} | |", results.narrow)?;
+    writeln!(page, "| [compact key](glossary.md) | {:.1} | |", results.compact)?;
     writeln!(page, "| any other key of a table | {:.1} | |", results.key)?;
     writeln!(page, "| flow, where new flows are counted | {:.1} | |", results.flow)?;
     for (name, bytes) in &results.peers {

@@ -56,7 +56,7 @@ pub(super) fn bytes(tool: Tool, sources: u32) -> Result<f64> {
     Ok(f64::from(u32::try_from(after.saturating_sub(before))?) / f64::from(sources))
 }
 
-/// Fails unless the tool tells of its entries.
+/// Fails unless the tool reports its entries.
 fn check_held(tool: Tool, bed: &Testbed, sources: u32) -> Result<()> {
     if tool == Tool::Nft {
         // To list them all takes it minutes.

@@ -37,13 +37,13 @@ pub(super) struct Results {
     /// Bytes for each: as accounted for, by family and for a key.
     pub(super) v4: f64,
     pub(super) v6: f64,
-    /// Bytes for a source, or a narrow key, in lines.
+    /// Bytes for a source, or a compact key, in lines.
     pub(super) line: f64,
-    pub(super) narrow: f64,
+    pub(super) compact: f64,
     pub(super) key: f64,
     /// Bytes of a new flow, if rules count those.
     pub(super) flow: f64,
-    /// As the machine's memory tells: for each source that there is room for in both families, and
+    /// As the machine's memory shows: for each source that there is room for in both families, and
     /// more of it when as many IPv4 sources were seen.
     pub(super) both: Spread,
     pub(super) seen: Spread,
@@ -57,7 +57,7 @@ pub(super) struct Results {
 ///
 /// # Errors
 ///
-/// When the kernel refuses, or tells something else than it must.
+/// When the kernel refuses, or reports something else than it must.
 pub fn run(options: &Options) -> Result<Measured> {
     let rounds = 3;
     let (peer_rounds, peer_sources) = if options.quick { (1, 100_000) } else { (3, 400_000) };
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let line = self::each(&others, &[map::LINES], 2 * SOURCES + FEW)?;
     let v4 = each(&[map::SOURCES_V4, map::FRAMES_V4], SOURCES)?;
     let v6 = each(&[map::SOURCES_V6, map::FRAMES_V6], SOURCES)?;
-    let narrow = each(&[map::NARROW, map::FRAMES_NARROW], KEYS)?;
+    let compact = each(&[map::NARROW, map::FRAMES_NARROW], KEYS)?;
     let key = each(&[map::KEYED, map::FRAMES_KEYED], KEYS)?;
     let flow = each(&[map::FLOWS], KEYS)?;
     let (mut both, mut seen) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         v4,
         v6,
         line,
-        narrow,
+        compact,
         key,
         flow,
         both: Spread::of(both).context("no rounds")?,
@@ -137,8 +137,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     vec![
         bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(112.5), 112.5),
         bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(120.0), 112.5),
-        bytes("a source or a narrow key in lines, bytes", exact(results.line), Some(60.5), 60.5),
-        bytes("a narrow key, bytes", exact(results.narrow), Some(100.0), 112.5),
+        bytes("a source or a compact key in lines, bytes", exact(results.line), Some(60.5), 60.5),
+        bytes("a compact key, bytes", exact(results.compact), Some(100.0), 112.5),
         bytes("any other key of a table, bytes", exact(results.key), None, 460.0),
         bytes(
             "an IPv4 and an IPv6 source, from the memory of the machine, bytes",

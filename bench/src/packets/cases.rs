@@ -92,8 +92,8 @@ pub(super) struct Case {
     pub(super) small: bool,
     /// Store of the buckets of sources.
     pub(super) source_store: SourceTable,
-    /// Drops that are told a second on each CPU.
-    pub(super) told: u32,
+    /// Drops that are reported a second on each CPU.
+    pub(super) reported: u32,
     /// The capture under way.
     pub(super) captured: Option<CaptureFilter>,
     /// The least that a program could do.
@@ -117,7 +117,7 @@ impl Case {
             reason,
             small: false,
             source_store: SourceTable::Hash,
-            told: 200,
+            reported: 200,
             captured: None,
             least: Baseline::Reference,
         }
@@ -451,11 +451,11 @@ fn ban() -> Case {
 }
 
 fn events() -> Vec<Case> {
-    let case = |name: &str, told| Case {
-        told,
+    let case = |name: &str, reported| Case {
+        reported,
         ..Case::new("Events", name, every(NARROW), Reason::OverLimit)
     };
-    vec![case("none", 0), case("20 drops told a second", 20), case("1,000 told a second", 1_000)]
+    vec![case("none", 0), case("20 drops reported a second", 20), case("1,000 reported a second", 1_000)]
 }
 
 /// Captures and observations, with the budget that they have without another word: 10,000 packets a

@@ -19,7 +19,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let (rounds, packets) = (results.rounds, thousands(results.packets.into()));
     writeln!(
         page,
-        "Nanoseconds a packet as the kernel tells them (`BPF_PROG_TEST_RUN`), the median of \
+        "Nanoseconds a packet as the kernel reports them (`BPF_PROG_TEST_RUN`), the median of \
          {rounds} rounds of \
          {packets} packets, with lowest and highest in brackets. In each round the three programs \
          take turns. *Empty* \

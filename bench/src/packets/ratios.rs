@@ -64,9 +64,9 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             figures.push(at_most(what, cluster.over(node), 1.15, held));
         }
     }
-    let told = |name: &str| row("Events", name);
-    for name in ["20 drops", "1,000 told"] {
-        if let (Some(none), Some(some)) = (told("none"), told(name)) {
+    let reported = |name: &str| row("Events", name);
+    for name in ["20 drops", "1,000 reported"] {
+        if let (Some(none), Some(some)) = (reported("none"), reported(name)) {
             figures.push(at_most(format!("{}, over none", some.name), some.over(none), 1.1, 1.3));
         }
     }

@@ -181,7 +181,7 @@ impl Bench {
         let subject = self.subject_mut(case);
         subject.apply(&case.rules)?;
         subject.grant()?;
-        subject.tell(case.told)?;
+        subject.report(case.reported)?;
         subject.capture(case.captured.as_ref())?;
         subject.open_doors(true)?;
         let subject = self.subject(case);

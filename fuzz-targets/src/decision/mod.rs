@@ -23,7 +23,7 @@ const MAX_STEPS: u32 = 512;
 /// Prefixes that a story puts on lists.
 const LISTED: [&str; 4] = ["192.0.2.1/32", "192.0.2.0/24", "2001:db8:0:1::/64", "2001:db8::/32"];
 
-struct World {
+struct Maps {
     model: Model,
     installed: Installed,
     now: u64,
@@ -32,14 +32,14 @@ struct World {
     buckets: Option<Buckets>,
 }
 
-/// Tells a story and checks everything that is promised of it.
+/// Plays a story and checks everything that is promised of it.
 ///
 /// # Panics
 ///
 /// When a promise is broken.
 pub fn check(input: &[u8]) {
     let mut input = Input(input);
-    let mut world = World {
+    let mut world = Maps {
         model: Model::new(),
         installed: Installed::default(),
         now: 1_000_000_000,
@@ -73,7 +73,7 @@ fn selector(index: u8) -> Selector {
     Selector::prefix(prefix).expect("a prefix without host bits")
 }
 
-impl World {
+impl Maps {
     /// Puts another rule set in force. One that does not fit beside the one before stays out.
     fn rules(&mut self, index: u8) {
         let (text, limit) = rule_sets::of(index);

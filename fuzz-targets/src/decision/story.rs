@@ -17,7 +17,7 @@ pub(super) enum Step {
     List(u8, Listed, Option<u64>),
     /// A prefix comes off its list.
     Unlist(u8),
-    /// The brake.
+    /// The bypass.
     Brake(bool),
 }
 

@@ -14,8 +14,8 @@ use limiter_decision::packet::{self, Facts, Layer3, MAX_TRANSPORT_OFFSET, Packet
 /// When a promise is broken.
 pub fn check(frame: &[u8]) {
     let mut facts = Facts::EMPTY;
-    let told = packet::facts(&frame, &mut facts);
-    match (packet::parse(&frame), told) {
+    let reported = packet::facts(&frame, &mut facts);
+    match (packet::parse(&frame), reported) {
         (Packet::From(source), Ok(())) => {
             assert_eq!(facts.source(), source, "parse and facts charge different sources");
             bounds(frame, &facts);
@@ -33,10 +33,10 @@ pub fn check(frame: &[u8]) {
             ];
             assert!(known.contains(&reason), "{reason:?} is no reason of the parser");
         }
-        (parsed, told) => panic!("parse says {parsed:?}, facts say {told:?}"),
+        (parsed, reported) => panic!("parse says {parsed:?}, facts say {reported:?}"),
     }
-    oracle::compare(frame, told.map(|()| facts));
-    if told.is_ok() {
+    oracle::compare(frame, reported.map(|()| facts));
+    if reported.is_ok() {
         tunnelled(frame, facts);
     }
     without_ethernet(frame);
@@ -62,15 +62,15 @@ fn tunnelled(frame: &[u8], before: Facts) {
 fn without_ethernet(bytes: &[u8]) {
     let frame = Layer3(bytes);
     let mut facts = Facts::EMPTY;
-    let told = packet::facts(&frame, &mut facts);
-    match (packet::parse(&frame), told) {
+    let reported = packet::facts(&frame, &mut facts);
+    match (packet::parse(&frame), reported) {
         (Packet::From(source), Ok(())) => {
             assert_eq!(facts.source(), source, "parse and facts charge different sources");
             assert_eq!((facts.network_offset(), facts.vlan()), (0, None), "{facts:?}");
             packet::inner(&frame, &mut facts);
         }
         (Packet::Exempt(reason), Err(other)) => assert_eq!(reason, other),
-        (parsed, told) => panic!("parse says {parsed:?}, facts say {told:?}"),
+        (parsed, reported) => panic!("parse says {parsed:?}, facts say {reported:?}"),
     }
 }
 

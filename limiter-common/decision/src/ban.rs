@@ -4,8 +4,8 @@
 //! rule remembers; enough of them are a ban, and they begin anew. Each further ban is twice as
 //! long, up to the longest, until the source was free of bans for as long as the rule remembers.
 //!
-//! `history` decides: whoever exchanges it for one with a ban in it sets the end of the ban. The
-//! end only ever moves away, so a CPU that is late cannot shorten a ban of another.
+//! `history` decides: anybody who exchanges it for one with a ban in it sets the end of the ban.
+//! The end only ever moves away, so a CPU that is late cannot shorten a ban of another.
 
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Action;

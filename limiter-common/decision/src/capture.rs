@@ -1,11 +1,11 @@
-//! The choice of packets that a capture tells, and what of a budget is there for each.
+//! The choice of packets that a capture reports, and what of a budget is there for each.
 //!
-//! An observation tells every packet of a share of the sources. Sources have *levels* by a secret
+//! An observation reports every packet of a share of the sources. Sources have *levels* by a secret
 //! hash: half of them level 0, a quarter level 1, and so on. What is left of the budget and of the
 //! ring is kept for the higher levels, so that packets of level 0 are the first that are missed. A
 //! level of which nothing is missed was seen whole.
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{CAPTURED_BYTES, CaptureFilter, EventBudget, LEVELS};
@@ -17,12 +17,13 @@ use crate::outcome::Packed;
 /// The last level.
 const LAST: u32 = LEVELS - 1;
 
-/// The level of a packet that is told, and how far it is above the lowest one.
+/// The level of a packet that is reported, and how far it is above the lowest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// The level of its source, below [`LEVELS`].
     pub level: u32,
-    /// The levels below it that are told; [`Level::ALONE`] where no source comes before another.
+    /// The levels below it that are reported; [`Level::ALONE`] where no source comes before
+    /// another.
     pub above: u32,
 }
 
@@ -30,7 +31,7 @@ impl Level {
     /// [`Level::above`] of a packet for which nothing is kept back.
     pub const ALONE: u32 = 63;
 
-    /// The level of each packet where all sources are told.
+    /// The level of each packet where all sources are reported.
     pub const ONLY: Self = Self { level: LAST, above: Self::ALONE };
 
     /// Ticks of the credit of a budget that are for higher levels.
@@ -78,7 +79,7 @@ pub fn level_of(source: &Source, seed: u64) -> u32 {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn hash_of(source: &Source, seed: u64) -> u64 {
     // The two IPv6 prefixes without a name are nobody's.
-    hash(Owner::from(*source).name().unwrap_or(0), seed)
+    hash(BucketKey::from(*source).name().unwrap_or(0), seed)
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]

@@ -49,7 +49,7 @@ pub trait SourceBucket {
     fn address(&self) -> *mut u8;
 
     /// The name of the source, unless the address says it:
-    /// [`limiter_common::owner::Owner::name`].
+    /// [`limiter_common::bucket_key::BucketKey::name`].
     #[cfg(target_arch = "bpf")]
     fn name(&self) -> u64;
 

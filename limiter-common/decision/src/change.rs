@@ -8,7 +8,7 @@ use limiter_common::bucket::Generation;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Moment;
 
-use crate::world::World;
+use crate::world::Maps;
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
 ///
@@ -27,7 +27,7 @@ use crate::world::World;
 /// Limits that came and went while no packet came are not known: the limit after counts from the
 /// end of the one before.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn instant<W: World>(maps: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
+pub fn instant<W: Maps>(maps: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
     instant_of(|generation| maps.moment(generation), ended, since, seen, now)
 }
 

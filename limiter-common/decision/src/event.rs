@@ -98,8 +98,8 @@ mod tests {
     const RATE: EventRate = EventRate { cost: 100, credit: 400 };
 
     fn sent(budget: &mut EventBudget, now: u64, packets: u32) -> usize {
-        let told = |_: &u32| asked(RATE, budget, now);
-        (0..packets).filter(told).count()
+        let reported = |_: &u32| asked(RATE, budget, now);
+        (0..packets).filter(reported).count()
     }
 
     #[test]

@@ -8,11 +8,11 @@ use crate::engine::{self, Next};
 use crate::outcome::{Outcome, Packed};
 use crate::packet::{self, Bytes};
 use crate::table::{self, Scratch};
-use crate::world::World;
+use crate::world::Maps;
 
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
 /// an interface. What is known of it afterwards is in `scratch`.
-pub fn judge<W: World>(
+pub fn judge<W: Maps>(
     maps: &W,
     scratch: &mut Scratch,
     frame: &impl Bytes,
@@ -32,7 +32,7 @@ pub fn judge<W: World>(
 }
 
 /// Begins a packet that came in by an interface, for the tables of a rule set.
-pub fn begin<W: World>(
+pub fn begin<W: Maps>(
     maps: &W,
     frame: &impl Bytes,
     interface: u32,

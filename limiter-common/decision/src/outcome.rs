@@ -141,7 +141,7 @@ impl Packed {
         Self(self.0 & !0xffff_01ff | action | reason)
     }
 
-    /// The outcome of the packet if its sender was told of the drop.
+    /// The outcome of the packet if its sender was notified of the drop.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn rejected(self) -> Self {

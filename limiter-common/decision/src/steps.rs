@@ -24,10 +24,10 @@
 //! | `entry` | 1 | the value of a key's bucket in its map |
 //! | `key` | 1 | a key in memory |
 //! | `source` | 2 | a [`limiter_common::source::Source`] |
-//! | `owner` | 2 | a [`limiter_common::owner::Owner`] |
+//! | `bucket_key` | 2 | a [`limiter_common::bucket_key::BucketKey`] |
 //! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
 //! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
-//! | `bucket_owner` | 3 | a bucket of the tables of sources, and its owner |
+//! | `bucket_and_key` | 3 | a bucket of the tables of sources, and its bucket key |
 //! | `bucket` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
 //! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
@@ -51,41 +51,41 @@ macro_rules! steps {
             // The source table.
             plain_source = limiter_decision::engine::plain_source, (world) (packet);
             first = limiter_decision::engine::first::first, (world) (packet);
-            resolve = limiter_decision::engine::first::resolve, (world) (owner half);
+            resolve = limiter_decision::engine::first::resolve, (world) (bucket_key half);
             without_bucket = limiter_decision::engine::first::without_bucket, (world) (packet);
             charge_again = limiter_decision::engine::charge_again, (world) (bucket_packet);
             charge_contended = limiter_decision::engine::charge_contended, (world) (bucket_packet);
             re_resolve = limiter_decision::engine::changed::re_resolve,
-                (world) (bucket_owner word half);
+                (world) (bucket_and_key word half);
             changed_at = limiter_decision::engine::changed::changed_at, (world) (word word);
             converted = limiter_decision::engine::changed::converted, (world) (word word word word);
             store = limiter_decision::engine::changed::store, () (bucket word word word);
-            begin_drops = limiter_decision::engine::source::begin_drops, (world) (owner);
-            count_over = limiter_decision::engine::source::count_over, (world) (owner);
-            count_source = limiter_decision::engine::source::count_source, (world) (owner half);
-            undo_owner = limiter_decision::engine::source::undo_owner, (world) (owner word word);
+            begin_drops = limiter_decision::engine::source::begin_drops, (world) (bucket_key);
+            count_over = limiter_decision::engine::source::count_over, (world) (bucket_key);
+            count_source = limiter_decision::engine::source::count_source, (world) (bucket_key half);
+            undo_bucket_key = limiter_decision::engine::source::undo_bucket_key, (world) (bucket_key word word);
             judge_aggregate = limiter_decision::entries::aggregate::judge_aggregate,
-                (world) (owner half word word);
-            debt = limiter_decision::entries::aggregate::debt, (world) (owner half);
+                (world) (bucket_key half word word);
+            debt = limiter_decision::entries::aggregate::debt, (world) (bucket_key half);
             admit = limiter_decision::entries::admission::admit, (world) (half word word);
             // Entries of hash maps.
             reserve = limiter_decision::engine::entry::reserve, (world) (half word);
             probe = limiter_decision::engine::entry::probe, (world) (half half word);
             evict_source = limiter_decision::engine::entry::evict_source,
                 (world) (word half word word);
-            make = limiter_decision::engine::entry::make, (world) (owner word word word);
+            make = limiter_decision::engine::entry::make, (world) (bucket_key word word word);
             // Entries of lines.
-            elsewhere = limiter_decision::line::elsewhere, (world) (owner);
-            seat = limiter_decision::line::seat, (world) (owner);
-            repoint = limiter_decision::line::repoint, (world) (owner word word word);
-            carry = limiter_decision::line::carry, (world) (owner);
+            elsewhere = limiter_decision::line::elsewhere, (world) (bucket_key);
+            line_slot = limiter_decision::line::line_slot, (world) (bucket_key);
+            repoint = limiter_decision::line::repoint, (world) (bucket_key word word word);
+            carry = limiter_decision::line::carry, (world) (bucket_key);
             take_lock = limiter_decision::line::take_lock, () (line);
             victim = limiter_decision::line::victim, () (line half word word);
-            lock_lines = limiter_decision::line::lock_lines, (world) (owner);
-            unlock_lines = limiter_decision::line::unlock_lines, (world) (owner);
-            choose = limiter_decision::line::choose, (world) (owner word);
-            leave = limiter_decision::line::leave, (world) (owner word word);
-            settle = limiter_decision::line::settle, (world) (owner word word word);
+            lock_lines = limiter_decision::line::lock_lines, (world) (bucket_key);
+            unlock_lines = limiter_decision::line::unlock_lines, (world) (bucket_key);
+            choose = limiter_decision::line::choose, (world) (bucket_key word);
+            leave = limiter_decision::line::leave, (world) (bucket_key word word);
+            settle = limiter_decision::line::settle, (world) (bucket_key word word word);
             count_insert = limiter_decision::line::count_insert, (world) (half half word);
             // Changes of limits.
             exchange = limiter_decision::meter::exchange, () (units word word);
@@ -95,23 +95,23 @@ macro_rules! steps {
             // The tables.
             read_clock = limiter_decision::table::read_clock, (world scratch) ();
             line_up = limiter_decision::table::line_up, (world scratch) (half);
-            judge_narrow = limiter_decision::table::judge_narrow, (world scratch) ();
-            judge_wide = limiter_decision::table::judge_wide, (world scratch) (word);
+            judge_compact = limiter_decision::table::judge_compact, (world scratch) ();
+            judge_full = limiter_decision::table::judge_full, (world scratch) (word);
             set_key = limiter_decision::table::set_key, (world scratch) (half half);
-            look_at_wide = limiter_decision::table::look_at_wide, (world scratch) (keyed half);
+            look_at_full = limiter_decision::table::look_at_full, (world scratch) (keyed half);
             peek_second = limiter_decision::table::peek_second, (world scratch) (keyed half);
             charge_others = limiter_decision::table::charge_others,
                 (world scratch) (keyed half half);
             attempt_one = limiter_decision::table::attempt_one, (world scratch) (keyed half half);
-            fail_wide = limiter_decision::table::fail_wide, (world scratch) (keyed half half);
-            undo_wide = limiter_decision::table::undo_wide, (world scratch) (half);
-            look_narrow = limiter_decision::table::look_narrow, (world scratch) ();
-            look_at_narrow = limiter_decision::table::look_at_narrow, (world scratch) (half half);
-            charge_at_narrow = limiter_decision::table::charge_at_narrow, (world scratch) (half);
-            charge_narrow = limiter_decision::table::charge_narrow, (world scratch) (half);
-            settle_narrow = limiter_decision::table::settle_narrow, (world scratch) (half word);
-            undo_narrow = limiter_decision::table::undo_narrow, (world scratch) (half);
-            undo_at_narrow = limiter_decision::table::undo_at_narrow, (world scratch) (half);
+            fail_full = limiter_decision::table::fail_full, (world scratch) (keyed half half);
+            undo_full = limiter_decision::table::undo_full, (world scratch) (half);
+            look_compact = limiter_decision::table::look_compact, (world scratch) ();
+            look_at_compact = limiter_decision::table::look_at_compact, (world scratch) (half half);
+            charge_at_compact = limiter_decision::table::charge_at_compact, (world scratch) (half);
+            charge_compact = limiter_decision::table::charge_compact, (world scratch) (half);
+            settle_compact = limiter_decision::table::settle_compact, (world scratch) (half word);
+            undo_compact = limiter_decision::table::undo_compact, (world scratch) (half);
+            undo_at_compact = limiter_decision::table::undo_at_compact, (world scratch) (half);
             run_tables = limiter_decision::table::run_tables, (world scratch) (half);
             begin = limiter_decision::table::begin, (world scratch) (half);
             class_range = limiter_decision::table::class_range, (world scratch) (half half);
@@ -299,9 +299,9 @@ macro_rules! declare_steps {
             ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*)
-        ($($to:tt)*) owner $($kind:ident)*) => {
+        ($($to:tt)*) bucket_key $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64, $b: u32,)
-            ($($from)* $a: &limiter_common::owner::Owner,)
+            ($($from)* $a: &limiter_common::bucket_key::BucketKey,)
             ($($to)* $a.word(), $a.kind().index(),) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
@@ -327,10 +327,10 @@ macro_rules! declare_steps {
                 $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        bucket_owner $($kind:ident)*) => {
+        bucket_and_key $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64, $c: u32,)
-            ($a: &impl $crate::cell::SourceBucket, $b: &limiter_common::owner::Owner,)
+            ($a: &impl $crate::cell::SourceBucket, $b: &limiter_common::bucket_key::BucketKey,)
             ($crate::cell::SourceBucket::address($a), $b.word(), $b.kind().index(),) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {

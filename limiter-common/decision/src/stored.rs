@@ -1,10 +1,10 @@
 //! The bucket of a source, in either store of them: a hash map, or lines.
 
 use crate::line::{Line, LineBucket};
-use crate::world::World;
+use crate::world::Maps;
 
 /// The bucket of a source in a world.
-pub type StoredIn<W> = Stored<<W as World>::Hashed, <W as World>::Line>;
+pub type StoredIn<W> = Stored<<W as Maps>::Hashed, <W as Maps>::Line>;
 
 /// The bucket of a source, in either store.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! The maps, as the decision sees them.
 //!
-//! A [`World`] is asked for data: look-ups, inserts, removals and counts of one entry. It decides
+//! A [`Maps`] is asked for data: look-ups, inserts, removals and counts of one entry. It decides
 //! nothing, and calls nothing of this crate that decides. So a packet's way can be read downwards:
 //! each method is a map of the kernel in the XDP program, and a collection in the host model.
 
 use core::cell::Cell;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -29,7 +29,7 @@ use crate::stored::StoredIn;
 use crate::table::KeyCell;
 
 /// The maps, as the decision sees them.
-pub trait World: Sized {
+pub trait Maps: Sized {
     /// The bucket of a source in a hash map, in place.
     type Hashed: SourceBucket;
 
@@ -74,9 +74,9 @@ pub trait World: Sized {
     /// Makes a record of zeros, only if there is none.
     fn insert_ban(&self, source: &Source) -> Insert;
 
-    /// The slot of the longest prefix around a source, or a narrow key, in the rules of a
+    /// The slot of the longest prefix around a source, or a compact key, in the rules of a
     /// generation.
-    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot>;
+    fn source_rule(&self, generation: Generation, bucket_key: &BucketKey) -> Option<Slot>;
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
@@ -88,20 +88,20 @@ pub trait World: Sized {
     /// A line of a family.
     fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
-    /// The bucket of an owner in a hash map.
-    fn source_bucket(&self, owner: &Owner) -> Option<Self::Hashed>;
+    /// The bucket of a key in a hash map.
+    fn source_bucket(&self, bucket_key: &BucketKey) -> Option<Self::Hashed>;
 
-    /// The bucket of a narrow key in a hash map, by its word in memory.
+    /// The bucket of a compact key in a hash map, by its word in memory.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<Self::Hashed> {
-        self.source_bucket(&Owner::narrow(word.get()))
+    fn compact_bucket(&self, word: &Cell<u64>) -> Option<Self::Hashed> {
+        self.source_bucket(&BucketKey::compact(word.get()))
     }
 
     /// Makes a bucket in a hash map, only if there is none.
-    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert;
+    fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert;
 
-    /// Removes the bucket of an owner from a hash map.
-    fn remove(&self, owner: &Owner);
+    /// Removes the bucket of a key from a hash map.
+    fn remove(&self, bucket_key: &BucketKey);
 
     /// Drops of this CPU that are not in a bucket yet; `None` if each is counted at once.
     fn uncounted(&self) -> Option<&Cell<Uncounted>>;
@@ -234,8 +234,8 @@ pub trait Kept<S> {
     /// Keeps a bucket.
     fn of(bucket: S) -> Self;
 
-    /// The bucket, which is that of an owner. Its limit is read before anything else.
-    fn bucket(self, owner: &Owner) -> Option<S>;
+    /// The bucket, which is that of a bucket key. Its limit is read before anything else.
+    fn bucket(self, bucket_key: &BucketKey) -> Option<S>;
 }
 
 /// [`Kept`] on the host.
@@ -249,7 +249,7 @@ impl<S> Kept<S> for KeptBucket<S> {
         Self(bucket)
     }
 
-    fn bucket(self, _owner: &Owner) -> Option<S> {
+    fn bucket(self, _bucket_key: &BucketKey) -> Option<S> {
         Some(self.0)
     }
 }

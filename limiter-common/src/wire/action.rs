@@ -11,8 +11,8 @@ pub const MAX_ACTIONS: u32 = 256;
 pub enum ActionKind {
     /// The packet is dropped.
     Drop = 0,
-    /// The packet is dropped, and its sender is told, if `limiter_decision::reply` allows and there
-    /// is a budget.
+    /// The packet is dropped, and its sender is notified, if `limiter_decision::reply` allows and
+    /// there is a budget.
     Reject = 1,
     /// The packet passes, with another DSCP or with ECN's congestion mark.
     Mark = 2,
@@ -35,7 +35,7 @@ pub const MARK_ECN: u8 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Evidence {
-    /// None: whoever forges a source gets it banned.
+    /// None: anybody who forges a source gets it banned.
     None = 0,
     /// The packet belongs to an established TCP connection of this host: the source has answered a
     /// SYN-ACK that only it could see.

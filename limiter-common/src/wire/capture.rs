@@ -1,4 +1,4 @@
-//! Captures: whole packets, cut to a snap length, that the program tells with their verdict.
+//! Captures: whole packets, cut to a snap length, that the program reports with their verdict.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -14,14 +14,14 @@ pub const MAX_SNAP: u32 = 9_216;
 /// Levels of sources: level `n` has a share of 1/2^(n+1) of them, the last one all that are left.
 pub const LEVELS: u32 = 16;
 
-/// The packets that a capture tells, and how many of them: the value of `CAPTURE`. Written by the
+/// The packets that a capture reports, and how many of them: the value of `CAPTURE`. Written by the
 /// daemon while [`super::Control::CaptureEnd`] is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CaptureFilter {
     /// Number of the capture, not 0; each record says it.
     pub session: u64,
-    /// Bit by number of each [`Reason`] that is told.
+    /// Bit by number of each [`Reason`] that is reported.
     pub reasons: u64,
     /// The prefix that sources are in, as the trie knows them
     /// ([`crate::source::Source::trie_key`]), in two words as they stand in memory.
@@ -36,9 +36,9 @@ pub struct CaptureFilter {
     pub credit: u64,
     /// The rule that packets fell under, or [`CaptureFilter::EVERY_RULE`].
     pub rule: u32,
-    /// The lowest level of sources that are told, or [`CaptureFilter::EVERY_SOURCE`].
+    /// The lowest level of sources that are reported, or [`CaptureFilter::EVERY_SOURCE`].
     pub level: u32,
-    /// Bytes of each packet that are told, at most [`MAX_SNAP`].
+    /// Bytes of each packet that are reported, at most [`MAX_SNAP`].
     pub snap: u32,
     /// Padding; zero.
     pub reserved: u32,
@@ -70,7 +70,7 @@ impl CaptureFilter {
     };
 }
 
-/// One packet that was told. Its bytes come behind it.
+/// One packet that was reported. Its bytes come behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CaptureRecord {
@@ -94,7 +94,7 @@ pub struct CaptureRecord {
     pub reason: u8,
     /// The IP version, 4 or 6; 0 for a frame without a source.
     pub version: u8,
-    /// The level of the source, below [`LEVELS`]; the last one where all sources are told.
+    /// The level of the source, below [`LEVELS`]; the last one where all sources are reported.
     pub level: u8,
     /// 1 if the packet begins with its IP header, 0 if with an Ethernet header.
     pub layer_3: u8,
@@ -116,14 +116,14 @@ pub struct CaptureFrame {
     pub bytes: [u8; MAX_SNAP as usize],
 }
 
-/// The budget of captured packets of one CPU, and what became of those that were to be told: the
-/// value of `CAPTURE_BUDGET`.
+/// The budget of captured packets of one CPU, and what became of those that were to be reported:
+/// the value of `CAPTURE_BUDGET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CaptureBudget {
     /// Time of the next record, and the counts.
-    pub told: EventBudget,
-    /// Packets that were to be told and were not, by level.
+    pub reported: EventBudget,
+    /// Packets that were to be reported and were not, by level.
     pub missed: [u64; LEVELS as usize],
 }
 
@@ -132,7 +132,7 @@ const _: () = assert!(size_of::<CaptureBudget>() == 160);
 impl CaptureBudget {
     /// Adds another CPU's counts.
     pub fn merge(&mut self, other: &Self) {
-        self.told.merge(other.told);
+        self.reported.merge(other.reported);
         for (sum, missed) in self.missed.iter_mut().zip(other.missed) {
             *sum = sum.wrapping_add(missed);
         }

@@ -13,7 +13,7 @@ pub const ABI_VERSION: u64 = 19 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Control {
-    /// [`ABI_VERSION`] of whoever made the maps.
+    /// [`ABI_VERSION`] of anybody who made the maps.
     Abi = 0,
     /// The rule set in force. Its lowest bit chooses the trie; storing it is the commit.
     Generation = 1,
@@ -230,10 +230,10 @@ impl Control {
 pub mod constant {
     /// Lines of the line table a family, `u32`.
     pub const SOURCE_LINES: &str = "SOURCE_LINES";
-    /// Lines of narrow keys, `u32`.
+    /// Lines of compact keys, `u32`.
     pub const NARROW_LINES: &str = "NARROW_LINES";
-    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the lines of all owners follow
-    /// from it.
+    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the lines of all bucket keys
+    /// follow from it.
     pub const LINE_SEED: &str = "LINE_SEED";
 }
 
@@ -254,9 +254,9 @@ pub mod map {
     /// [`super::super::Bucket`] by IPv6 /64.
     pub const SOURCES_V6: &str = "SOURCES_V6";
     /// [`super::super::Line`]: the IPv4 sources of the line table, then the IPv6 sources, then the
-    /// narrow keys.
+    /// compact keys.
     pub const LINES: &str = "LINES";
-    /// [`super::super::Bucket`] by narrow key ([`crate::owner::Owner::narrow`]).
+    /// [`super::super::Bucket`] by compact key ([`crate::bucket_key::BucketKey::compact`]).
     pub const NARROW: &str = "NARROW";
     /// Per-CPU [`super::super::Tally`] by [`crate::verdict::Reason`].
     pub const REASONS: &str = "REASONS";

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::owner::Owner;
+use crate::bucket_key::BucketKey;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
@@ -139,9 +139,9 @@ impl InterfaceCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Uncounted {
-    /// [`Owner::word`] of the one whose drops these are.
-    owner: u64,
-    /// The number of [`Owner::kind`].
+    /// [`BucketKey::word`] of the one whose drops these are.
+    bucket_key: u64,
+    /// The number of [`BucketKey::kind`].
     kind: u32,
     /// Drops in a row that were counted in the bucket, up to [`Uncounted::RUN`].
     run: u32,
@@ -160,10 +160,10 @@ impl Uncounted {
     /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
     /// source than the last one's: then [`Uncounted::begin`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn again(place: &Cell<Self>, owner: &Owner) -> Option<u64> {
-        let (word, kind) = (owner.word(), owner.kind().index());
+    pub fn again(place: &Cell<Self>, bucket_key: &BucketKey) -> Option<u64> {
+        let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
         let held = place.get();
-        if held.owner != word || held.kind != kind {
+        if held.bucket_key != word || held.kind != kind {
             return None;
         }
         if held.run < Self::RUN {
@@ -181,15 +181,15 @@ impl Uncounted {
 
     /// A row of drops that begins with one that is counted in the bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn begin(owner: &Owner) -> Self {
-        let (word, kind) = (owner.word(), owner.kind().index());
-        Self { owner: word, kind, run: 1, dropped: 0 }
+    pub const fn begin(bucket_key: &BucketKey) -> Self {
+        let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
+        Self { bucket_key: word, kind, run: 1, dropped: 0 }
     }
 
     /// The source whose drops are held, and their number; nothing to add up if there are none.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn held(&self) -> (Owner, u64) {
-        (Owner::of_word(self.owner, self.kind), self.dropped)
+    pub fn held(&self) -> (BucketKey, u64) {
+        (BucketKey::of_word(self.bucket_key, self.kind), self.dropped)
     }
 }
 
@@ -206,37 +206,37 @@ mod tests {
         counted: [u64; 2],
     }
 
-    fn owners() -> [Owner; 2] {
-        [Source::V4([1, 2, 3, 4]), Source::V6([1, 2, 3, 4, 0, 0, 0, 0])].map(Owner::from)
+    fn bucket_keys() -> [BucketKey; 2] {
+        [Source::V4([1, 2, 3, 4]), Source::V6([1, 2, 3, 4, 0, 0, 0, 0])].map(BucketKey::from)
     }
 
     impl Cpu {
-        fn index(owner: Owner) -> usize {
-            usize::from(owner.kind() == EntryKind::V6)
+        fn index(bucket_key: BucketKey) -> usize {
+            usize::from(bucket_key.kind() == EntryKind::V6)
         }
 
-        fn add(&mut self, owner: Owner, packets: u64) {
-            if let Some(counter) = self.counted.get_mut(Self::index(owner)) {
+        fn add(&mut self, bucket_key: BucketKey, packets: u64) {
+            if let Some(counter) = self.counted.get_mut(Self::index(bucket_key)) {
                 *counter += packets;
             }
         }
 
-        fn drop(&mut self, owner: Owner) {
-            let packets = Uncounted::again(&self.uncounted, &owner).unwrap_or_else(|| {
+        fn drop(&mut self, bucket_key: BucketKey) {
+            let packets = Uncounted::again(&self.uncounted, &bucket_key).unwrap_or_else(|| {
                 let (before, held) = self.uncounted.get().held();
                 if held > 0 {
                     self.add(before, held);
                 }
-                self.uncounted.set(Uncounted::begin(&owner));
+                self.uncounted.set(Uncounted::begin(&bucket_key));
                 1
             });
-            self.add(owner, packets);
+            self.add(bucket_key, packets);
         }
 
         fn seen(&self) -> [u64; 2] {
-            let (owner, held) = self.uncounted.get().held();
+            let (bucket_key, held) = self.uncounted.get().held();
             let mut seen = self.counted;
-            if let Some(counter) = seen.get_mut(Self::index(owner)) {
+            if let Some(counter) = seen.get_mut(Self::index(bucket_key)) {
                 *counter += held;
             }
             seen
@@ -252,8 +252,10 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let which = usize::from(random >> 63 == 1);
             for _ in 0..(random >> 32) & 0xff {
-                if let (Some(owner), Some(count)) = (owners().get(which), all.get_mut(which)) {
-                    cpu.drop(*owner);
+                if let (Some(bucket_key), Some(count)) =
+                    (bucket_keys().get(which), all.get_mut(which))
+                {
+                    cpu.drop(*bucket_key);
                     *count += 1;
                 }
                 assert_eq!(cpu.seen(), all);

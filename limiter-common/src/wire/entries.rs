@@ -12,15 +12,15 @@ pub enum EntryKind {
     V4 = 0,
     /// IPv6 sources.
     V6 = 1,
-    /// Narrow keys: [`crate::owner::Owner::narrow`].
-    Narrow = 2,
+    /// Compact keys: [`crate::bucket_key::BucketKey::compact`].
+    Compact = 2,
     /// All other keys of the tables beside the source table.
     Keyed = 3,
 }
 
 impl EntryKind {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::V4, Self::V6, Self::Narrow, Self::Keyed];
+    pub const ALL: [Self; 4] = [Self::V4, Self::V6, Self::Compact, Self::Keyed];
 
     /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
@@ -32,7 +32,7 @@ impl EntryKind {
         match number & 3 {
             0 => Self::V4,
             1 => Self::V6,
-            2 => Self::Narrow,
+            2 => Self::Compact,
             _ => Self::Keyed,
         }
     }

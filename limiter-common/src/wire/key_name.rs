@@ -4,7 +4,7 @@
 //! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment; beside
 //! an IPv4 source, or none, also the source port, the time to live and the DSCP. Their name is the
 //! key in other words, so no two have the same one. The name of a longer one is a hash with a
-//! secret seed; whoever finds a bucket under it compares the key that stands beside the bucket.
+//! secret seed; anybody who finds a bucket under it compares the key that stands beside the bucket.
 
 use bytemuck::{Pod, Zeroable};
 

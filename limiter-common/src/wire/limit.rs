@@ -19,8 +19,9 @@ pub enum Count {
     Packets = 0,
     /// Bytes of the frame, from the Ethernet header, without the checksum.
     Bytes = 1,
-    /// Attempts to open a TCP connection: one for SYN without ACK, and for what cannot be told from
-    /// that (`limiter_decision::packet::Facts::opens_connection`); none for every other packet.
+    /// Attempts to open a TCP connection: one for SYN without ACK, and for what cannot be
+    /// distinguished from that (`limiter_decision::packet::Facts::opens_connection`); none for
+    /// every other packet.
     Syns = 2,
     /// New flows: one for the first packet of addresses, protocol and ports that were not seen for
     /// a minute; none for every other packet.

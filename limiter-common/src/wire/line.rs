@@ -17,7 +17,7 @@ pub struct LineEntry {
     pub word: u64,
     /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
     pub resolved: u64,
-    /// The name of the source: [`crate::owner::Owner::name`]. 0 for nobody.
+    /// The name of the source: [`crate::bucket_key::BucketKey::name`]. 0 for nobody.
     pub name: u64,
     /// Packets that passed since the entry was made, but for what was carried
     /// ([`Line::carried_passed`]), modulo 2^32.

@@ -22,7 +22,7 @@ pub enum Listed {
 pub struct ListEntry {
     /// The instant from which the entry does not count any more, in ticks since boot; 0 for never.
     /// The lowest bit is set in entries of rule files, for which never is [`NEVER`]: the program
-    /// need not tell them apart, and a daemon that adopts the maps does, if they have
+    /// need not distinguish them, and a daemon that adopts the maps does, if they have
     /// [`super::LISTS_AUTHORS`].
     pub expires: u64,
     /// A [`Listed`].

@@ -16,7 +16,7 @@ const GRAIN_BITS: u32 = 10;
 /// The time at which a rule set came into force, and the number of that rule set: `generation:16 |
 /// time:48`.
 ///
-/// The number tells whether the time is the one that is asked for, or that of a rule set 1,024
+/// The number says whether the time is the one that is asked for, or that of a rule set 1,024
 /// generations apart, whose place it has. Zero is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment(u64);

@@ -374,14 +374,14 @@ impl Record {
 
     /// True if the source table would have room for the rule: it passes everything, or has one hard
     /// token bucket of packets or bytes for each key, with no more than a drop over it.
-    pub const fn is_narrow(&self) -> bool {
+    pub const fn is_compact(&self) -> bool {
         let [first, ..] = &self.limits;
         let is_plain = self.count == 1 && first.is_plain(0) || self.is_unlimited();
         let extra = self.leased as u32 | self.closed as u32 | self.on_loss as u32 | self.budget;
         is_plain && extra | self.action as u32 | self.soft_action as u32 == 0
     }
 
-    /// The rule as the source table has one: for keys where it [`Record::is_narrow`].
+    /// The rule as the source table has one: for keys where it [`Record::is_compact`].
     pub const fn limit(&self) -> Limit {
         let [first, ..] = &self.limits;
         let Self { rule, since, kind, full, ended, .. } = *self;

@@ -40,14 +40,14 @@ pub struct Table {
     pub destination_masks: [[u64; 2]; 2],
     /// Values that count as one, by fact. Those of the table come first.
     pub ranges: [Range; MAX_RANGES],
-    /// The first two bytes of the names of keys of IPv4 packets, if those are narrow
-    /// ([`crate::owner::Owner::narrow`]), as they stand in memory; 0 if they are not.
-    pub narrow: u64,
+    /// The first two bytes of the names of keys of IPv4 packets, if those are compact
+    /// ([`crate::bucket_key::BucketKey::compact`]), as they stand in memory; 0 if they are not.
+    pub compact: u64,
     /// The bits of the first three words of a key that those names have: of one word, and 16 at
-    /// most ([`crate::narrow::value_of`]).
-    pub narrow_words: [u64; 3],
+    /// most ([`crate::compact::value_of`]).
+    pub compact_words: [u64; 3],
     /// The bits by which these are turned to the right to where a name has them, below 64.
-    pub narrow_turn: u64,
+    pub compact_turn: u64,
 }
 
 const _: () = assert!(size_of::<Table>() == 320);

@@ -10,7 +10,7 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, EntryKind};
 use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::outcome::Insert;
@@ -29,8 +29,8 @@ static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// Buckets of narrow keys ([`limiter_common::owner::Owner::narrow`]). Written here; read by the
-/// daemon. What may leave: [`limiter_decision::entries`].
+/// Buckets of compact keys ([`limiter_common::bucket_key::BucketKey::compact`]). Written here; read
+/// by the daemon. What may leave: [`limiter_decision::entries`].
 #[btf_map]
 static NARROW: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
@@ -38,7 +38,7 @@ static NARROW: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static FRAMES_NARROW: Array<u64, 262_144> = Array::new();
 
-/// The sources of `SOURCES_V4`: [`limiter_common::owner::Owner::name`].
+/// The sources of `SOURCES_V4`: [`limiter_common::bucket_key::BucketKey::name`].
 #[btf_map]
 static FRAMES_V4: Array<u64, 262_144> = Array::new();
 
@@ -46,7 +46,7 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// Calls one of three closures with the key of an owner in the map of its kind. They end
+/// Calls one of three closures with the bucket key as the map of its kind has it. They end
 /// differently, so that the compiler does not make one call of them with a map in a variable. The
 /// kernel calls a map that it knows without asking it what it is: a known source over its limit
 /// costs 1.3 times the least program instead of 1.4. The key is a word of the stack that is written
@@ -54,13 +54,13 @@ static FRAMES_V6: Array<u64, 262_144> = Array::new();
 /// the verifier grants no read of what was not written.
 #[inline(always)]
 fn by_kind<R>(
-    owner: &Owner,
+    bucket_key: &BucketKey,
     v4: impl FnOnce(&[u8; 4]) -> R,
     v6: impl FnOnce(&[u8; 8]) -> R,
-    narrow: impl FnOnce(&[u8; 8]) -> R,
+    compact: impl FnOnce(&[u8; 8]) -> R,
 ) -> R {
-    let word = unknown(owner.word()).to_ne_bytes();
-    match owner.kind() {
+    let word = unknown(bucket_key.word()).to_ne_bytes();
+    match bucket_key.kind() {
         EntryKind::V4 => {
             // SAFETY: the first half of eight bytes.
             let done = v4(unsafe { &*(&raw const word).cast() });
@@ -72,8 +72,8 @@ fn by_kind<R>(
             apart::<6>();
             done
         }
-        EntryKind::Narrow | EntryKind::Keyed => {
-            let done = narrow(&word);
+        EntryKind::Compact | EntryKind::Keyed => {
+            let done = compact(&word);
             apart::<1>();
             done
         }
@@ -95,11 +95,11 @@ fn apart<const NUMBER: u32>() {
     }
 }
 
-/// The bucket of an owner.
+/// The bucket of a key.
 #[inline(always)]
-pub(crate) fn bucket(owner: &Owner) -> Option<MapBucket> {
+pub(crate) fn bucket(bucket_key: &BucketKey) -> Option<MapBucket> {
     let bucket = by_kind(
-        owner,
+        bucket_key,
         |key| SOURCES_V4.get_ptr_mut(key),
         |key| SOURCES_V6.get_ptr_mut(key),
         |key| NARROW.get_ptr_mut(key),
@@ -107,9 +107,9 @@ pub(crate) fn bucket(owner: &Owner) -> Option<MapBucket> {
     bucket.and_then(NonNull::new).map(MapBucket::new)
 }
 
-/// The bucket of a narrow key, by its word in memory.
+/// The bucket of a compact key, by its word in memory.
 #[inline(always)]
-pub(crate) fn narrow_bucket(word: &cell::Cell<u64>) -> Option<MapBucket> {
+pub(crate) fn compact_bucket(word: &cell::Cell<u64>) -> Option<MapBucket> {
     // SAFETY: this CPU's own word, which nothing changes during the look-up.
     let key: &[u8; 8] = unsafe { &*word.as_ptr().cast() };
     NARROW.get_ptr_mut(key).and_then(NonNull::new).map(MapBucket::new)
@@ -117,27 +117,27 @@ pub(crate) fn narrow_bucket(word: &cell::Cell<u64>) -> Option<MapBucket> {
 
 /// Makes a bucket, only if there is none.
 #[inline(always)]
-pub(crate) fn insert(owner: &Owner, bucket: &Bucket) -> Insert {
+pub(crate) fn insert(bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
     if lines::are_used() {
         return Insert::Refused;
     }
     let flags = u64::from(BPF_NOEXIST);
     inserted(by_kind(
-        owner,
+        bucket_key,
         |key| SOURCES_V4.insert(key, bucket, flags),
         |key| SOURCES_V6.insert(key, bucket, flags),
         |key| NARROW.insert(key, bucket, flags),
     ))
 }
 
-/// Removes the bucket of an owner.
+/// Removes the bucket of a key.
 #[inline(always)]
-pub(crate) fn remove(owner: &Owner) {
+pub(crate) fn remove(bucket_key: &BucketKey) {
     if lines::are_used() {
         return;
     }
     let _ = by_kind(
-        owner,
+        bucket_key,
         |key| SOURCES_V4.remove(key),
         |key| SOURCES_V6.remove(key),
         |key| NARROW.remove(key),
@@ -153,7 +153,7 @@ pub(crate) fn ring_slot(kind: EntryKind, index: u32) -> Option<MapWord> {
     let slot = match kind {
         EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
         EntryKind::V6 => FRAMES_V6.get_ptr_mut(index),
-        EntryKind::Narrow | EntryKind::Keyed => FRAMES_NARROW.get_ptr_mut(index),
+        EntryKind::Compact | EntryKind::Keyed => FRAMES_NARROW.get_ptr_mut(index),
     };
     slot.and_then(NonNull::new).map(MapWord::new)
 }

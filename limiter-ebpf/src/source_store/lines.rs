@@ -16,23 +16,23 @@ mod words;
 #[unsafe(no_mangle)]
 static SOURCE_LINES: Global<u32> = Global::new(0);
 
-/// Number of lines of narrow keys.
+/// Number of lines of compact keys.
 #[unsafe(no_mangle)]
 static NARROW_LINES: Global<u32> = Global::new(0);
 
-/// The seed of the hash that gives owners their lines.
+/// The seed of the hash that gives bucket keys their lines.
 #[unsafe(no_mangle)]
 static LINE_SEED: Global<u64> = Global::new(0);
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
-/// Buckets of IPv4 sources, then those of IPv6 /64s, then those of narrow keys
-/// ([`limiter_common::owner::Owner`]): lines of eight, of which the first is the line's head.
-/// Written here; read by the daemon, which maps it. What may leave: [`limiter_decision::line`]. The
-/// kernel puts what can be mapped on pages of its own, so lines are aligned to their size. An entry
-/// is a value of its own, and not its line: without `CAP_PERFMON` the verifier takes an index of
-/// any number, but walks far more once a number was added to a pointer into a value. For that
-/// reason all kinds are in one map, too.
+/// Buckets of IPv4 sources, then those of IPv6 /64s, then those of compact keys
+/// ([`limiter_common::bucket_key::BucketKey`]): lines of eight, of which the first is the line's
+/// head. Written here; read by the daemon, which maps it. What may leave:
+/// [`limiter_decision::line`]. The kernel puts what can be mapped on pages of its own, so lines are
+/// aligned to their size. An entry is a value of its own, and not its line: without `CAP_PERFMON`
+/// the verifier takes an index of any number, but walks far more once a number was added to a
+/// pointer into a value. For that reason all kinds are in one map, too.
 #[btf_map]
 static LINES: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
@@ -60,9 +60,9 @@ pub(crate) fn all(kind: EntryKind) -> Option<Lines> {
         return None;
     }
     // Worked out and not chosen: the verifier knows both numbers, and would walk on with each.
-    let is_narrow = kind.index() >> 1;
+    let is_compact = kind.index() >> 1;
     let more = NARROW_LINES.load().wrapping_sub(own);
-    Some(Lines { count: own.wrapping_add(more.wrapping_mul(is_narrow)), seed: LINE_SEED.load() })
+    Some(Lines { count: own.wrapping_add(more.wrapping_mul(is_compact)), seed: LINE_SEED.load() })
 }
 
 /// A line of a kind.

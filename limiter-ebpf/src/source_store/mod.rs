@@ -6,7 +6,7 @@ pub(crate) mod lines;
 
 use core::ptr::NonNull;
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, LineEntry};
 use limiter_decision::line::LineBucket;
 use limiter_decision::stored::Stored;
@@ -24,9 +24,9 @@ const _: () = assert!(size_of::<Bucket>() == size_of::<LineEntry>());
 /// The bucket of a source that was found before, and crossed to a step. In a line, its limit is
 /// read before anything else.
 #[inline(always)]
-pub(crate) fn at(value: *mut Bucket, owner: &Owner) -> Option<MapStored> {
+pub(crate) fn at(value: *mut Bucket, bucket_key: &BucketKey) -> Option<MapStored> {
     let value = NonNull::new(value)?;
-    if lines::are_used() { lined(value, owner.name()?) } else { hashed(value) }
+    if lines::are_used() { lined(value, bucket_key.name()?) } else { hashed(value) }
 }
 
 /// The same, by the name of the source, without a lock.
@@ -59,7 +59,7 @@ impl Kept<MapStored> for MapKept {
     }
 
     #[inline(always)]
-    fn bucket(self, owner: &Owner) -> Option<MapStored> {
-        at(self.0.as_ptr(), owner)
+    fn bucket(self, bucket_key: &BucketKey) -> Option<MapStored> {
+        at(self.0.as_ptr(), bucket_key)
     }
 }

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP};
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -21,7 +21,7 @@ use limiter_decision::line::Lines;
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::World;
+use limiter_decision::world::Maps;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
@@ -64,7 +64,7 @@ pub(crate) trait Clock {
     /// ([`limiter_decision::clock`]).
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks;
 
-    /// [`World::now`].
+    /// [`Maps::now`].
     fn read(&self, recent: Ticks) -> Ticks;
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
     }
 }
 
-impl World for Kernel {
+impl Maps for Kernel {
     type Hashed = MapBucket;
     type Line = MapLine;
     type Keyed = MapKeyed;
@@ -189,8 +189,8 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
-        let key = Key::new(128, owner.trie_key());
+    fn source_rule(&self, generation: Generation, bucket_key: &BucketKey) -> Option<Slot> {
+        let key = Key::new(128, bucket_key.trie_key());
         let slot = RULES.get(generation.buffer()).and_then(|trie| trie.get(&key));
         slot.map(|slot| Slot::new(*slot))
     }
@@ -211,23 +211,23 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn source_bucket(&self, owner: &Owner) -> Option<MapBucket> {
-        hashed::bucket(owner)
+    fn source_bucket(&self, bucket_key: &BucketKey) -> Option<MapBucket> {
+        hashed::bucket(bucket_key)
     }
 
     #[inline(always)]
-    fn narrow_bucket(&self, word: &Cell<u64>) -> Option<MapBucket> {
-        hashed::narrow_bucket(word)
+    fn compact_bucket(&self, word: &Cell<u64>) -> Option<MapBucket> {
+        hashed::compact_bucket(word)
     }
 
     #[inline(always)]
-    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
-        hashed::insert(owner, bucket)
+    fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
+        hashed::insert(bucket_key, bucket)
     }
 
     #[inline(always)]
-    fn remove(&self, owner: &Owner) {
-        hashed::remove(owner);
+    fn remove(&self, bucket_key: &BucketKey) {
+        hashed::remove(bucket_key);
     }
 
     #[inline(always)]

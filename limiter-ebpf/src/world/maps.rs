@@ -20,10 +20,10 @@ use limiter_common::wire::{
 use limiter_decision::entries::AdmissionCells;
 use limiter_decision::table::Scratch;
 
-/// The maps of the kernel, for which the decision asks as its world.
+/// The maps of the kernel, as the decision asks for them.
 pub(crate) struct Kernel;
 
-/// Generation, brake, ABI number. Written by the daemon, read for every packet.
+/// Generation, bypass, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
 pub(super) static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new();
 

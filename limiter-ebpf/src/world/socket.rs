@@ -63,7 +63,7 @@ pub(crate) fn is_established<const LAYER_3: bool>(facts: &Facts, frame: &Frame<L
 #[inline(always)]
 fn lookup<T, const LAYER_3: bool>(frame: &Frame<LAYER_3>, mut tuple: T) -> bool {
     let (ctx, place) = (frame.context().cast(), (&raw mut tuple).cast::<bpf_sock_tuple>());
-    // SAFETY: the helper reads as many bytes of the tuple as it is told. It returns null, or a
+    // SAFETY: the helper reads as many bytes of the tuple as it is asked for. It returns null, or a
     // socket that is ours until it is released, which the verifier insists on.
     unsafe {
         let socket = bpf_sk_lookup_tcp(ctx, place, size_of_tuple::<T>(), THIS_NETNS, 0);

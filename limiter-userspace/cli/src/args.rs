@@ -23,13 +23,13 @@ use self::set::{Set, Unset};
 use self::time::{some_time, trial_time};
 use super::capture::Ask as AskCapture;
 use super::check::Check;
+use super::completion_values;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::events::Ask;
 use super::help;
 #[cfg(feature = "import")]
 use super::import::Ask as AskImport;
-use super::living;
 use super::observe::Ask as AskObserve;
 use super::output::Output;
 use super::shells::Shell;
@@ -179,7 +179,7 @@ pub(super) enum Command {
     #[command(after_help = WITHOUT_DAEMON)]
     Show {
         /// The source: an address, or an IPv6 /64
-        #[arg(add = living::sources())]
+        #[arg(add = completion_values::sources())]
         address: String,
         #[command(flatten)]
         pinned: Pinned,
@@ -222,7 +222,7 @@ pub(super) enum Command {
     /// Forget the bans and strikes of an address, or of all in a prefix
     Unban {
         /// Whom to leave to the rules again
-        #[arg(value_name = "ADDRESS|PREFIX", add = living::banned())]
+        #[arg(value_name = "ADDRESS|PREFIX", add = completion_values::banned())]
         source: String,
     },
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
@@ -242,7 +242,7 @@ pub(super) enum Command {
     #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
                             compared.\nThe files are one rule set, and are compared with the \
                             daemon's rule files, or with what `apply` put in their place. Limits \
-                            that `set` made stay whatever the files say; they are told at the \
+                            that `set` made stay whatever the files say; they are reported at the \
                             end. The order of rules is not compared.")]
     Diff {
         /// Rule files, and directories of them
@@ -284,7 +284,7 @@ pub(super) enum Command {
     },
     /// Check rule files and say what they mean. Needs no daemon and no privilege
     #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
-        not. All mistakes are told.\n\
+        not. All mistakes are reported.\n\
         Interfaces and CPUs that rules name are not looked for on this machine.")]
     Check(Check),
     /// See limits at work on a virtual cable. As root; needs no network card, and leaves nothing
@@ -350,9 +350,9 @@ pub(super) enum Command {
         #[arg(value_enum, default_value_t = ClusterView::Status)]
         view: ClusterView,
     },
-    /// Engage the brake: every packet passes until `on`. Works without a daemon
+    /// Turn on the bypass: every packet passes until `on`. Works without a daemon
     Off(Pinned),
-    /// Release the brake. Works without a daemon
+    /// Turn off the bypass. Works without a daemon
     On(Pinned),
     /// Remove the program, its maps and all limits; or free one interface. Works without a daemon
     Detach(Detach),

@@ -1,4 +1,4 @@
-//! The blocks of pcapng that the daemon sends, and the packets that they tell.
+//! The blocks of pcapng that the daemon sends, and the packets that they report.
 
 use limiter_common::source::Source;
 use limiter_daemon::source_of;
@@ -37,9 +37,9 @@ impl Blocks {
     }
 }
 
-/// A packet that an observation tells.
+/// A packet that an observation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// The source of the packet.
     pub(super) source: Source,
     /// Level of the source: it belongs to one in 2^level of all.
@@ -51,14 +51,14 @@ pub(super) struct Told {
 }
 
 /// The packet of a block, with the source and its level as the comment says them.
-pub(super) fn told(block: &[u8]) -> Option<Told> {
+pub(super) fn reported(block: &[u8]) -> Option<Reported> {
     let (_, Block::EnhancedPacket(packet)) = parse_block_le(block).ok()? else { return None };
     let comment = packet.options.iter().find(|option| option.code == OptionCode::Comment)?;
     let comment = comment.as_str().ok()?;
     // The name of a rule may have the same words in it; what the daemon adds comes last.
-    let (_, told) = comment.rsplit_once("; source ")?;
-    let (source, level) = told.split_once(" level ")?;
-    Some(Told {
+    let (_, reported) = comment.rsplit_once("; source ")?;
+    let (source, level) = reported.split_once(" level ")?;
+    Some(Reported {
         source: source_of(source_text::parse_one(source).ok()?),
         level: level.parse().ok()?,
         nanos: u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),

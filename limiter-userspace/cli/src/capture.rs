@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use limiter_common::wire::MAX_SNAP;
-use limiter_daemon::api::capture::{AskCapture, CaptureReport, Captures, NUMBER, Told};
+use limiter_daemon::api::capture::{AskCapture, CaptureReport, CapturedVerdict, Captures, NUMBER};
 use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::own_files;
 use limiter_daemon::render;
@@ -18,9 +18,9 @@ use limiter_text::stderr::say;
 use super::answer::Answer;
 use super::args::time::interval;
 use super::blocks::{Blocks, is_packet};
+use super::completion_values;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::living;
 use super::ticker::Ticker;
 
 /// Path of the requests.
@@ -40,7 +40,7 @@ const STDOUT: &str = "-";
                         fields -e frame.comment\nIt ends by its count or time, by Ctrl-C, by \
                         `limiter capture --stop`, or when nobody reads any more. There is one \
                         capture or observation at a time. What the budget has no room for is not \
-                        told, and counted: at the end, and in the file's statistics. No verdict \
+                        reported, and counted: at the end, and in the file's statistics. No verdict \
                         waits for it.")]
 pub(super) struct Ask {
     /// Only packets that were dropped
@@ -54,7 +54,7 @@ pub(super) struct Ask {
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Only packets of this address or prefix
-    #[arg(long, value_name = "ADDRESS|PREFIX", add = living::sources())]
+    #[arg(long, value_name = "ADDRESS|PREFIX", add = completion_values::sources())]
     source: Option<String>,
     /// Only packets with this reason, as in `limiter stats`
     #[arg(long, value_name = "REASON")]
@@ -74,8 +74,8 @@ pub(super) struct Ask {
     /// End after this time, as in 30s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = interval)]
     time: Option<Duration>,
-    /// Packets that each CPU may tell a second, as in 5000/s, with a quarter of a second's worth at
-    /// once
+    /// Packets that each CPU may report a second, as in 5000/s, with a quarter of a second's worth
+    /// at once
     #[arg(long, value_name = "N/s", default_value = "10000/s", value_parser = budget)]
     rate_budget: NonZeroU32,
     /// End the capture or observation that is under way, whoever began it; twice, at once
@@ -102,15 +102,15 @@ pub(super) fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// Captures until its end; says on standard error what was told.
+/// Captures until its end; writes what was reported to standard error.
 pub(super) fn capture(client: &Client, ask: &Ask) -> Result<Answer, Failure> {
     if ask.stop {
         let report: CaptureReport = client.delete(CAPTURE)?;
         return Ok(Answer { errors: report_lines(&report), ..Answer::default() });
     }
     let verdict = match (ask.dropped, ask.passed) {
-        (true, _) => Some(Told::Dropped),
-        (_, true) => Some(Told::Passed),
+        (true, _) => Some(CapturedVerdict::Dropped),
+        (_, true) => Some(CapturedVerdict::Passed),
         _ => None,
     };
     let asked = AskCapture {
@@ -140,26 +140,26 @@ pub(super) fn capture(client: &Client, ask: &Ask) -> Result<Answer, Failure> {
     Ok(Answer { errors, ..Answer::default() })
 }
 
-/// Lines that say what a capture told.
+/// Lines that say what a capture reported.
 pub(super) fn report_lines(report: &CaptureReport) -> Vec<String> {
     render::text(report).lines().map(str::to_owned).collect()
 }
 
-/// Reads a capture to its end, and asks what it told; nothing if a reader of this command's output
-/// went away.
+/// Reads a capture to its end, and asks what it reported; nothing if a reader of this command's
+/// output went away.
 pub(super) fn read(
     client: &Client,
     asked: &AskCapture,
     mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Option<CaptureReport>, Failure> {
     let mut written: Option<Result<(), Failure>> = None;
-    let told = client.stream(CAPTURE, asked, NUMBER, |part| {
+    let reported = client.stream(CAPTURE, asked, NUMBER, |part| {
         let result = each(part);
         let goes_on = result.is_ok();
         written = Some(result);
         goes_on
     });
-    let number = match (told, written) {
+    let number = match (reported, written) {
         (_, Some(Err(Failure::Output(error)))) if nobody_reads(&error) => return Ok(None),
         (_, Some(Err(failure))) => return Err(failure),
         (Ok(number), _) => number,

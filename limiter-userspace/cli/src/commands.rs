@@ -34,7 +34,7 @@ use super::failure::Failure;
 use super::output::{Output, columns};
 use super::without_daemon::Asked;
 use super::{
-    capture, check, demo, doctor, events, explain_now, export, hand, limits, lists, observe,
+    caller, capture, check, demo, doctor, events, explain_now, export, limits, lists, observe,
     pinned, rule_sets, shells, sources, top,
 };
 #[cfg(feature = "replay")]
@@ -92,12 +92,13 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let path = format!("/v1/bans?source={selector}");
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
-        Command::Events(ask) => tell_events(&client, ask, args.output),
+        Command::Events(ask) => report_events(&client, ask, args.output),
         Command::Capture(ask) => capture::capture(&client, ask),
         Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
         Command::Reload { force } => {
-            let hand = hand::query(*force);
-            print.answer(&client.post::<Changed>(&format!("{RELOAD}?{}", hand.trim_matches('&')))?)
+            let caller = caller::query(*force);
+            print
+                .answer(&client.post::<Changed>(&format!("{RELOAD}?{}", caller.trim_matches('&')))?)
         }
         #[cfg(feature = "replay")]
         Command::Schema { load: true } => schema_in(&load_schema(), args.output),
@@ -191,7 +192,7 @@ fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Fa
     Ok(Answer::default())
 }
 
-fn tell_events(client: &Client, ask: &events::Ask, output: Output) -> Result<Answer, Failure> {
+fn report_events(client: &Client, ask: &events::Ask, output: Output) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
     if ask.follow {
         events::follow(client, ask, output, &mut std::io::stdout())?;
@@ -246,7 +247,7 @@ fn start_log() -> Result<(), Failure> {
         .with_writer(move || Log { to: std::io::stderr(), coloured: terminal })
         .with_ansi(terminal)
         .with_target(false)
-        // The subscriber would tell of a full disk on standard error, which cannot be written to
+        // The subscriber would report a full disk on standard error, which cannot be written to
         // then, and panic.
         .log_internal_errors(false)
         .try_init()

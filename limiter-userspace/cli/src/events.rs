@@ -1,4 +1,4 @@
-//! `limiter events`, and the options of `run` that say how drops are told.
+//! `limiter events`, and the options of `run` that say how drops are reported.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,16 +13,16 @@ use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::time::interval;
+use super::completion_values;
 use super::explain_now::escaped;
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::living;
 use super::output::{Output, shown};
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "An episode is all drops of one source by one rule for one reason. It \
-                        begins with its first drop, and ends when none was told for as long as \
+                        begins with its first drop, and ends when none was reported for as long as \
                         `run --event-quiet` says. Drops are sampled: at a high rate most are \
                         only counted, so `sampled` is less than what was dropped; `limiter \
                         stats` counts them all.\nWith \
@@ -38,7 +38,7 @@ pub(super) struct Ask {
     #[arg(long, requires = "follow")]
     pub(super) episodes: bool,
     /// Only drops of this address, or of all in this prefix
-    #[arg(long, value_name = "ADDRESS|PREFIX", add = living::sources())]
+    #[arg(long, value_name = "ADDRESS|PREFIX", add = completion_values::sources())]
     source: Option<String>,
     /// Only drops by this rule: its name, or its keys as `limiter list` shows them
     #[arg(long, value_name = "NAME|KEYS")]
@@ -57,9 +57,9 @@ pub(super) struct Ask {
 
 /// Options of `run` about the events of drops.
 #[derive(Debug, clap::Args)]
-pub(super) struct Telling {
-    /// Drops that each CPU tells a second, with a quarter of a second's worth at once; 0 for none.
-    /// All are counted
+pub(super) struct Reporting {
+    /// Drops that each CPU reports a second, with a quarter of a second's worth at once; 0 for
+    /// none. All are counted
     #[arg(
         long, value_name = "N", default_value_t = 200,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_PER_SECOND)),
@@ -135,7 +135,7 @@ impl Ask {
 
 const _: () = assert!(MIN_PER_SECOND == 1, "of which 0 is the only smaller number");
 
-impl Telling {
+impl Reporting {
     /// The options in the form that the daemon takes.
     pub(super) fn options(&self) -> EventOptions {
         EventOptions {

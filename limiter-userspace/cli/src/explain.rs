@@ -81,7 +81,7 @@ struct Summary {
     sources: Option<Sources>,
 }
 
-/// Packets that are told of in the end only.
+/// Packets that are reported in the end only.
 #[derive(Debug, Default)]
 struct InTheEnd {
     /// Sums by source, if they were asked for in place of a line for each packet.
@@ -172,10 +172,10 @@ fn each<W: Write>(
             aside.cut += u64::from(captured.is_cut());
             continue;
         }
-        let told = explainer.packet(&captured).map_err(full)?;
+        let reported = explainer.packet(&captured).map_err(full)?;
         aside.cut += u64::from(captured.is_cut());
         let began = *began.get_or_insert(captured.nanos);
-        out.packet(&captured, began, &told, explainer)?;
+        out.packet(&captured, began, &reported, explainer)?;
     }
     Ok(())
 }
@@ -242,13 +242,13 @@ impl<W: Write> Out<W> {
         &mut self,
         captured: &Captured,
         began: u64,
-        told: &Explained,
+        reported: &Explained,
         explainer: &Explainer,
     ) -> Result<(), Failure> {
-        let reason = told.reason;
-        let rule = explainer.rule_name(told.rule);
+        let reason = reported.reason;
+        let rule = explainer.rule_name(reported.rule);
         if self.form != Output::Table {
-            let matches = told.matches.iter().map(|found| MatchLine {
+            let matches = reported.matches.iter().map(|found| MatchLine {
                 table: found.table,
                 rule: &found.rule,
                 name: found.name.as_deref(),
@@ -257,7 +257,7 @@ impl<W: Write> Out<W> {
             return self.document(&PacketLine {
                 packet: captured.number,
                 time: seconds(captured.nanos),
-                source: told.source.map(source_text),
+                source: reported.source.map(source_text),
                 bytes: captured.length,
                 captured: captured.frame.len(),
                 verdict: verdict(reason),
@@ -270,8 +270,8 @@ impl<W: Write> Out<W> {
             Some(since) => ("", since),
             None => ("-", began.saturating_sub(captured.nanos)),
         };
-        let mut rules: Vec<String> = Vec::with_capacity(told.matches.len());
-        for found in &told.matches {
+        let mut rules: Vec<String> = Vec::with_capacity(reported.matches.len());
+        for found in &reported.matches {
             let mut text = found.rule.clone();
             if let Some(name) = &found.name {
                 text = format!("{text} ({name})");
@@ -282,7 +282,7 @@ impl<W: Write> Out<W> {
             rules.push(text);
         }
         let by = match (reason.verdict(), rule) {
-            (Verdict::Drop, Some(rule)) if told.matches.len() > 1 => {
+            (Verdict::Drop, Some(rule)) if reported.matches.len() > 1 => {
                 clean(&format!("; dropped by {rule}"))
             }
             _ => String::new(),
@@ -291,7 +291,7 @@ impl<W: Write> Out<W> {
             "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}",
             captured.number,
             format!("{sign}{}", seconds(since)),
-            told.source.map(source_text).as_deref().unwrap_or("-"),
+            reported.source.map(source_text).as_deref().unwrap_or("-"),
             captured.length,
             verdict(reason),
             reason.name(),

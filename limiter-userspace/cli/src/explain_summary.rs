@@ -5,7 +5,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
 use limiter_daemon::api::Counts;
 use limiter_daemon::render::{line, number, push, table, titled};
-use limiter_replay::explain::{BySource, Explainer, MAX_TOLD, Others, SourceSums};
+use limiter_replay::explain::{BySource, Explainer, MAX_REPORTED, Others, SourceSums};
 use limiter_replay::tune::{FEW_PACKETS, Seldom};
 use limiter_rules::model::TriePrefix;
 use serde::Serialize;
@@ -23,11 +23,12 @@ pub(super) struct Sources {
     others: OthersLine,
     /// Sums of packets without a source: ARP, and what else is not IP.
     no_source: OthersLine,
-    /// Sums of packets that came when no more sources were told apart.
-    not_told_apart: OthersLine,
+    /// Sums of packets that came when no more sources were distinguished.
+    #[serde(rename = "not_told_apart")]
+    not_distinguished: OthersLine,
     /// Sources of fewer than [`FEW_PACKETS`] packets, and the packets that they sent.
     seldom: Seldom,
-    /// Packets of all sources that were told apart.
+    /// Packets of all sources that were distinguished.
     #[serde(skip)]
     packets: u64,
 }
@@ -69,9 +70,9 @@ fn sum(passed: Tally, dropped: Tally) -> Counts {
     sum.into()
 }
 
-fn others(others: &Others, told_apart: bool) -> OthersLine {
+fn others(others: &Others, distinguished: bool) -> OthersLine {
     let Others { sources, passed, dropped } = *others;
-    let sources = told_apart.then_some(sources);
+    let sources = distinguished.then_some(sources);
     let offered = sum(passed, dropped);
     OthersLine { sources, offered, passed: passed.into(), dropped: dropped.into() }
 }
@@ -92,7 +93,7 @@ impl Sources {
             top: top.iter().map(|sums| SourceLine::new(sums, explainer)).collect(),
             others: others(&rest, true),
             no_source: others(by_source.exempt(), false),
-            not_told_apart: others(by_source.beyond(), false),
+            not_distinguished: others(by_source.beyond(), false),
         }
     }
 
@@ -128,11 +129,11 @@ impl Sources {
                     .chain([why]),
             );
         }
-        let told = self.others.sources.unwrap_or_default();
+        let reported = self.others.sources.unwrap_or_default();
         for (name, sums) in [
-            (format!("{} other sources", number(told)), &self.others),
+            (format!("{} other sources", number(reported)), &self.others),
             ("no source".to_owned(), &self.no_source),
-            ("not told apart".to_owned(), &self.not_told_apart),
+            ("not distinguished".to_owned(), &self.not_distinguished),
         ] {
             if sums.offered.packets > 0 {
                 let counts = [sums.offered, sums.passed, sums.dropped];
@@ -141,13 +142,13 @@ impl Sources {
             }
         }
         push(text, &sources);
-        if self.not_told_apart.offered.packets > 0 {
+        if self.not_distinguished.offered.packets > 0 {
             line(
                 text,
                 format_args!(
-                    "sources are told apart until there are {} of them with their rules and \
+                    "sources are distinguished until there are {} of them with their rules and \
                      reasons; explain a part of the capture for the rest",
-                    number(u64::try_from(MAX_TOLD).unwrap_or(u64::MAX))
+                    number(u64::try_from(MAX_REPORTED).unwrap_or(u64::MAX))
                 ),
             );
         }

@@ -44,7 +44,7 @@ pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Writt
     Ok(Written { generation, file: file.display().to_string() })
 }
 
-/// Writes a rule file of other origin; tells so.
+/// Writes a rule file of other origin; says so.
 #[cfg(any(feature = "import", feature = "replay"))]
 pub(super) fn written(file: &Path, contents: &[u8]) -> Result<String, Failure> {
     put(file, contents)?;

@@ -38,7 +38,7 @@ pub enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The start of the daemon by `run`.
-    #[error("{error}{}", told(more.as_deref()))]
+    #[error("{error}{}", reported(more.as_deref()))]
     Start {
         /// The error.
         error: Box<StartError>,
@@ -158,7 +158,7 @@ pub enum Failure {
 }
 
 /// Command that says more, at the end of a message.
-fn told(more: Option<&str>) -> String {
+fn reported(more: Option<&str>) -> String {
     more.map_or_else(String::new, |more| format!("; more: `{more}`"))
 }
 

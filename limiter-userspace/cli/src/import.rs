@@ -88,7 +88,7 @@ fn warnings(imported: &Imported) -> Vec<String> {
     if imported.is_list {
         return Vec::new();
     }
-    // The translation is read by whoever checks it; an error in it is told there.
+    // The translation is read by anybody who checks it; an error in it is reported there.
     let file = RuleFile::parse("-", imported.text.as_bytes(), LEAST_FRAME);
     let lines = file.map(|file| Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full());
     lines.unwrap_or_default().iter().map(|line| format!("warning: {}", clean(line))).collect()

@@ -5,9 +5,11 @@
 mod answer;
 mod args;
 mod blocks;
+mod caller;
 mod capture;
 mod check;
 mod commands;
+mod completion_values;
 mod demo;
 mod doctor;
 mod events;
@@ -18,7 +20,6 @@ mod explain_now;
 mod explain_summary;
 mod export;
 mod failure;
-mod hand;
 mod hangup;
 mod help;
 #[cfg(feature = "import")]
@@ -27,7 +28,6 @@ mod limits;
 mod lists;
 #[cfg(feature = "replay")]
 mod live;
-mod living;
 mod observe;
 mod output;
 mod pinned;
@@ -61,7 +61,7 @@ pub use failure::Failure;
 
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
-    living::answer(Args::command);
+    completion_values::answer(Args::command);
     // Wrong arguments end here, with exit code 2.
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -9,11 +9,11 @@ use limiter_daemon::ssh;
 use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};
 
 use super::args::set::{Set, Unset};
+use super::caller;
 use super::failure::Failure;
-use super::hand;
 
 /// Sets a limit. All words are checked here as well, so that a typing error needs no daemon to be
-/// told.
+/// reported.
 pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     let (port, shared) = (set.whom.port.as_deref(), set.whom.shared);
     if set.source().is_none() && source_text::parse(set.rate()).is_ok() {
@@ -62,6 +62,6 @@ pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> 
     if let Some(port) = port {
         let _: std::fmt::Result = write!(query, "&to={port}");
     }
-    query.push_str(&hand::query(unset.force));
+    query.push_str(&caller::query(unset.force));
     Ok(client.delete(&format!("/v1/limits?{query}"))?)
 }

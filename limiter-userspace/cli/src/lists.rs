@@ -14,8 +14,8 @@ use limiter_rules::target_text::named_port;
 use limiter_rules::{Selector, source_text};
 
 use super::args::lists::{Listing, Whom};
+use super::caller;
 use super::failure::Failure;
-use super::hand;
 
 /// Sources in one request that takes some off: far below the longest path that the daemon takes.
 const BATCH: usize = 500;
@@ -81,7 +81,7 @@ pub(super) fn set(
     if whom.file.is_none() {
         return Ok((changed, notes));
     }
-    // Of a file the sums are told, and not each of its sources.
+    // Of a file the sums are reported, and not each of its sources.
     let ListsChanged { new, kept, off, ref skipped, .. } = changed;
     let named = new + kept + skipped.len();
     let mut sums =
@@ -99,12 +99,12 @@ pub(super) fn set(
 /// Lines of a list that could not be read, or are for nobody's packets.
 fn unread(path: &Path, feed: &Feed) -> Vec<String> {
     let name = path.display();
-    let told = |bad: &Bad| format!("{name}:{}: {}", bad.line, bad.problem);
-    let mut notes: Vec<String> = feed.bad.iter().take(MOST_LINES).map(told).collect();
+    let reported = |bad: &Bad| format!("{name}:{}: {}", bad.line, bad.problem);
+    let mut notes: Vec<String> = feed.bad.iter().take(MOST_LINES).map(reported).collect();
     if feed.bad.len() > MOST_LINES {
         notes.push(format!("{name}: {} more lines cannot be read", feed.bad.len() - MOST_LINES));
     }
-    notes.extend(feed.passed_over.iter().take(MOST_LINES).map(told));
+    notes.extend(feed.passed_over.iter().take(MOST_LINES).map(reported));
     if feed.passed_over.len() > MOST_LINES {
         let more = feed.passed_over.len() - MOST_LINES;
         notes.push(format!("{name}: {more} more decisions are passed over"));
@@ -147,19 +147,19 @@ pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     let (own, others): (Vec<Selector>, Vec<Selector>) =
         selectors.into_iter().partition(|selector| is_around(selector, session));
     let names: Vec<String> = own.iter().chain(&others).map(ToString::to_string).collect();
-    let hand = hand::query(whom.force) + &by;
+    let caller = caller::query(whom.force) + &by;
     if let ([name], None) = (names.as_slice(), &whom.file) {
-        return Ok(client.delete(&format!("/v1/lists?source={name}{hand}"))?);
+        return Ok(client.delete(&format!("/v1/lists?source={name}{caller}"))?);
     }
     let mut changed = ListsChanged::default();
     for batch in names.chunks(BATCH) {
         let ListsChanged { not_listed, skipped, .. } = changed;
-        changed = client.delete(&format!("/v1/lists?sources={}{hand}", batch.join(",")))?;
+        changed = client.delete(&format!("/v1/lists?sources={}{caller}", batch.join(",")))?;
         changed.not_listed += not_listed;
         changed.skipped.extend(skipped);
     }
     if whom.file.is_some() {
-        // Of a file the sums are told, and not each of its sources.
+        // Of a file the sums are reported, and not each of its sources.
         let off = names.len().saturating_sub(changed.not_listed + changed.skipped.len());
         changed.done = vec![format!("{} named: {off} taken off", names.len())];
     }
@@ -204,7 +204,7 @@ impl Whom {
                         path.display()
                     )])
                 })?;
-                // The end of a long path tells files apart.
+                // The end of a long path distinguishes files.
                 let text = path.display().to_string();
                 let skip = text.chars().count().saturating_sub(MOST_NAME);
                 Ok(Some(text.chars().skip(skip).collect()))

@@ -17,7 +17,7 @@ use limiter_replay::tune::{Observation, Tuner};
 use limiter_rules::Selector;
 use limiter_rules::compile::RuleId;
 
-use super::blocks::{Blocks, Told, told};
+use super::blocks::{Blocks, Reported, reported};
 use super::capture;
 use super::failure::Failure;
 use super::observe::{self, Seen};
@@ -53,9 +53,9 @@ pub(super) fn observed(
     let ticker = Ticker::begin(Some(time), true);
     let report = capture::read(client, &observe::asked(time, share, budget), |part| {
         blocks.add(part, |block| {
-            let Some(told) = told(block) else { return Ok(()) };
-            if seen.note(&told) {
-                let Told { source, nanos, bytes, .. } = told;
+            let Some(reported) = reported(block) else { return Ok(()) };
+            if seen.note(&reported) {
+                let Reported { source, nanos, bytes, .. } = reported;
                 tuner.observe(&Observation { nanos, source, bytes });
             }
             read.packets += 1;
@@ -63,7 +63,7 @@ pub(super) fn observed(
             Ok(())
         })
     })?;
-    // At Ctrl-C the daemon ends the observation, and tells what it still has.
+    // At Ctrl-C the daemon ends the observation, and says what it still has.
     read.interrupted = !progress.goes_on(0, None);
     drop(ticker);
     let report = report.ok_or(Failure::CutOff)?;
@@ -155,7 +155,7 @@ pub(super) fn counted(
     read.notes.push(format!(
         "counters were read up to {} apart: what came between two readings counts as if it came at \
          once, so the burst may be larger than is needed, and bursts within that time are not \
-         told apart",
+         distinguished",
         duration(nanos)
     ));
     Ok(read)
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_tell_what_came_since_the_last_reading() {
+    fn counters_report_what_came_since_the_last_reading() {
         let source = |last| (Source::V4([192, 0, 2, last]), false);
         let mut tuner = Tuner::new(Settings::default()).unwrap();
         let mut counters = Counters::default();

@@ -17,7 +17,7 @@ use limiter_daemon::render::{Render, line, number};
 use serde::Serialize;
 
 use super::args::time::interval;
-use super::blocks::{Blocks, told};
+use super::blocks::{Blocks, reported};
 use super::capture::{budget, create, kept, read, seconds, unwritten};
 use super::failure::Failure;
 use super::ticker::Ticker;
@@ -34,7 +34,7 @@ pub(super) const NONE_WHOLE: &str = "no source was seen whole: the budget is too
 /// Arguments of `observe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The sources are chosen by a secret hash, so that nobody can have himself \
-                        left out. Of each packet the first 96 bytes are told, with its length, \
+                        left out. Of each packet the first 96 bytes are reported, with its length, \
                         its verdict and its reason: enough to judge it again, as in `limiter \
                         explain --pcap FILE --rules FILE`.\nWhere the budget is used up, half of \
                         the sources are left out, and so on: those that stay in the file were \
@@ -48,11 +48,11 @@ pub(super) struct Ask {
     #[arg(long, value_name = "1/N", default_value = "1/64", value_parser = share)]
     share: u32,
     /// The file to write: pcapng, in the place of what it was [default: none, only what was seen is
-    /// told]
+    /// reported]
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Packets that each CPU may tell a second, as in 5000/s, with a quarter of a second's worth at
-    /// once
+    /// Packets that each CPU may report a second, as in 5000/s, with a quarter of a second's worth
+    /// at once
     #[arg(long, value_name = "N/s", default_value = "10000/s", value_parser = budget)]
     rate_budget: NonZeroU32,
 }
@@ -81,9 +81,9 @@ pub(super) struct Observed {
     packets: u64,
     /// Sources that were cut out because packets of their part of the sources were missed.
     sources_cut: u64,
-    /// Packets of these that were told.
+    /// Packets of these that were reported.
     packets_cut: u64,
-    /// Packets of the share that was asked for that were not told: over the budget.
+    /// Packets of the share that was asked for that were not reported: over the budget.
     over_budget: u64,
     /// Packets of that share for which there was no room.
     lost: u64,
@@ -109,8 +109,8 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
             }
         }
         blocks.add(part, |block| {
-            if let Some(told) = told(block) {
-                seen.note(&told);
+            if let Some(reported) = reported(block) {
+                seen.note(&reported);
                 ticker.add(1);
             }
             Ok(())
@@ -118,7 +118,9 @@ pub(super) fn observe(client: &Client, ask: &Ask) -> Result<Observed, Failure> {
     });
     drop(ticker);
     let left = |failure: Failure| match &partial {
-        Some((file, _)) => kept(failure, "what was told by then, of sources whole or not,", file),
+        Some((file, _)) => {
+            kept(failure, "what was reported by then, of sources whole or not,", file)
+        }
         None => failure,
     };
     let report = match read {
@@ -203,7 +205,7 @@ fn copy((partial, mut file): (&Path, &File), part: &Path, whole: u32) -> Result<
         let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
         let mut kept = Vec::with_capacity(read);
         blocks.add(bytes, |block| {
-            if told(block).is_none_or(|told| told.level >= whole) {
+            if reported(block).is_none_or(|reported| reported.level >= whole) {
                 kept.extend_from_slice(block);
             }
             Ok(())

@@ -16,7 +16,7 @@ use super::explain_now::escaped;
 use super::failure::Failure;
 use super::way::{Notes, PATIENCE, Way, unnamed, way, without_it};
 
-/// Engages the brake, or releases it.
+/// Turns on the bypass, or releases it.
 pub(super) fn brake(
     client: &Client,
     pin_dir: Option<&Path>,
@@ -35,9 +35,9 @@ pub(super) fn brake(
         Ok(brake) => Ok((brake, Notes::new())),
         Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),
         Err(error) if error.no_answer() => {
-            // The daemon's own maps, if they can be told without its answer.
+            // The daemon's own maps, if they can be found without its answer.
             let named = pin_dir.map(Path::to_owned).or_else(|| of_listener(client));
-            // Nor can be told whose they are where the daemon's queue is full: then the default
+            // Nor is it known whose they are where the daemon's queue is full: then the default
             // place.
             let named = named
                 .or_else(|| (client.socket() == Path::new(SOCKET)).then(|| PathBuf::from(PIN_DIR)));
@@ -126,10 +126,10 @@ mod tests {
 
     /// Of a socket whose maps are known, and only while nothing lets all packets pass.
     #[test]
-    fn what_is_in_force_without_a_daemon_is_told_where_it_is_known() {
+    fn what_is_in_force_without_a_daemon_is_reported_where_it_is_known() {
         let fake = Fake::default();
-        let told = still_limited(Path::new(SOCKET), &fake);
-        assert!(told.is_some_and(|told| told.contains("in force on fake0")));
+        let reported = still_limited(Path::new(SOCKET), &fake);
+        assert!(reported.is_some_and(|reported| reported.contains("in force on fake0")));
         assert_eq!(still_limited(Path::new("/run/other.sock"), &fake), None);
         fake.set_brake(Path::new("pinned"), true).unwrap();
         assert_eq!(still_limited(Path::new(SOCKET), &fake), None);

@@ -43,14 +43,14 @@ impl Progress {
         Self { shown, stands: false, interrupted }
     }
 
-    /// Tells of a reading after so many packets; false if it is to end. `percent` is how much of
+    /// Reports a reading after so many packets; false if it is to end. `percent` is how much of
     /// the file was read.
     pub(super) fn goes_on(&mut self, packets: u64, percent: Option<u64>) -> bool {
         if packets.is_multiple_of(LOOK)
             && let Some(last) = self.shown
             && last.elapsed() >= PAUSE
         {
-            self.tell(format_args!("{}", words(packets, percent)));
+            self.report(format_args!("{}", words(packets, percent)));
             self.shown = Some(Instant::now());
             self.stands = true;
         }
@@ -60,12 +60,12 @@ impl Progress {
     /// Takes the line away.
     pub(super) fn end(&mut self) {
         if std::mem::take(&mut self.stands) {
-            self.tell(format_args!("\r{:40}\r", ""));
+            self.report(format_args!("\r{:40}\r", ""));
         }
     }
 
-    /// Writes to the terminal; one that is gone is told nothing.
-    fn tell(&mut self, text: std::fmt::Arguments<'_>) {
+    /// Writes to the terminal; one that is gone gets nothing.
+    fn report(&mut self, text: std::fmt::Arguments<'_>) {
         let mut stderr = io::stderr().lock();
         if stderr.write_fmt(text).and_then(|()| stderr.flush()).is_err() {
             self.shown = None;

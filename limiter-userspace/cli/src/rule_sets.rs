@@ -17,8 +17,8 @@ use super::failure::Failure;
 use super::output::Output;
 
 /// The error about files that were not taken: their mistake if they have one, which needs no daemon
-/// to be told. They are not parsed before, because the daemon does that, and 100,000 rules take a
-/// second.
+/// to be reported. They are not parsed before, because the daemon does that, and 100,000 rules take
+/// a second.
 fn mistake(documents: &[Document], failure: impl Into<Failure>) -> Failure {
     match rule_files::parse(documents, 0) {
         Ok(_) => failure.into(),

@@ -7,8 +7,8 @@ use clap::{Command, ValueEnum};
 use clap_complete::env;
 
 use super::answer::Answer;
+use super::completion_values;
 use super::failure::Failure;
-use super::living;
 
 /// Shells whose completions there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,10 +22,10 @@ pub(super) enum Shell {
 /// The completions of a shell, as a script for it.
 pub(super) fn completions(shell: Shell) -> Answer {
     match shell {
-        Shell::Bash => living::script(&env::Bash),
-        Shell::Zsh => living::script(&env::Zsh),
-        Shell::Fish => living::script(&env::Fish),
-        Shell::Elvish => living::script(&env::Elvish),
+        Shell::Bash => completion_values::script(&env::Bash),
+        Shell::Zsh => completion_values::script(&env::Zsh),
+        Shell::Fish => completion_values::script(&env::Fish),
+        Shell::Elvish => completion_values::script(&env::Elvish),
     }
     .into()
 }

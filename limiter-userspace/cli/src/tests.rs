@@ -82,7 +82,7 @@ fn usage_errors_have_exit_code_2() {
 }
 
 #[test]
-fn bad_texts_need_no_daemon_to_be_told() {
+fn bad_texts_need_no_daemon_to_be_reported() {
     let socket = "--socket /nowhere/limiter.sock";
     assert!(
         failure(&format!("limiter set 192.0.2.7/24 5/s {socket}")).contains("write 192.0.2.0/24")
@@ -354,13 +354,13 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
 
 /// Sources without drops are no sign that nothing is dropped.
 #[test]
-fn drops_that_sources_do_not_have_are_told() {
+fn drops_that_sources_do_not_have_are_reported() {
     use limiter_daemon::api::sources::{DroppedBy, SourceList};
     let by = |sources, others, lists| {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
-    let none = "no such source has a counter, and events told no drops\n\
+    let none = "no such source has a counter, and events reported no drops\n\
                 0 IPv4 and 0 IPv6 sources are tracked\n";
     assert_eq!(by(Some(9), Some(0), 0), none);
     assert_eq!(

@@ -58,7 +58,7 @@ impl Drop for Ticker {
     }
 }
 
-/// Tells how far it is until there is an end.
+/// Says how far it is until there is an end.
 fn tick(time: Option<Duration>, packets: &AtomicU64, ended: &mpsc::Receiver<()>) {
     let began = Instant::now();
     let mut stderr = io::stderr();
@@ -69,7 +69,7 @@ fn tick(time: Option<Duration>, packets: &AtomicU64, ended: &mpsc::Receiver<()>)
             return;
         }
     }
-    // A terminal that is gone is told nothing.
+    // A terminal that is gone gets nothing.
     drop(write!(stderr, "\r{:40}\r", "").and_then(|()| stderr.flush()));
 }
 

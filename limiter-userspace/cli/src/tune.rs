@@ -60,7 +60,7 @@ pub(super) struct Ask {
         requires = "time",
     )]
     share: u32,
-    /// With --for: packets that each CPU may tell a second, as in `observe`
+    /// With --for: packets that each CPU may report a second, as in `observe`
     #[arg(
         long, value_name = "N/s", default_value = "10000/s", value_parser = budget,
         requires = "time",
@@ -84,7 +84,7 @@ pub(super) struct Ask {
     /// Sources to leave out: an address, a prefix, or a file with one a line; may be repeated
     #[arg(long, value_name = "ADDRESS|PREFIX|FILE", requires = TRAFFIC)]
     exclude: Vec<String>,
-    /// Sources that are told of one by one: those that send most, and those that would be hit. As
+    /// Sources that are reported one by one: those that send most, and those that would be hit. As
     /// JSON each has the least burst at each of the 32 rates
     #[arg(
         long, value_name = "N", default_value_t = 20,

@@ -89,7 +89,7 @@ pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
     }
     without_dashes(&mut error);
     let code = error.exit_code();
-    // There is nobody left to tell.
+    // There is nobody left to notify.
     let _unread: std::io::Result<()> = error.print();
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
@@ -179,7 +179,7 @@ mod tests {
     use crate::args::Args;
 
     /// Our words for a command line, if it is refused with such.
-    fn told(line: &str) -> Option<String> {
+    fn reported(line: &str) -> Option<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = Args::try_parse_from(&words).err()?;
         instead(&error, &words)
@@ -196,9 +196,9 @@ mod tests {
             assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
         let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
-        assert_eq!(told("limiter set 192.0.2.7 -5/s").as_deref(), Some(negative));
+        assert_eq!(reported("limiter set 192.0.2.7 -5/s").as_deref(), Some(negative));
         let meant = "\"100 pps\" is not a rate: did you mean 100/s?";
-        assert_eq!(told("limiter set 192.0.2.7 100 pps").as_deref(), Some(meant));
+        assert_eq!(reported("limiter set 192.0.2.7 100 pps").as_deref(), Some(meant));
     }
 
     #[test]
@@ -211,33 +211,36 @@ mod tests {
             ("limiter version", "`limiter --version`"),
             ("limiter page", "`limiter run --page-listen 127.0.0.1:9465`"),
         ] {
-            let told = told(line).unwrap_or_default();
-            assert!(told.contains(part), "{line}: {told}");
+            let reported = reported(line).unwrap_or_default();
+            assert!(reported.contains(part), "{line}: {reported}");
         }
-        assert_eq!(told("limiter ban"), None);
-        assert_eq!(told("limiter deny --file"), None);
+        assert_eq!(reported("limiter ban"), None);
+        assert_eq!(reported("limiter deny --file"), None);
     }
 
     #[test]
-    fn a_rate_in_several_words_is_told_from_other_mistakes() {
-        let told = |line: &str, unknown: &str| {
+    fn a_rate_in_several_words_is_distinguished_from_other_mistakes() {
+        let reported = |line: &str, unknown: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             rate_in_words(&words, unknown)
         };
         let meant = "\"100 pps\" is not a rate: did you mean 100/s?";
-        assert_eq!(told("limiter set 192.0.2.1 100 pps", "pps").as_deref(), Some(meant));
+        assert_eq!(reported("limiter set 192.0.2.1 100 pps", "pps").as_deref(), Some(meant));
         let meant = "\"5 per minute\" is not a rate: did you mean 5/min?";
         assert_eq!(
-            told("limiter set 192.0.2.1 5 per minute --burst 2", "per").as_deref(),
+            reported("limiter set 192.0.2.1 5 per minute --burst 2", "per").as_deref(),
             Some(meant)
         );
         let quotes = "a rate of several words wants quotes: \"10 syns/min\"";
-        assert_eq!(told("limiter set 192.0.2.1 10 syns/min", "syns/min").as_deref(), Some(quotes));
+        assert_eq!(
+            reported("limiter set 192.0.2.1 10 syns/min", "syns/min").as_deref(),
+            Some(quotes)
+        );
         let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
-        assert_eq!(told("limiter set 192.0.2.1 -5/s", "-5").as_deref(), Some(negative));
-        assert_eq!(told("limiter deny 192.0.2.1 --port", "--port"), None);
+        assert_eq!(reported("limiter set 192.0.2.1 -5/s", "-5").as_deref(), Some(negative));
+        assert_eq!(reported("limiter deny 192.0.2.1 --port", "--port"), None);
         let negative = "--for -1s: a negative value means nothing here";
-        assert_eq!(told("limiter deny 192.0.2.1 --for -1s", "-1").as_deref(), Some(negative));
+        assert_eq!(reported("limiter deny 192.0.2.1 --for -1s", "-1").as_deref(), Some(negative));
     }
 
     /// Values of other tools, where a negative time is for ever and 0 is never.

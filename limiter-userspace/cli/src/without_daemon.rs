@@ -64,7 +64,7 @@ fn notes_on(maps: &dyn Observed, first: &str) -> Result<Notes, Failure> {
     let names: Vec<_> = limited.map(|at| at.interface.as_str()).collect();
     let in_force = match (names.as_slice(), brake) {
         ([], _) => "the program is on no interface".to_owned(),
-        (_, true) => "the brake lets every packet pass".to_owned(),
+        (_, true) => "the bypass lets every packet pass".to_owned(),
         (names, false) => format!("the limits are in force on {}", names.join(", ")),
     };
     let mut notes = vec![format!("{first}; {in_force}")];

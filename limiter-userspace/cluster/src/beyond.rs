@@ -24,7 +24,7 @@ pub(super) struct Watch {
     total: u64,
     latest: Option<Beyond>,
     /// Units that the next notice is about, and when it may come.
-    untold: u64,
+    unreported: u64,
     next: u64,
 }
 
@@ -41,12 +41,12 @@ impl Watch {
             return None;
         }
         self.latest = Some(Beyond { limit: Arc::clone(limit), at: SystemTime::now() });
-        self.untold = self.untold.saturating_add(refused);
+        self.unreported = self.unreported.saturating_add(refused);
         if now < self.next {
             return None;
         }
         self.next = now.saturating_add(NOTICES);
-        let units = std::mem::take(&mut self.untold);
+        let units = std::mem::take(&mut self.unreported);
         Some(Notice::Beyond { limit: limit.to_string(), units })
     }
 
@@ -99,15 +99,15 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     #[test]
-    fn what_is_beyond_is_counted_and_told_at_a_bounded_rate() {
+    fn what_is_beyond_is_counted_and_reported_at_a_bounded_rate() {
         let (mut watch, limit) = (Watch::default(), Arc::from("customer"));
         // Rounding, and a clock that is a little fast.
         assert_eq!(watch.note(0, &limit, (100, 6, 1)), None);
         assert_eq!((watch.total(), watch.latest()), (6, None));
-        let told = |units| Some(Notice::Beyond { limit: "customer".to_owned(), units });
-        assert_eq!(watch.note(SECOND, &limit, (100, 7, 1)), told(7));
+        let reported = |units| Some(Notice::Beyond { limit: "customer".to_owned(), units });
+        assert_eq!(watch.note(SECOND, &limit, (100, 7, 1)), reported(7));
         assert_eq!(watch.note(2 * SECOND, &limit, (100, 50, 1)), None);
-        assert_eq!(watch.note(61 * SECOND, &limit, (100, 100, 1)), told(150));
+        assert_eq!(watch.note(61 * SECOND, &limit, (100, 100, 1)), reported(150));
         assert_eq!(watch.total(), 163);
         assert!(watch.latest().is_some_and(|latest| latest.limit == limit));
     }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_saphyr::{Spanned, options};
 
 use self::servers::Redis;
-use super::meeting::is_node_name;
+use super::membership::is_node_name;
 use super::redis::RedisSettings;
 use super::settings::NodeSettings;
 use super::sign::Keys;
@@ -134,7 +134,7 @@ struct Fields {
     timeout: Option<Spanned<String>>,
 }
 
-/// Mistake of a field, to be told with the file.
+/// Mistake of a field, to be reported with the file.
 struct Wrong(u64, &'static str, String);
 
 fn wrong<T>(value: &Spanned<T>, field: &'static str, problem: impl Into<String>) -> Wrong {
@@ -168,7 +168,7 @@ impl Config {
             serde_saphyr::from_str_with_options(text, options).map_err(|error| {
                 let error = error.without_snippet();
                 let line = error.location().map_or(0, |location| location.line());
-                yaml(line, told(error))
+                yaml(line, reported(error))
             })?;
         fields.check().map_err(|Wrong(line, field, problem)| ConfigError::Field {
             path: path.to_owned(),
@@ -180,7 +180,7 @@ impl Config {
 }
 
 /// Message of the YAML reader, in one line and without the place.
-fn told(error: &serde_saphyr::Error) -> String {
+fn reported(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
     let message = UserMessageFormatter.format_message(error);
@@ -332,8 +332,8 @@ node: a
     }
 
     #[test]
-    fn a_mistake_is_told_with_file_line_field_and_remedy() {
-        for (text, told) in [
+    fn a_mistake_is_reported_with_file_line_field_and_remedy() {
+        for (text, reported) in [
             ("redis: {address: /s}\n", "c.yaml: nodes: missing: write 1 to 65535"),
             ("redis: {address: /s}\nnodes: 0\n", "c.yaml:2: nodes: 0 is out of range: write 1"),
             ("redis: {address: /s}\nnodes: 65536\n", "nodes: 65536 is out of range"),
@@ -370,7 +370,7 @@ node: a
             ("nodes: [", "c.yaml"),
         ] {
             let error = parse(text).expect_err(text);
-            assert!(error.contains(told), "{text:?}: {error}");
+            assert!(error.contains(reported), "{text:?}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }
         let long = format!("# {}\n{LEAST}", "x".repeat(70_000));

@@ -18,7 +18,7 @@ pub(super) enum Kind {
     /// For limits.
     Limits,
     /// A heartbeat.
-    Beat,
+    Heartbeat,
     /// A question for news: its answer says nothing of the others.
     Question,
 }
@@ -45,7 +45,7 @@ pub(super) struct Calls {
     limits: Line,
     nodes: Line,
     clock_ahead: Option<i64>,
-    /// Numbers of limits whose keys somebody else made, which was told.
+    /// Numbers of limits whose keys somebody else made, which was reported.
     foreign: BTreeSet<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Calls {
         let line = Line { last_answer: now, has_failed: false };
         match kind {
             Kind::Limits => self.limits = line,
-            Kind::Beat => self.nodes = line,
+            Kind::Heartbeat => self.nodes = line,
             Kind::Question => {}
         }
         self.regained()
@@ -112,7 +112,7 @@ impl Calls {
         self.failed += 1;
         match kind {
             Kind::Limits => self.limits.has_failed = true,
-            Kind::Beat | Kind::Question => self.nodes.has_failed = true,
+            Kind::Heartbeat | Kind::Question => self.nodes.has_failed = true,
         }
         self.last_error = Some((SystemTime::now(), error));
     }

@@ -10,9 +10,9 @@ use limiter_sharing::{Shared, SharedId, SharedRule, SharedTerms};
 
 use super::store::HotKey;
 
-/// Time in microseconds for which a key that was told is remembered without another mention: as
+/// Time in microseconds for which a key that was reported is remembered without another mention: as
 /// long as the store keeps it.
-const TOLD: u64 = 60_000_000;
+const REPORTED: u64 = 60_000_000;
 
 /// Time in microseconds after which a key that found no leases may ask again.
 const AGAIN: u64 = 10_000_000;
@@ -209,7 +209,7 @@ impl Hot {
             self.refused += 1;
             return;
         }
-        if self.marked.insert(key, now + TOLD).is_none() {
+        if self.marked.insert(key, now + REPORTED).is_none() {
             leases.set_leased(&key, Some(KeyLeases::ELSEWHERE));
         }
     }
@@ -233,7 +233,7 @@ impl Hot {
     }
 
     /// The leases of a key that has ended may be handed out again: no packet is under way that may
-    /// charge them, and what was used is told.
+    /// charge them, and what was used is reported.
     pub(super) fn free(&mut self, first: u32) {
         self.lines.free(first);
     }

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] sorted set of hot keys (any other where no list is asked for), KEYS[2] when the store
 -- began, KEYS[3..] one for each key
--- ARGV[1] tell of keys promoted since (-1: no list), ARGV[2] length of the prefix of names,
+-- ARGV[1] report keys promoted since (-1: no list), ARGV[2] length of the prefix of names,
 -- ARGV[3] after it nothing is granted (-1: no end): nobody hears the answer of a call that waited
 -- then for each key: units, micros, burst, epoch length, largest packet;
 --   epoch, used and back of it, used and back of the one before, owed, want

@@ -6,8 +6,8 @@
 //!
 //! - [`store`]: the trait, and how answers are read; [`memory`] and `redis` implement it;
 //! - [`node`]: the thread that keeps all leases of a node, through the trait
-//!   [`limiter_sharing::Leases`];
-//!   [`meeting`] and [`change`] are what nodes tell each other, `config` is read from a file.
+//!   [`limiter_sharing::Leases`]; [`membership`] and [`change`] are what nodes report to each
+//!   other, `config` is read from a file.
 //!
 //! The feature `redis` has the client of Redis. Without it there is no store to share limits over,
 //! and [`Config::load`] refuses every file.
@@ -16,17 +16,17 @@
 
 mod beyond;
 pub mod change;
+mod change_log;
 pub mod config;
 mod contact;
-mod feed;
-mod held;
 mod hot;
-pub mod meeting;
+mod limit_state;
+pub mod membership;
 pub mod memory;
 pub mod node;
+mod peers;
 mod random;
 pub mod redis;
-mod roster;
 mod run;
 mod servers;
 mod settings;

@@ -8,7 +8,7 @@ use limiter_sharing::account::{Account, Answer};
 use limiter_sharing::rate::Tat;
 use limiter_sharing::window::{WindowDemand, WindowState};
 
-use super::meeting::{Meeting, Met, Place};
+use super::membership::{Membership, Met, Place};
 use super::store::{
     Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
 };
@@ -46,8 +46,8 @@ impl Memory {
         let mut hot = Vec::new();
         if let Some(since) = batch.hot_since {
             shard.hot.retain(|_, at| *at + HOT_KEPT > now);
-            let told = shard.hot.iter().filter(|(_, at)| **at >= since);
-            hot.extend(told.map(|(name, at)| HotKey { name: name.clone(), at: *at }));
+            let reported = shard.hot.iter().filter(|(_, at)| **at >= since);
+            hot.extend(reported.map(|(name, at)| HotKey { name: name.clone(), at: *at }));
             hot.sort_by(|a, b| (a.at, &a.name).cmp(&(b.at, &b.name)));
             hot.truncate(HOT_MAX);
         }
@@ -77,10 +77,10 @@ impl Memory {
         Ok(Answers { now, hot: Vec::new(), answers: batch.asks.iter().map(answer).collect() })
     }
 
-    /// A call for what nodes tell each other at `now`, in microseconds since 1970.
-    pub fn meet_at(&mut self, now: u64, meeting: &Meeting) -> Result<Met, StoreError> {
-        meeting.check()?;
-        self.place.meet(now, meeting)
+    /// A call for what nodes report to each other at `now`, in microseconds since 1970.
+    pub fn meet_at(&mut self, now: u64, membership: &Membership) -> Result<Met, StoreError> {
+        membership.check()?;
+        self.place.meet(now, membership)
     }
 
     /// Loses everything.
@@ -150,8 +150,8 @@ impl Store for SharedMemory {
         self.lock().windows_at(clock(), batch)
     }
 
-    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
-        self.lock().meet_at(clock(), meeting)
+    async fn meet(&self, membership: &Membership) -> Result<Met, StoreError> {
+        self.lock().meet_at(clock(), membership)
     }
 
     fn is_ready(&self) -> bool {

@@ -1,4 +1,4 @@
--- One call of a node for what nodes tell each other: who is there, and what changed.
+-- One call of a node for what nodes report to each other: who is there, and what changed.
 --
 -- KEYS[1] hash of the nodes: instance to "time text"; KEYS[2] stream of changes, numbered N-0
 -- ARGV[1] instance, ARGV[2] beat, leave or stay, ARGV[3] text of a beat

@@ -26,7 +26,7 @@ const CHANGES: usize = 1024;
 /// Longest time for a node to end: what it gives back, and the system's delays.
 const STOP: Duration = Duration::from_millis(600);
 
-/// Receiver of what the node tells. It ends with the thread.
+/// Receiver of what the node reports. It ends with the thread.
 pub type Notices = mpsc::Receiver<Notice>;
 
 /// Why a node does not start.
@@ -132,7 +132,7 @@ impl Cluster {
     }
 
     /// Tells all nodes of a change that was made here. Never waits. Without contact to the store it
-    /// is told later, if something is left of it then.
+    /// is reported later, if something is left of it then.
     pub fn publish(&self, change: Change) -> Result<(), PublishError> {
         self.changes.try_send(change).map_err(|error| match error {
             TrySendError::Full(_) => PublishError::Full,
@@ -151,7 +151,7 @@ impl Cluster {
         // A thread that has ended by itself hears nothing.
         let _heard = self.stop.send(());
         if self.ended.recv_timeout(STOP) != Err(std_mpsc::RecvTimeoutError::Timeout) {
-            // A panic ended it where this is an error, and that was told.
+            // A panic ended it where this is an error, and that was reported.
             let _joined = self.thread.join();
         }
     }

@@ -1,5 +1,5 @@
 //! The loop of a node: ticks that look at each lease and write it, calls to the store that ticks do
-//! not wait for, and what nodes tell each other.
+//! not wait for, and what nodes report to each other.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +15,14 @@ use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
 
 use super::beyond::{Remembered, Watch};
 use super::change::Change;
+use super::change_log::ChangeLog;
 use super::contact::{Calls, Kind};
-use super::feed::Feed;
-use super::held::Held;
 use super::hot::Hot;
-use super::meeting::{Meeting, Met, Presence};
+use super::limit_state::LimitState;
+use super::membership::{Membership, Met, Presence};
 use super::memory;
+use super::peers::{HEARTBEAT, Peers};
 use super::random;
-use super::roster::{BEAT, Roster};
 use super::servers::Servers;
 use super::settings::{NodeSettings, Rules};
 use super::sign::Trust;
@@ -37,11 +37,11 @@ mod keys;
 const TICK_MOST: u64 = 100_000;
 /// Shortest and longest time in microseconds between two questions for changes.
 const ASK_LEAST: u64 = 200_000;
-const ASK_MOST: u64 = BEAT;
+const ASK_MOST: u64 = HEARTBEAT;
 /// Time between two statuses, in microseconds.
 const STATUS: u64 = 1_000_000;
 /// Refused changes of one answer that the daemon hears of one by one.
-const REFUSED_TOLD: usize = 10;
+const REFUSED_REPORTED: usize = 10;
 /// Longest time at the end for answers under way, and for what is given back.
 const ANSWERS: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_millis(200);
@@ -59,7 +59,7 @@ pub(super) struct Ends {
 struct Leaving {
     /// When no packet is under way any more that may charge their leases.
     due: u64,
-    limits: Vec<Held>,
+    limits: Vec<LimitState>,
     /// The first of the leases of a key.
     first: Option<u32>,
 }
@@ -71,7 +71,7 @@ pub(super) struct Loop<S, L> {
     leases: L,
     ends: Ends,
     /// Limits in force, by numbers that are never used again.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, LimitState>,
     next: u64,
     /// Limits that were given up, until their last report.
     leaving: Vec<Leaving>,
@@ -87,11 +87,11 @@ pub(super) struct Loop<S, L> {
     next_list: u64,
     calls: JoinSet<Outcome>,
     contact: Calls,
-    roster: Roster,
-    feed: Feed,
-    is_meeting: bool,
+    peers: Peers,
+    change_log: ChangeLog,
+    is_in_membership_call: bool,
     next_ask: u64,
-    next_beat: u64,
+    next_heartbeat: u64,
     next_status: u64,
     dropped: u64,
     /// Microseconds by which the store's clock is ahead of that of the leases, when a call for the
@@ -104,7 +104,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     pub(super) fn new(settings: NodeSettings, store: Arc<S>, leases: L, ends: Ends) -> Self {
         let instance = random::number();
         let trust = Trust::new(settings.keys.clone(), settings.newest);
-        let roster = Roster::new(settings.name.clone(), instance, settings.nodes.into());
+        let peers = Peers::new(settings.name.clone(), instance, settings.nodes.into());
         Self {
             settings,
             store,
@@ -121,11 +121,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_list: 0,
             calls: JoinSet::new(),
             contact: Calls::new(),
-            roster,
-            feed: Feed::new(instance, trust),
-            is_meeting: false,
+            peers,
+            change_log: ChangeLog::new(instance, trust),
+            is_in_membership_call: false,
             next_ask: 0,
-            next_beat: 0,
+            next_heartbeat: 0,
             next_status: 0,
             store_ahead: BTreeMap::new(),
             servers: Servers::default(),
@@ -138,7 +138,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.leases.forget_keys();
         let mut next = TokioInstant::now();
         loop {
-            let takes = self.feed.has_room();
+            let takes = self.change_log.has_room();
             tokio::select! {
                 biased;
                 _ = &mut self.ends.stop => break,
@@ -151,7 +151,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 Some(outcome) = self.calls.join_next() => self.ended(outcome),
                 Ok(()) = self.ends.rules.changed() => self.set_rules(),
                 Some(change) = self.ends.changes.recv(), if takes => {
-                    self.feed.publish(self.leases.now(), change);
+                    self.change_log.publish(self.leases.now(), change);
                     self.meet();
                 }
             }
@@ -161,7 +161,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
     /// Shortest sync period of the limits in force, in microseconds.
     fn sync(&self) -> Option<u64> {
-        self.held.values().map(Held::sync).chain(self.hot.sync()).min()
+        self.held.values().map(LimitState::sync).chain(self.hot.sync()).min()
     }
 
     /// Time between two ticks, a little uneven: nodes that began together do not stay together.
@@ -193,7 +193,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             // The status first: a client that knows the notice sees a status that agrees with it.
             self.show(now, servers);
             for notice in lost.into_iter().chain(of_servers) {
-                self.tell(notice);
+                self.report(notice);
             }
         }
     }
@@ -201,7 +201,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     fn in_contact(&mut self, kind: Kind, took: Duration) {
         if let Some(notice) = self.contact.answered(kind, took) {
             self.show(self.leases.now(), self.store.servers());
-            self.tell(notice);
+            self.report(notice);
             self.next_status = 0;
         }
     }
@@ -209,56 +209,59 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// Asks for news, and says that this node is there, if it is time for that.
     fn meet(&mut self) {
         let now = self.leases.now();
-        let has_news = self.feed.waiting() > 0;
-        if self.is_meeting || !(has_news || now >= self.next_ask) || !self.store.is_ready() {
+        let has_news = self.change_log.waiting() > 0;
+        if self.is_in_membership_call
+            || !(has_news || now >= self.next_ask)
+            || !self.store.is_ready()
+        {
             return;
         }
-        let beats = now >= self.next_beat;
-        if beats {
-            self.next_beat = now + BEAT;
+        let heartbeats = now >= self.next_heartbeat;
+        if heartbeats {
+            self.next_heartbeat = now + HEARTBEAT;
         }
         let period = self.sync().unwrap_or(ASK_MOST).clamp(ASK_LEAST, ASK_MOST);
         self.next_ask = now + period - random::number() % (period / 8);
-        let (kind, presence) = if beats {
-            (Kind::Beat, Presence::Beat(self.roster.beat().clone()))
+        let (kind, presence) = if heartbeats {
+            (Kind::Heartbeat, Presence::Heartbeat(self.peers.heartbeat().clone()))
         } else {
             (Kind::Question, Presence::Stay)
         };
-        self.is_meeting = true;
-        let meeting = Meeting {
-            instance: self.roster.instance(),
+        self.is_in_membership_call = true;
+        let membership = Membership {
+            instance: self.peers.instance(),
             presence,
-            known: self.feed.known(),
-            changes: self.feed.send(now, memory::clock()),
+            known: self.change_log.known(),
+            changes: self.change_log.send(now, memory::clock()),
         };
         let store = Arc::clone(&self.store);
         self.calls.spawn_local(async move {
             let begin = Instant::now();
-            let result = store.meet(&meeting).await;
+            let result = store.meet(&membership).await;
             Outcome::Met { kind, result, took: begin.elapsed() }
         });
     }
 
     fn met(&mut self, kind: Kind, met: &Met, took: Duration) {
-        self.is_meeting = false;
+        self.is_in_membership_call = false;
         self.in_contact(kind, took);
         self.contact.clock(met.now, took);
-        // Nobody is told but to a heartbeat: this node at least.
+        // Nobody is notified but to a heartbeat: this node at least.
         if !met.nodes.is_empty() {
-            for notice in self.roster.heard(met.now, &met.nodes) {
-                self.tell(notice);
+            for notice in self.peers.heard(met.now, &met.nodes) {
+                self.report(notice);
             }
         }
         // Changes wait in the store until there is room for all of them, and for other notices.
         let room =
             self.ends.notices.capacity().saturating_sub(self.ends.notices.max_capacity() / 4);
-        let news = self.feed.met(met, room, memory::clock());
+        let news = self.change_log.met(met, room, memory::clock());
         self.refused(news.refused);
         if let Some(missed) = news.missed {
-            self.tell(missed);
+            self.report(missed);
         }
         for change in news.changes {
-            self.tell(Notice::Change(change));
+            self.report(Notice::Change(change));
         }
         if news.more {
             self.next_ask = 0;
@@ -271,18 +274,18 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             return;
         }
         let count = refused.len() as u64;
-        let latest = refused.into_iter().rev().take(REFUSED_TOLD).rev();
+        let latest = refused.into_iter().rev().take(REFUSED_REPORTED).rev();
         let latest = latest.map(|(change, instance, why)| RefusedChange {
             change,
-            node: self.roster.name_of(instance),
+            node: self.peers.name_of(instance),
             why: why.to_owned(),
         });
         let latest = latest.collect();
-        self.tell(Notice::Refused { count, latest });
+        self.report(Notice::Refused { count, latest });
     }
 
     /// Tells the daemon, if it listens.
-    fn tell(&mut self, notice: Notice) {
+    fn report(&mut self, notice: Notice) {
         if self.ends.notices.try_send(notice).is_err() {
             self.dropped += 1;
         }
@@ -291,8 +294,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// Takes over new rules.
     fn set_rules(&mut self) {
         let rules = self.ends.rules.borrow_and_update().clone();
-        self.roster.set_digest(rules.digest);
-        self.next_beat = 0;
+        self.peers.set_digest(rules.digest);
+        self.next_heartbeat = 0;
         self.set_key_rules(rules.shared.rules);
         let by_key = self.held.extract_if(.., |_, held| held.is_by_key()).collect::<Vec<_>>();
         let now = self.leases.now();
@@ -319,13 +322,13 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.begin();
         let is_empty = self.held.is_empty() && self.waiting.is_empty() && !self.hot.has_rules();
         if let Some(notice) = is_empty.then(|| self.contact.no_limits()).flatten() {
-            self.tell(notice);
+            self.report(notice);
         }
         self.tick();
     }
 
     /// Ends limits, all of a key or one of a budget; their last report is due later.
-    fn give_up(&mut self, mut limits: Vec<Held>, first: Option<u32>) {
+    fn give_up(&mut self, mut limits: Vec<LimitState>, first: Option<u32>) {
         let now = self.leases.now();
         for held in &mut limits {
             held.end(&mut self.leases);
@@ -336,15 +339,20 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
 
     /// Begins limits whose leases are free.
     fn begin(&mut self) {
-        let leaving = self.leaving.iter().flat_map(|leaving| &leaving.limits).map(Held::lease);
+        let leaving =
+            self.leaving.iter().flat_map(|leaving| &leaving.limits).map(LimitState::lease);
         let taken: HashSet<u32> = leaving.collect();
         for shared in std::mem::take(&mut self.waiting) {
             if taken.contains(&shared.lease) {
                 self.waiting.push(shared);
                 continue;
             }
-            let held =
-                Held::new(&shared, self.settings.shards, &mut self.remembered, &mut self.leases);
+            let held = LimitState::new(
+                &shared,
+                self.settings.shards,
+                &mut self.remembered,
+                &mut self.leases,
+            );
             self.held.insert(self.next, held);
             self.next += 1;
         }
@@ -384,16 +392,16 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         sleep(Duration::from_micros(GRACE)).await;
         self.waiting.clear();
         self.finish(u64::MAX);
-        let meeting = Meeting {
-            instance: self.roster.instance(),
+        let membership = Membership {
+            instance: self.peers.instance(),
             presence: Presence::Leave,
-            known: self.feed.known(),
-            changes: self.feed.send(self.leases.now(), memory::clock()),
+            known: self.change_log.known(),
+            changes: self.change_log.send(self.leases.now(), memory::clock()),
         };
         let store = Arc::clone(&self.store);
         self.calls.spawn_local(async move {
             let begin = Instant::now();
-            let result = store.meet(&meeting).await;
+            let result = store.meet(&membership).await;
             Outcome::Met { kind: Kind::Question, result, took: begin.elapsed() }
         });
         let all = async { while self.calls.join_next().await.is_some() {} };
@@ -414,10 +422,10 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         status.latest_beyond = self.beyond.latest();
         status.leases.sort_by(|a, b| (&a.name, a.lease).cmp(&(&b.name, b.lease)));
         status.without_contact = status.leases.iter().filter(|lease| !lease.in_contact).count();
-        status.nodes = self.roster.nodes().to_vec();
-        status.count = self.roster.count();
-        status.waiting_changes = self.feed.waiting();
-        status.newest_change = self.feed.newest();
+        status.nodes = self.peers.nodes().to_vec();
+        status.count = self.peers.count();
+        status.waiting_changes = self.change_log.waiting();
+        status.newest_change = self.change_log.newest();
         status.dropped_notices = self.dropped;
         *self.ends.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }

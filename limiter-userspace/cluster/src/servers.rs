@@ -1,10 +1,10 @@
-//! Servers of a cluster of stores that do not answer, told once each.
+//! Servers of a cluster of stores that do not answer, reported once each.
 
 use std::collections::BTreeMap;
 
 use super::status::{Notice, ServerStatus};
 
-/// Servers that failed when they were looked at last, and if that was told.
+/// Servers that failed when they were looked at last, and if that was reported.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     failing: BTreeMap<String, bool>,
@@ -12,22 +12,22 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Looks at the servers, once a second: the news. A server is lost when it fails at two looks,
-    /// and there again when it answers, or has no slots any more. What is not of a cluster is told
-    /// with the contact.
+    /// and there again when it answers, or has no slots any more. What is not of a cluster is
+    /// reported with the contact.
     pub(super) fn look(&mut self, servers: &[ServerStatus]) -> Vec<Notice> {
         let mut news = Vec::new();
         let before = std::mem::take(&mut self.failing);
         for server in servers {
             let (Some(slots), Some(error)) = (server.slots, &server.error) else { continue };
-            let told = before.get(&server.address);
-            if told == Some(&false) {
+            let reported = before.get(&server.address);
+            if reported == Some(&false) {
                 let (address, error) = (server.address.clone(), error.clone());
                 news.push(Notice::ServerLost { address, slots, error });
             }
-            self.failing.insert(server.address.clone(), told.is_some());
+            self.failing.insert(server.address.clone(), reported.is_some());
         }
-        let is_back = |(address, told): (String, bool)| {
-            let back = told && !self.failing.contains_key(&address);
+        let is_back = |(address, reported): (String, bool)| {
+            let back = reported && !self.failing.contains_key(&address);
             back.then_some(Notice::ServerRegained { address })
         };
         news.extend(before.into_iter().filter_map(is_back));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stays_away_is_told_once_and_again_when_it_is_back() {
+    fn a_server_that_stays_away_is_reported_once_and_again_when_it_is_back() {
         let mut servers = Servers::default();
         let good = server("a:1", Some(9), None);
         let bad = server("a:1", Some(9), Some("gone"));
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(look(&bad), []);
         assert_eq!(look(&bad), [lost]);
         assert_eq!(look(&server("b:1", Some(9), None)), [back]);
-        // The one server of a store that is none: the contact tells.
+        // The one server of a store that is none: the contact reports it.
         let only = server("c:1", None, Some("gone"));
         assert_eq!(look(&only), []);
         assert_eq!(look(&only), []);

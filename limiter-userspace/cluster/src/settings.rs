@@ -17,8 +17,8 @@ pub struct NodeSettings {
     pub shards: u16,
     /// Longest time for a call.
     pub timeout: Duration,
-    /// Keys that changes of other nodes are signed with; `None`: what the store tells is believed,
-    /// and guarded.
+    /// Keys that changes of other nodes are signed with; `None`: what the store reports is
+    /// believed, and guarded.
     pub keys: Option<Keys>,
     /// The newest change that daemons of this node took over before, by the clock of the node that
     /// made it, in microseconds since 1970: with keys, none from before is taken over again.

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_a_restart_is_not_told_again() {
+    fn what_was_reported_before_a_restart_is_not_reported_again() {
         let (mut sender, mut receiver) = (trust(KEY), trust(KEY));
         let line = |sender: &mut Trust, change: &Change, at| {
             let number = sender.number();
@@ -345,8 +345,8 @@ mod tests {
         let allowed = line(&mut sender, &allow(None), NOW);
         let unlisted = line(&mut sender, &unlist(), NOW + 3 * MINUTE);
         let now = NOW + 3 * MINUTE;
-        for told in [&allowed, &unlisted] {
-            assert!(matches!(judged(&mut receiver, 1, told, now), Verdict::Take(_)));
+        for reported in [&allowed, &unlisted] {
+            assert!(matches!(judged(&mut receiver, 1, reported, now), Verdict::Take(_)));
         }
         let mut again = Trust::new(receiver.keys.clone(), receiver.newest());
         assert_eq!(judged(&mut again, 1, &allowed, now), Verdict::Known);
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn key_files_are_read_or_refused_with_the_remedy() {
         assert_eq!(Keys::parse(&format!("\n  {KEY}  \n\n")), Keys::parse(KEY));
-        for (text, told) in [
+        for (text, reported) in [
             ("", "no key"),
             ("short", "32 to 1,024"),
             (&format!("{KEY} {KEY}"), "without spaces"),
@@ -368,7 +368,7 @@ mod tests {
             (&[KEY; 9].join("\n"), "more than eight"),
         ] {
             let refused = Keys::parse(text).expect_err(text);
-            assert!(refused.contains(told), "{refused}");
+            assert!(refused.contains(reported), "{refused}");
         }
         let keys = format!("{:?}", Keys::parse(KEY));
         assert!(!keys.contains(KEY), "{keys}");

@@ -1,4 +1,4 @@
-//! The store of shared limits, as the nodes see it: one call takes what a node tells and wants of
+//! The store of shared limits, as the nodes see it: one call takes what a node reports and wants of
 //! keys of one shard, and gives the answers.
 
 use std::future::Future;
@@ -7,14 +7,14 @@ use limiter_sharing::account::{Answer, Central, Demand};
 use limiter_sharing::rate::EXACT;
 use limiter_sharing::window::{Window, WindowDemand};
 
-use super::meeting::{Meeting, Met};
+use super::membership::{Membership, Met};
 use super::status::ServerStatus;
 
 pub use super::store_error::{Foreign, StoreError};
 
 /// Most keys in one call: beyond it a key costs no less, and others wait for the store.
 pub const KEYS_MAX: usize = 100;
-/// Most hot keys that one call tells of.
+/// Most hot keys that one call reports.
 pub const HOT_MAX: usize = 1000;
 /// Longest name of a key, in bytes.
 pub const NAME_MAX: usize = 64;
@@ -47,9 +47,10 @@ pub struct WindowAsk {
 pub struct Batch {
     /// Number of the shard; all keys with the same number are in one place of a cluster of stores.
     pub shard: u16,
-    /// Keys that were promoted at this time of the store's clock or later are told; `None`: none.
+    /// Keys that were promoted at this time of the store's clock or later are reported; `None`:
+    /// none.
     pub hot_since: Option<u64>,
-    /// Time of the store's clock after which the node does not wait any more: what it tells is
+    /// Time of the store's clock after which the node does not wait any more: what it reports is
     /// booked then, and nothing is granted. `None`: it is not known.
     pub deadline: Option<u64>,
     /// At most [`KEYS_MAX`] keys.
@@ -67,7 +68,7 @@ pub struct WindowBatch {
     pub asks: Vec<WindowAsk>,
 }
 
-/// A key that the store has, as the hot list tells it.
+/// A key that the store has, as the hot list reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotKey {
     /// Name of the key.
@@ -97,8 +98,8 @@ pub trait Store {
     /// Makes one call for windows, as [`Store::exchange`].
     fn windows(&self, batch: &WindowBatch) -> impl Future<Output = Result<Answers, StoreError>>;
 
-    /// Makes one call for what nodes tell each other. It may be repeated.
-    fn meet(&self, meeting: &Meeting) -> impl Future<Output = Result<Met, StoreError>>;
+    /// Makes one call for what nodes report to each other. It may be repeated.
+    fn meet(&self, membership: &Membership) -> impl Future<Output = Result<Met, StoreError>>;
 
     /// False while a call would fail at once: the store waits before it connects again.
     fn is_ready(&self) -> bool;

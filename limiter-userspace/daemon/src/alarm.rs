@@ -1,5 +1,5 @@
-//! Alarms: told once when packets begin to pass over a soft limit, or to find no room in a table,
-//! now and then while they go on, and once when they have ended.
+//! Alarms: reported once when packets begin to pass over a soft limit, or to find no room in a
+//! table, now and then while they go on, and once when they have ended.
 
 use std::collections::BTreeMap;
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_is_told_once_at_its_start_and_once_at_its_end() {
+    fn an_alarm_is_reported_once_at_its_start_and_once_at_its_end() {
         let mut alarms = Alarms::default();
         assert_eq!(look(&mut alarms, 5), []);
         assert_eq!(look(&mut alarms, 5), []);
@@ -189,10 +189,10 @@ mod tests {
     fn a_long_alarm_is_repeated_once_a_minute() {
         let mut alarms = Alarms::default();
         look(&mut alarms, 0);
-        let told: Vec<_> = (1..=200).flat_map(|marked| look(&mut alarms, marked)).collect();
+        let reported: Vec<_> = (1..=200).flat_map(|marked| look(&mut alarms, marked)).collect();
         let still = |packets| Notice::Still("dns".to_owned(), packets);
         let started = Notice::Started("dns".to_owned(), 1);
-        assert_eq!(told, [started, still(61), still(121), still(181)]);
+        assert_eq!(reported, [started, still(61), still(121), still(181)]);
     }
 
     #[test]

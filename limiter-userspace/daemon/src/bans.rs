@@ -1,4 +1,4 @@
-//! Bans by hand, and what is told of a ban.
+//! Bans by hand, and what is reported about a ban.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::views::{self, Title};
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
 pub(crate) const BY_HAND: u64 = u64::MAX;
 
-/// [`Ban::rule`] of a ban that another node told of. Between the two is [`BANNED_BEFORE`].
+/// [`Ban::rule`] of a ban that another node reported. Between the two is [`BANNED_BEFORE`].
 pub(crate) const BY_NODE: u64 = u64::MAX - 2;
 
 /// Bans a source on this node for `left` from now on, by [`BY_HAND`] or [`BY_NODE`]; a ban that

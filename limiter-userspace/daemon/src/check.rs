@@ -28,7 +28,7 @@ use crate::render::{self, Render, line, push, rate_of, table};
 use crate::warnings;
 
 /// A rate that the program holds to less than this is not worth a word.
-const WORTH_TELLING: f64 = 0.001;
+const WORTH_REPORTING: f64 = 0.001;
 
 /// Sentences that anybody reads.
 const MOST_SENTENCES: usize = 100;
@@ -181,12 +181,12 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         Err(errors) => {
             // A name missing in the files that were read may be in those that were not.
             let whole = checked.errors.is_empty();
-            let mut told = BTreeSet::new();
+            let mut reported = BTreeSet::new();
             let errors = errors.into_all().filter(|error| match &error.error {
                 // One limit is that of many rules where there is a list of values.
                 RuleError::Limit { limit, .. } => {
                     let place = layers.file.places.get(&error.subject);
-                    place.is_none_or(|at| told.insert((Arc::clone(&at.file), at.place, *limit)))
+                    place.is_none_or(|at| reported.insert((Arc::clone(&at.file), at.place, *limit)))
                 }
                 _ => whole,
             });
@@ -296,7 +296,7 @@ fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<
         let Some(effective) = effective_of_spec(spec) else {
             continue;
         };
-        if (effective / configured - 1.0).abs() > WORTH_TELLING {
+        if (effective / configured - 1.0).abs() > WORTH_REPORTING {
             off.push(Rate {
                 rule: subject().to_string(),
                 limit: limit_text(limit),

@@ -15,21 +15,21 @@ pub(crate) struct Clocks {
 impl Clocks {
     pub(crate) fn of(datapath: &dyn Observed) -> Self {
         let wall = UNIX_EPOCH.checked_add(datapath.wall().min(LAST)).unwrap_or(UNIX_EPOCH);
-        Self { now: datapath.now(), wall: tellable(wall) }
+        Self { now: datapath.now(), wall: representable(wall) }
     }
 
     /// The moment of a tick that is over, to the millisecond.
     pub(crate) fn at(&self, time: Ticks) -> SystemTime {
         let ago = Duration::from_nanos(self.now.since(time).as_nanos());
-        tellable(self.wall.checked_sub(ago).unwrap_or(UNIX_EPOCH))
+        representable(self.wall.checked_sub(ago).unwrap_or(UNIX_EPOCH))
     }
 }
 
 /// The last moment of the year 9999: RFC 3339 has no later ones, but a clock may.
 const LAST: Duration = Duration::from_millis(253_402_300_799_999);
 
-/// A moment that RFC 3339 can tell, without parts of a millisecond.
-pub(crate) fn tellable(time: SystemTime) -> SystemTime {
+/// A moment that RFC 3339 can express, without parts of a millisecond.
+pub(crate) fn representable(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST);
     let parts = Duration::from_nanos(u64::from(since.subsec_nanos()) % 1_000_000);
     UNIX_EPOCH.checked_add(since.saturating_sub(parts)).unwrap_or(UNIX_EPOCH)
@@ -40,10 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_clock_can_be_told() {
-        let told = |time| humantime::format_rfc3339_millis(tellable(time)).to_string();
-        assert_eq!(told(UNIX_EPOCH - Duration::from_secs(5)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(told(UNIX_EPOCH + Duration::from_nanos(1_999_999)), "1970-01-01T00:00:00.001Z");
-        assert_eq!(told(UNIX_EPOCH + 2 * LAST), "9999-12-31T23:59:59.999Z");
+    fn every_clock_can_be_reported() {
+        let reported = |time| humantime::format_rfc3339_millis(representable(time)).to_string();
+        assert_eq!(reported(UNIX_EPOCH - Duration::from_secs(5)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(
+            reported(UNIX_EPOCH + Duration::from_nanos(1_999_999)),
+            "1970-01-01T00:00:00.001Z"
+        );
+        assert_eq!(reported(UNIX_EPOCH + 2 * LAST), "9999-12-31T23:59:59.999Z");
     }
 }

@@ -1,5 +1,5 @@
 //! This node among others: limits that nodes share are kept by a thread of its own; bans and list
-//! entries that change here are told to the other nodes, and theirs are taken over.
+//! entries that change here are reported to the other nodes, and theirs are taken over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::render;
 use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
 
-/// The node, and what it told that still holds.
+/// The node, and what it reported that still holds.
 #[derive(Debug)]
 struct Node {
     cluster: Cluster,
@@ -36,7 +36,7 @@ struct Node {
     same_name: Option<String>,
     /// Nodes with another rule set.
     others: Vec<String>,
-    bans: ToldBans,
+    bans: ReportedBans,
     /// Changes of other nodes that were not taken over.
     refusals: Refusals,
     /// Time of the newest of those that were, on disk.
@@ -46,16 +46,16 @@ struct Node {
 /// Time for which `limiter status` warns of a store that granted too much.
 const WARNED: Duration = Duration::from_mins(10);
 
-/// Bans by rules of this node that the others were told of.
+/// Bans by rules of this node that the others were informed of.
 #[derive(Debug, Default)]
-struct ToldBans {
+struct ReportedBans {
     /// When each ends, in ticks.
-    told: HashMap<[u8; 16], u64>,
+    reported: HashMap<[u8; 16], u64>,
     /// Time before which they are not looked at again.
     next: Option<Instant>,
 }
 
-/// Most bans that are told after one look; the others are after the next.
+/// Most bans that are reported after one look; the others are after the next.
 const BANS_AT_ONCE: usize = 500;
 /// Part of the time that looking at bans may take: one in so many.
 const LOOKING: u32 = 50;
@@ -86,7 +86,7 @@ impl Membership {
             servers: BTreeMap::new(),
             same_name: None,
             others: Vec::new(),
-            bans: ToldBans::default(),
+            bans: ReportedBans::default(),
             refusals: Refusals::default(),
         });
         self.share(layers, effective);
@@ -162,8 +162,8 @@ impl Membership {
         warnings
     }
 
-    /// Notes what the node tells; says what is for the rest of the daemon to do.
-    pub(crate) fn heed(&mut self, notice: Notice) -> Option<Order> {
+    /// Notes what the node reports; says what is for the rest of the daemon to do.
+    pub(crate) fn handle_notices(&mut self, notice: Notice) -> Option<Order> {
         let node = self.0.as_mut()?;
         match notice {
             Notice::Nodes(nodes) => {
@@ -278,14 +278,14 @@ impl Membership {
             let more = refused.count();
             tracing::error!(
                 %error,
-                "the other nodes are not told, and not of {more} changes after it: make them there, \
+                "the other nodes are not informed, and not of {more} changes after it: make them there, \
                  too"
             );
         }
     }
 
     /// Tells the other nodes of bans that rules of this node made.
-    pub(crate) fn tell_bans(&mut self, datapath: &Attached) -> Result<(), ServiceError> {
+    pub(crate) fn report_bans(&mut self, datapath: &Attached) -> Result<(), ServiceError> {
         let Some(node) = &mut self.0 else { return Ok(()) };
         let began = Instant::now();
         if node.bans.next.is_some_and(|next| began < next) {
@@ -294,19 +294,21 @@ impl Membership {
         let datapath = datapath.get()?;
         let now = datapath.now();
         let in_force = datapath.bans()?.into_iter().filter(|(_, ban)| {
-            // A ban by hand was told when it was made, and so was another node's.
+            // A ban by hand was reported when it was made, and so was another node's.
             ![BY_HAND, BY_NODE].contains(&ban.rule) && Ticks::new(ban.until) > now
         });
         let in_force: HashMap<[u8; 16], u64> =
             in_force.map(|(source, ban)| (source, ban.until)).collect();
-        let ToldBans { told, next } = &mut node.bans;
-        told.retain(|source, _| in_force.contains_key(source));
-        let new = in_force.into_iter().filter(|(source, until)| told.get(source) != Some(until));
+        let ReportedBans { reported, next } = &mut node.bans;
+        reported.retain(|source, _| in_force.contains_key(source));
+        let new =
+            in_force.into_iter().filter(|(source, until)| reported.get(source) != Some(until));
         let mut changes = Vec::new();
         for (source, until) in new.take(BANS_AT_ONCE).collect::<Vec<_>>() {
-            told.insert(source, until);
+            reported.insert(source, until);
             let left = Duration::from_nanos(Ticks::new(until).since(now).as_nanos());
-            let source = TriePrefix::of_source(source).selector().as_ref().and_then(told_prefix);
+            let source =
+                TriePrefix::of_source(source).selector().as_ref().and_then(reported_prefix);
             changes.extend(source.map(|net| Change::Ban { source: net.addr(), left }));
         }
         *next = began.checked_add(began.elapsed() * LOOKING);
@@ -315,8 +317,8 @@ impl Membership {
     }
 }
 
-/// The prefix of a selector, as nodes tell it; none for all sources.
-pub(crate) fn told_prefix(selector: &Selector) -> Option<IpNet> {
+/// The prefix of a selector, as nodes report it; none for all sources.
+pub(crate) fn reported_prefix(selector: &Selector) -> Option<IpNet> {
     match selector {
         Selector::Prefix(net) => Some(*net),
         Selector::Every => None,

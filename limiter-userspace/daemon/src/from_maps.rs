@@ -21,20 +21,20 @@ use super::bans;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::sources::{Accounts, Ledger};
-use super::views::{self, LimitsText, StatsText, Told};
+use super::views::{self, LimitsText, Reported, StatsText};
 use crate::control::{Refusal, Step};
 
 /// Facts that no answer from the maps has.
 const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \
                         order of their keys, rules that no packet can find, reasons of list \
-                        entries, warnings, and what events told of drops";
+                        entries, warnings, and what events reported of drops";
 
 /// Fact that no answer with budgets has.
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
 
 /// `limiter list`.
 pub fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
-    let limits: Limits = told::<LimitsText, _>(maps)?;
+    let limits: Limits = reported::<LimitsText, _>(maps)?;
     Ok(Limits { unknown: unknown(), ..limits })
 }
 
@@ -45,7 +45,7 @@ pub fn unknown() -> Vec<String> {
 
 /// `limiter stats`.
 pub fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
-    Ok(told::<StatsText, _>(maps)?)
+    Ok(reported::<StatsText, _>(maps)?)
 }
 
 /// `limiter show`.
@@ -99,13 +99,13 @@ fn effective(maps: &dyn Observed) -> Result<EffectiveSet, ServiceError> {
     Ok(EffectiveSet::read_back(read_back(maps.installed(), beside), &management))
 }
 
-/// A document that the daemon tells in parts, whole.
-fn told<T: Told, D: DeserializeOwned>(maps: &dyn Observed) -> Result<D, ServiceError> {
+/// A document that the daemon sends in parts, whole.
+fn reported<T: Reported, D: DeserializeOwned>(maps: &dyn Observed) -> Result<D, ServiceError> {
     let effective = Arc::new(effective(maps)?);
-    let mut telling = T::over(maps, &effective);
+    let mut reporting = T::over(maps, &effective);
     let mut text = Vec::new();
     loop {
-        match telling.step_of(maps, &effective)? {
+        match reporting.step_of(maps, &effective)? {
             Step::Part(part) => text.extend_from_slice(&part),
             Step::Again | Step::After(_) => {}
             Step::Done => break,

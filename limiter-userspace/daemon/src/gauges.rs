@@ -26,7 +26,8 @@ pub(crate) struct Gauges {
     pub(crate) not_ip: NotIp,
     /// Sources that `limiter top` watches.
     pub(crate) views: Views,
-    /// How near sources come to their limits. Behind a cell: an answer reads on while it is told.
+    /// How near sources come to their limits. Behind a cell: an answer reads on while it is
+    /// reported.
     pub(crate) nearness: RefCell<nearness::Watch>,
     /// The counters of the last minutes.
     pub(crate) recent: Recent,
@@ -39,7 +40,7 @@ impl Gauges {
     }
 
     /// Looks at soft limits, full tables and packets without IP. Full tables are for the events to
-    /// tell.
+    /// report.
     pub(crate) fn look_for_alarms(
         &mut self,
         datapath: &dyn Datapath,

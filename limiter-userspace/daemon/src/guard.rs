@@ -1,4 +1,4 @@
-//! Guards against lock-out by a change: of the management prefixes, and of whoever makes it.
+//! Guards against lock-out by a change: of the management prefixes, and of anybody who makes it.
 //!
 //! Management prefixes are on the lists that the program asks before any rule, so no table limits
 //! them. A rule for sources inside one cannot do what it says. An SSH session of another address is
@@ -20,22 +20,22 @@ use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::layers::Layers;
-use super::lists::{Book, Changes, Laid, Standing};
+use super::lists::{Changes, Laid, ListStore, Standing};
 use crate::api::lists::ListName;
 use crate::api::rules::Session;
 
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hand {
+pub(super) struct Caller {
     /// The SSH session in which it is typed, if it is one.
     pub(super) session: Option<Session>,
     /// True if the change is to be made even if it locks that session out.
     pub(super) force: bool,
 }
 
-impl Hand {
+impl Caller {
     /// Refuses a change to which there is an objection, unless it is forced.
-    pub(super) fn heed(self, objection: Option<String>) -> Result<(), ServiceError> {
+    pub(super) fn authorize(self, objection: Option<String>) -> Result<(), ServiceError> {
         match objection {
             Some(objection) if self.force => {
                 tracing::warn!("done by force: {objection}");
@@ -52,7 +52,7 @@ impl Hand {
 pub(super) struct Scene<'a> {
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
-    pub(super) lists: &'a Book,
+    pub(super) lists: &'a ListStore,
     /// Changes of `lists` that are assumed: one here takes the place of the entry there.
     pub(super) changes: &'a Changes,
     /// Entries of rule files that are assumed in the place of those of `lists`.

@@ -1,5 +1,5 @@
 //! The newest change of another node that was taken over, on disk: with a key of the nodes, none
-//! from before it is taken over again after a restart, whatever the store tells.
+//! from before it is taken over again after a restart, whatever the store reports.
 
 use serde::{Deserialize, Serialize};
 

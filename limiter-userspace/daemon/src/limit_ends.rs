@@ -51,7 +51,7 @@ pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError>
     state.prepare(ENDS, &text)?.publish()
 }
 
-/// Reads the ends of edits. A file that cannot be used is told, and no edit ends then.
+/// Reads the ends of edits. A file that cannot be used is reported, and no edit ends then.
 pub(super) fn load(
     state: &StateDir,
     edits: &BTreeMap<Path, std::sync::Arc<Rule>>,

@@ -1,6 +1,6 @@
 //! The kernel's word that some interface came, went or changed (route netlink). Which one it was
-//! does not matter: whoever is told looks at its own. What is not told of is found by looking from
-//! time to time.
+//! does not matter: anybody who is notified looks at its own. What is not reported is found by
+//! looking from time to time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ impl LinkEvents {
             Err(error) => {
                 tracing::warn!(
                     "interfaces that come back are attached up to a second later: the kernel \
-                     tells no changes of them: {error}: check the sandbox"
+                     reports no changes of them: {error}: check the sandbox"
                 );
                 Self(None)
             }

@@ -39,7 +39,7 @@ const MANY: usize = 1_000;
 
 /// The lists, as the daemon knows them.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct ListStore {
     /// Entries of people, programs and other nodes.
     entries: Entries,
     /// Entries of the rule files.
@@ -60,7 +60,7 @@ pub(super) struct Book {
     of_others: [[u128; 2]; 2],
 }
 
-impl Book {
+impl ListStore {
     /// Takes over what the maps hold, or, when they are new, what the files say; then makes the
     /// management prefixes safe. Says what of it is not in force, and which files are damaged.
     pub(super) fn open(
@@ -69,7 +69,7 @@ impl Book {
         management: &[Selector],
     ) -> Result<(Self, Vec<String>, Option<Damage>), ServiceError> {
         let (mut warnings, mut damage) = (Vec::new(), None);
-        let mut book = Self::default();
+        let mut list_store = Self::default();
         let found = datapath.list_entries()?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
         // Adopted maps are the truth also without an entry: the files may be older, as on a full
@@ -77,7 +77,7 @@ impl Book {
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             let (now, wall) = (datapath.now(), datapath.wall());
             for (selector, entry) in saved::read(state, now, wall, &mut damage)? {
-                book.put(datapath, selector, entry, &|_| None)?;
+                list_store.put(datapath, selector, entry, &|_| None)?;
             }
         }
         // The maps have no reasons.
@@ -95,29 +95,29 @@ impl Book {
                 managed_before.push(selector);
             } else if entry.is_of_rule_file() {
                 let by = Some(RULE_FILE.into());
-                book.keep_file(selector, Some(Entry { listed: entry, reason: None, by }));
+                list_store.keep_file(selector, Some(Entry { listed: entry, reason: None, by }));
                 if let Some(entry) = beneath.remove(&selector) {
-                    book.keep(selector, entry);
+                    list_store.keep(selector, entry);
                 }
             } else {
                 let (reason, by) = reasons
                     .remove(&selector)
                     .filter(|(list, ..)| entry.verdict().map(name) == Some(*list))
                     .map_or((None, None), |(_, reason, by)| (reason, by));
-                book.keep(selector, Entry { listed: entry, reason, by });
+                list_store.keep(selector, Entry { listed: entry, reason, by });
             }
         }
         for prefix in management {
-            let inside = book.entries.iter().filter(|(selector, entry)| {
+            let inside = list_store.entries.iter().filter(|(selector, entry)| {
                 entry.listed.verdict() == Some(Listed::Deny) && prefix.contains(selector)
             });
             for selector in inside.map(|(selector, _)| *selector).collect::<Vec<_>>() {
                 warnings.push(format!(
                     "{selector} is no longer denied: it is inside the management prefix {prefix}"
                 ));
-                book.remove(datapath, &selector, &|_| None)?;
+                list_store.remove(datapath, &selector, &|_| None)?;
             }
-            if !book.is_listed(prefix) {
+            if !list_store.is_listed(prefix) {
                 let entry = ListEntry::new(Listed::Management, None);
                 datapath.list(prefix, entry)?;
             }
@@ -126,8 +126,8 @@ impl Book {
         for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
             datapath.unlist(selector)?;
         }
-        book.store = Store::open(state, &book.entries, datapath.now(), datapath.wall());
-        Ok((book, warnings, damage))
+        list_store.store = Store::open(state, &list_store.entries, datapath.now(), datapath.wall());
+        Ok((list_store, warnings, damage))
     }
 
     /// Makes a change that was worked out, whole or not at all.
@@ -232,7 +232,7 @@ impl Book {
     }
 
     /// Stores a change before it is answered; none if there is nothing to do. After a failure it is
-    /// left to [`Book::keep_stored`].
+    /// left to [`ListStore::keep_stored`].
     pub(super) fn store(
         &mut self,
         state: &StateDir,

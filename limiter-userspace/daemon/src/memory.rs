@@ -6,9 +6,9 @@ use std::cell::Cell;
 
 /// True if something large was made and freed since memory was given back last.
 #[derive(Debug, Default)]
-pub(super) struct Leftovers(Cell<bool>);
+pub(super) struct HeapTrim(Cell<bool>);
 
-impl Leftovers {
+impl HeapTrim {
     /// Notes that there are some, or will be when what is under way is done.
     pub(super) fn note(&self) {
         self.0.set(true);

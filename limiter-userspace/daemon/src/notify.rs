@@ -2,7 +2,7 @@
 //! ends.
 //!
 //! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in
-//! `NOTIFY_SOCKET`. Nobody is told anything where there is none.
+//! `NOTIFY_SOCKET`. Nobody is notified where there is none.
 
 use std::env;
 use std::io;
@@ -19,12 +19,12 @@ pub(super) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
     /// Within which time the manager wants a sign of life.
     watchdog: Option<Duration>,
-    /// The last status, which need not be told again.
+    /// The last status, which need not be reported again.
     status: String,
 }
 
 impl Notifier {
-    /// As the environment says. A manager that cannot be told is no reason not to limit.
+    /// As the environment says. A manager that cannot be notified is no reason not to limit.
     pub(super) fn from_environment() -> Self {
         let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
             return Self::default();
@@ -40,7 +40,7 @@ impl Notifier {
             }
             Err(error) => {
                 tracing::warn!(
-                    "the service manager is told nothing: NOTIFY_SOCKET {}: {error}: check the \
+                    "the service manager is not notified: NOTIFY_SOCKET {}: {error}: check the \
                      unit",
                     path.display()
                 );
@@ -74,14 +74,14 @@ impl Notifier {
 
     /// The rules are in force and the socket is served.
     pub(super) fn ready(&mut self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        self.send(&format!("READY=1\nSTATUS={status}"));
         status.clone_into(&mut self.status);
     }
 
     /// Reports what the daemon does now, if that is news.
     pub(super) fn status(&mut self, status: &str) {
         if self.status != status {
-            self.tell(&format!("STATUS={status}"));
+            self.send(&format!("STATUS={status}"));
             status.clone_into(&mut self.status);
         }
     }
@@ -92,25 +92,25 @@ impl Notifier {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1000;
         let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS=reading the rule files"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS=reading the rule files"));
     }
 
     /// The daemon answers.
     pub(super) fn alive(&self) {
-        self.tell("WATCHDOG=1");
+        self.send("WATCHDOG=1");
     }
 
     /// The daemon ends; nobody has to wait for its socket.
     pub(super) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=ending");
+        self.send("STOPPING=1\nSTATUS=ending");
     }
 
-    fn tell(&self, message: &str) {
+    fn send(&self, message: &str) {
         let Some((socket, address)) = &self.to else {
             return;
         };
         if let Err(error) = socket.send_to_addr(message.as_bytes(), address) {
-            tracing::debug!(%error, message, "the service manager was not told");
+            tracing::debug!(%error, message, "the service manager was not notified");
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_where_there_is_no_manager() {
+    fn nobody_is_notified_where_there_is_no_manager() {
         let mut notifier = Notifier::default();
         notifier.ready("");
         assert_eq!(notifier.beat(), None);

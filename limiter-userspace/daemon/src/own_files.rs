@@ -1,6 +1,6 @@
-//! Files that are made for nobody else, and files that must be files. Whoever may write to their
-//! directory can put a link, a pipe or a device under a name: nothing is written through one, and
-//! nothing waits for one.
+//! Files that are made for nobody else, and files that must be files. Anybody who may write to
+//! their directory can put a link, a pipe or a device under a name: nothing is written through one,
+//! and nothing waits for one.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -106,7 +106,7 @@ pub(crate) fn is_absent(path: &Path) -> bool {
 }
 
 /// The file that links lead to from a name. A link of somebody else than this user and root leads
-/// nowhere: in a directory of many it may have been put there for whoever writes.
+/// nowhere: in a directory of many it may have been put there for anybody who writes.
 ///
 /// # Errors
 ///

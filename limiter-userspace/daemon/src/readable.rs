@@ -1,4 +1,4 @@
-//! Descriptors that become readable when something happened, as the kernel tells it.
+//! Descriptors that become readable when something happened, as the kernel reports it.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -155,7 +155,7 @@ mod tests {
 
     /// Each change is a mark of its own kind, and what did not change is none.
     #[test]
-    fn changes_are_told_apart() {
+    fn changes_are_distinguished() {
         let calm = Scene { generation: 3, ..Scene::default() };
         let trial = Scene { generation: 4, on_trial: true, ..calm };
         for (before, now, changes) in [

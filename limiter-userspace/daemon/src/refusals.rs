@@ -20,7 +20,7 @@ pub(super) struct Refusals {
     count: u64,
     latest: VecDeque<(Instant, RefusedChange)>,
     /// Count of the latest line of the log, and when it was.
-    told: (u64, Option<Instant>),
+    reported: (u64, Option<Instant>),
 }
 
 impl Refusals {
@@ -40,12 +40,12 @@ impl Refusals {
 
     /// Puts those that are new into the log, if it is time for a line.
     pub(super) fn log(&mut self) {
-        let (before, at) = self.told;
+        let (before, at) = self.reported;
         let is_early = at.is_some_and(|at| at.elapsed() < APART);
         if self.count == before || is_early {
             return;
         }
-        self.told = (self.count, Some(Instant::now()));
+        self.reported = (self.count, Some(Instant::now()));
         if let Some((_, RefusedChange { change, why, .. })) = self.latest.back() {
             match self.count - before {
                 1 => tracing::warn!("not taken over from another node: {change}: {why}"),
@@ -105,6 +105,6 @@ mod tests {
         // The next line waits.
         refusals.note(1, [refused(13)]);
         refusals.log();
-        assert_eq!(refusals.told.0, 200);
+        assert_eq!(refusals.reported.0, 200);
     }
 }

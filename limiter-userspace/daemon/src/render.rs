@@ -340,7 +340,7 @@ SOURCE         PASSED
     }
 
     #[test]
-    fn a_rate_of_bytes_is_told_from_one_of_packets() {
+    fn a_rate_of_bytes_is_distinguished_from_one_of_packets() {
         for (per_second, count, text) in [
             (250_000.0, "bytes", "250000.0 B/s"),
             (250_000.0, "packets", "250000.0/s"),

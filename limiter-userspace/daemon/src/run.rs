@@ -82,7 +82,7 @@ pub struct RunOptions {
     pub cluster: Option<PathBuf>,
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is asked to stop.
 pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError> {
     let prepared = prepare(options, backend)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -301,7 +301,7 @@ async fn serve(
     let notices = cluster.and_then(|config| service.start_node(config));
     service.rule_sets.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
-    let told = service.tell_events(&options.events).unwrap_or_else(|error| {
+    let reported = service.report_events(&options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not reported");
         None
     });
@@ -322,8 +322,8 @@ async fn serve(
             }
         };
         let mut watching = pin!(watching);
-        let mut listening = pin!(listen(&service, told));
-        let mut heeding = pin!(heed(&service, notices));
+        let mut listening = pin!(listen(&service, reported));
+        let mut handling = pin!(handle_notices(&service, notices));
         loop {
             tokio::select! {
                 () = stop.notified() => break,
@@ -336,7 +336,7 @@ async fn serve(
                     housekeep(&service);
                 }
                 () = links.next() => lock(&service).look_after_links(),
-                () = &mut heeding => {}
+                () = &mut handling => {}
                 // Only this loop beats: the task that accepts connections, on the only thread.
                 () = next(&mut beat) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
@@ -392,7 +392,7 @@ fn open(
 fn housekeep(service: &Mutex<Service>) {
     let mut service = lock(service);
     if let Err(error) = service.housekeep() {
-        // The service has told it, once.
+        // The service has reported it, once.
         tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
@@ -409,12 +409,12 @@ async fn next(beat: &mut Option<Interval>) {
     }
 }
 
-/// Does what the node tells, if there is a cluster. Never ends.
-pub(super) async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
+/// Does what the node reports, if there is a cluster. Never ends.
+pub(super) async fn handle_notices(service: &Mutex<Service>, notices: Option<Notices>) {
     if let Some(mut notices) = notices {
         let mut slice = Vec::with_capacity(SLICE);
         while notices.recv_many(&mut slice, SLICE).await > 0 {
-            lock(service).heed(slice.drain(..));
+            lock(service).handle_notices(slice.drain(..));
             // Requests have their turn.
             tokio::task::yield_now().await;
         }
@@ -446,7 +446,7 @@ fn warn_if_nobody_is_safe(layers: &Layers) {
     }
 }
 
-/// Undoes an opening, and tells what stays of it.
+/// Undoes an opening, and says what stays of it.
 fn give_back(datapath: Box<dyn Datapath>) {
     if let Err(error) = datapath.give_back() {
         tracing::error!(%error, "the program could not be removed again: run `limiter detach`");

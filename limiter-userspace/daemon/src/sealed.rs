@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use limiter_sharing::fnv::Fnv;
 
-/// Begin of the last line: a comment for whoever reads the file as YAML.
+/// Begin of the last line: a comment for anybody who reads the file as YAML.
 const MARK: &str = "# checksum ";
 
 /// Between a line and its digest: JSON has no such character.
@@ -54,8 +54,8 @@ pub(super) fn unsealed(bytes: &[u8]) -> Result<&[u8], String> {
     let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let from = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let (content, last) = lines.split_at_checked(from).unwrap_or((lines, &[]));
-    let Some(told) = last.strip_prefix(MARK.as_bytes()) else { return Ok(bytes) };
-    if format!("{:016x}", Fnv::new().with(content).finish()).as_bytes() == told {
+    let Some(reported) = last.strip_prefix(MARK.as_bytes()) else { return Ok(bytes) };
+    if format!("{:016x}", Fnv::new().with(content).finish()).as_bytes() == reported {
         Ok(content)
     } else {
         Err(OTHER.to_owned())
@@ -71,9 +71,9 @@ pub(super) fn sealed_line(line: &str) -> String {
 pub(super) fn unsealed_line(line: &[u8]) -> Result<&[u8], String> {
     let whole = line.strip_suffix(b"\n").unwrap_or(line);
     let Some(at) = whole.iter().rposition(|byte| *byte == BEHIND as u8) else { return Ok(line) };
-    let (content, told) = whole.split_at_checked(at).unwrap_or((whole, &[]));
+    let (content, reported) = whole.split_at_checked(at).unwrap_or((whole, &[]));
     let digest = format!("{BEHIND}{:016x}", Fnv::new().with(content).finish());
-    if digest.as_bytes() == told { Ok(content) } else { Err(OTHER.to_owned()) }
+    if digest.as_bytes() == reported { Ok(content) } else { Err(OTHER.to_owned()) }
 }
 
 /// Length of the member that [`sealed_object`] adds, with the brace behind it.

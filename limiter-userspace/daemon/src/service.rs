@@ -18,14 +18,14 @@ use super::events::{EventOptions, Events};
 use super::gauges::Gauges;
 use super::guard::Scene;
 use super::layers::Layers;
-use super::lists::{Book, Changes};
-use super::memory::Leftovers;
+use super::lists::{Changes, ListStore};
+use super::memory::HeapTrim;
 use super::notify::Notifier;
+use super::repeated_errors::RepeatedErrors;
 use super::rule_files::Digest;
 use super::rule_sets::{Ground, RuleSets};
 use super::state_dir::{APPLIED, Damage, StateDir};
 use super::taken;
-use super::troubles::Troubles;
 
 pub(super) mod capture;
 mod cluster;
@@ -43,18 +43,18 @@ pub(super) struct Service {
     /// Store of edits, lists and applied rules.
     pub(super) state: StateDir,
     pub(super) rule_sets: RuleSets,
-    pub(super) lists: Book,
+    pub(super) lists: ListStore,
     pub(super) events: Events,
-    /// The packets that the program tells whole.
+    /// The packets that the program reports whole.
     pub(super) captures: Captures,
     pub(super) gauges: Gauges,
     pub(super) cluster: Membership,
     /// Interfaces that are back and cannot be limited, and why.
     refused_links: BTreeMap<String, String>,
-    /// Failures that come again and again, and are told once.
-    troubles: Troubles,
+    /// Repeated failures, which are reported once.
+    repeated_errors: RepeatedErrors,
     /// Memory that large rule sets leave behind.
-    pub(super) leftovers: Leftovers,
+    pub(super) heap_trim: HeapTrim,
     pub(super) began: Instant,
     /// Beginning by the program's clock.
     pub(super) began_at: Ticks,
@@ -92,14 +92,14 @@ impl Service {
             datapath: Attached::new(datapath),
             state,
             rule_sets: RuleSets::new(paths, read),
-            lists: Book::default(),
+            lists: ListStore::default(),
             events: Events::new(&EventOptions::default()),
             captures: Captures::default(),
             gauges: Gauges::default(),
             cluster: Membership::default(),
             refused_links: BTreeMap::new(),
-            troubles: Troubles::default(),
-            leftovers: Leftovers::default(),
+            repeated_errors: RepeatedErrors::default(),
+            heap_trim: HeapTrim::default(),
             began: Instant::now(),
             pin_dir: None,
             stop,
@@ -107,7 +107,7 @@ impl Service {
             damages,
         };
         // The program was read, and its types, and the rules twice.
-        service.leftovers.note();
+        service.heap_trim.note();
         let forget = !layers.applied;
         let started = service.open_lists(&layers).and_then(|()| {
             // Rules that replaced other files than these must not come back with those. Before the
@@ -122,7 +122,7 @@ impl Service {
         if started.is_ok() {
             service.compare_with_before(read);
             let noted = service.note_recent();
-            service.troubles.note(housekeeping::NOTE_RECENT, &noted);
+            service.repeated_errors.note(housekeeping::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
             // The log has them.
@@ -147,8 +147,8 @@ impl Service {
 
     /// The rule sets, and the parts of the daemon that they are put in force with.
     pub(super) fn at_rules(&mut self) -> (&mut RuleSets, Ground<'_>) {
-        let Self { rule_sets, datapath, lists, cluster, state, leftovers, .. } = self;
-        (rule_sets, Ground { datapath, lists, cluster, state, leftovers })
+        let Self { rule_sets, datapath, lists, cluster, state, heap_trim, .. } = self;
+        (rule_sets, Ground { datapath, lists, cluster, state, heap_trim })
     }
 
     /// The rules in force and the lists, as they are; the lists also as they would be.
@@ -158,7 +158,7 @@ impl Service {
         Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, now })
     }
 
-    /// Notes where maps and links are pinned, to tell it.
+    /// Notes where maps and links are pinned, to report it.
     pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
         // An absolute path: somebody in another directory can use it.
         self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
@@ -190,7 +190,7 @@ impl Service {
         // Before any rule with a window of the wall clock is in force.
         datapath.refresh_wall_clock()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
-        let (lists, warnings, damage) = Book::open(datapath, &self.state, &management)?;
+        let (lists, warnings, damage) = ListStore::open(datapath, &self.state, &management)?;
         self.damages.extend(damage);
         for warning in warnings.iter().chain(self.damages.iter().map(|damage| &damage.warning)) {
             tracing::warn!("{warning}");

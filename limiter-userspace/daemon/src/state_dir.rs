@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use limiter_rules::RuleFiles;
-use limiter_text::beside::BESIDE;
 use limiter_text::plain::clean;
+use limiter_text::second_daemon::SECOND_DAEMON;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use crate::api::rules::Document;
 pub enum StateError {
     /// Another daemon has it.
     #[error(
-        "{}: another daemon{} uses this state directory: {BESIDE}",
+        "{}: another daemon{} uses this state directory: {SECOND_DAEMON}",
         directory.display(), pid_text(pid)
     )]
     Locked {

@@ -55,14 +55,14 @@ pub(super) fn warnings(layers: &Layers, servers: &[ServerStatus]) -> Vec<String>
             Err(_) => host != "localhost" && !found_any,
         }
     });
-    let told = limited.map(|server| {
+    let reported = limited.map(|server| {
         format!(
             "the answers of {}, a server of the store, may be limited by this node: start the \
              daemon with --management and its address",
             server.address
         )
     });
-    told.collect()
+    reported.collect()
 }
 
 #[cfg(test)]
@@ -93,17 +93,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_may_be_limited_is_told() {
+    fn a_server_that_may_be_limited_is_reported() {
         let mut layers = Layers::default();
-        let told = |layers: &Layers, address: &str| warnings(layers, &[server(address)]).len();
-        assert_eq!(told(&layers, "192.0.2.50:6379"), 1);
-        assert_eq!(told(&layers, "store.example.org:6379"), 1);
+        let reported = |layers: &Layers, address: &str| warnings(layers, &[server(address)]).len();
+        assert_eq!(reported(&layers, "192.0.2.50:6379"), 1);
+        assert_eq!(reported(&layers, "store.example.org:6379"), 1);
         for own in ["/run/redis.sock", "127.0.0.1:6379", "[::1]:6379", "localhost:6379"] {
-            assert_eq!(told(&layers, own), 0, "{own}");
+            assert_eq!(reported(&layers, own), 0, "{own}");
         }
         layers.management.insert(Selector::address([192, 0, 2, 50].into()), STORE);
-        assert_eq!(told(&layers, "192.0.2.50:6379"), 0);
-        assert_eq!(told(&layers, "192.0.2.51:6379"), 1);
+        assert_eq!(reported(&layers, "192.0.2.50:6379"), 0);
+        assert_eq!(reported(&layers, "192.0.2.51:6379"), 1);
         // Nobody can log in from the store.
         assert!(layers.nobody_is_safe().is_some());
     }

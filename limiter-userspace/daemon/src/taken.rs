@@ -97,13 +97,13 @@ fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>
     let changed = before.keys().filter(|name| now.contains_key(*name)).filter(other);
     let came = now.keys().filter(|name| !before.contains_key(*name));
     let went = before.keys().filter(|name| !now.contains_key(*name));
-    let told = |names: Vec<&str>, what: &str| {
+    let reported = |names: Vec<&str>, what: &str| {
         (!names.is_empty()).then(|| format!("{} {what}", names.join(", ")))
     };
     let all = [
-        told(changed.map(String::as_str).collect(), "changed"),
-        told(came.map(String::as_str).collect(), "came"),
-        told(went.map(String::as_str).collect(), "went"),
+        reported(changed.map(String::as_str).collect(), "changed"),
+        reported(came.map(String::as_str).collect(), "came"),
+        reported(went.map(String::as_str).collect(), "went"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     // The same files in another order.

@@ -11,10 +11,10 @@ mod keys;
 mod limits;
 mod metrics;
 mod others;
+mod reported;
 mod source;
 mod stats;
 mod tables;
-mod told;
 
 pub(crate) use census::Census;
 pub(crate) use counted::{
@@ -28,7 +28,7 @@ pub use keys::key;
 pub(crate) use keys::of_key;
 pub(crate) use limits::LimitsText;
 pub(crate) use metrics::{Facts, Trials, metrics};
+pub(crate) use reported::Reported;
 pub(crate) use source::{view as source, whole};
 pub(crate) use stats::StatsText;
 pub(crate) use tables::refused;
-pub(crate) use told::Told;

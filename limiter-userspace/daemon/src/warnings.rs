@@ -11,8 +11,8 @@ use limiter_rules::{Path, Selector, Subject, Terms};
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
 
-/// Warnings that follow from the rules, and the lists of their files, alone. Whoever sets a limit
-/// on the command line says whether all share it.
+/// Warnings that follow from the rules, and the lists of their files, alone. Anybody who sets a
+/// limit on the command line says whether all share it.
 pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) -> Warnings {
     let by_hand: HashSet<&Path> = set
         .rules
@@ -62,7 +62,7 @@ pub(super) fn of_whole(set: &EffectiveSet) -> Vec<String> {
     {
         warnings.push(format!(
             "{who} rejects, but there is no `replies`: packets over it are dropped, and nobody is \
-             told; add replies to the rule file"
+             notified; add replies to the rule file"
         ));
     }
     if let Some(who) = first_of(&shared)
@@ -107,7 +107,7 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
             )),
             Err(error) => Some(format!(
                 "{who} may match nothing on {interface}, if that takes VLAN tags off, which \
-                 cannot be told ({error}): see rx-vlan-offload in ethtool -k {interface}"
+                 is not known ({error}): see rx-vlan-offload in ethtool -k {interface}"
             )),
         })
         .collect()

@@ -1,7 +1,7 @@
 //! Watching the rule files: a change of what is in them is checked and reported, or, where that was
 //! asked for, put on trial.
 //!
-//! The kernel tells of changes in the directories (inotify); what it does not tell of, as on file
+//! The kernel reports changes in the directories (inotify); what it does not report, as on file
 //! systems of other machines, is found by reading the files from time to time. Either way only
 //! another content is a change, and only once it stays as it is: editors write in several steps.
 
@@ -33,7 +33,7 @@ const MOST_CHANGES: usize = 50;
 /// How the rule files are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Time between two readings, whether the kernel tells of a change or not.
+    /// Time between two readings, whether the kernel reports a change or not.
     pub every: Duration,
     /// Time that changed files are on trial; none: they are checked and reported.
     pub trial: Option<Duration>,

@@ -84,7 +84,7 @@ pub enum LinkChange {
     /// The interface is not here, and more cannot be seen.
     Unseen(String),
     /// An interface is there without the program: somebody removed the pin of its link. That is a
-    /// brake, so it is not attached again.
+    /// bypass, so it is not attached again.
     Detached(String),
     /// An interface of this name is there again, and cannot be limited; every look tries again.
     Refused(String, DatapathError),

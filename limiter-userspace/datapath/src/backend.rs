@@ -63,7 +63,7 @@ pub trait Observed: Reading<Error = DatapathError> {
     fn interface_name(&self, index: u32) -> Option<String>;
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
-    /// True if the brake lets every packet pass.
+    /// True if the bypass lets every packet pass.
     fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.control(Control::Brake)? != 0)
     }
@@ -124,7 +124,7 @@ pub trait Datapath: Observed + Send {
     fn cpus(&self) -> u32;
     /// True if an interface takes VLAN tags off before the program sees a frame.
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
-    /// `limiter off` and `on`: with the brake every packet passes.
+    /// `limiter off` and `on`: with the bypass every packet passes.
     fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
@@ -139,7 +139,7 @@ pub trait Datapath: Observed + Send {
     /// Tells the program where the windows of the wall clock begin: to be called now and then,
     /// because the wall clock is set and the monotonic one is not.
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError>;
-    /// Tells the program that there is a daemon, for as long as that may be without being told
+    /// Tells the program that there is a daemon, for as long as that may be without being informed
     /// again.
     fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
     /// The oldest event that nobody has taken.
@@ -154,20 +154,21 @@ pub trait Datapath: Observed + Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), DatapathError>;
-    /// Begins to tell packets whole, until [`Observed::now`] is that time; what was told before is
-    /// forgotten.
+    /// Begins to report packets whole, until [`Observed::now`] is that time; what was reported
+    /// before is forgotten.
     fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError>;
     /// Puts the end of a capture off; with [`Ticks::ZERO`], it ends now.
     fn capture_until(&mut self, until: Ticks) -> Result<(), DatapathError>;
-    /// Changes the sources of which a capture tells packets: those of this level and above.
+    /// Changes the sources of which a capture reports packets: those of this level and above.
     fn set_capture_level(
         &mut self,
         filter: &CaptureFilter,
         level: u32,
     ) -> Result<(), DatapathError>;
-    /// The oldest packet that was told and nobody has taken.
+    /// The oldest packet that was reported and nobody has taken.
     fn next_captured(&mut self) -> Option<CapturedPacket>;
-    /// Counts of all packets that were to be told since the maps were made, summed over the CPUs.
+    /// Counts of all packets that were to be reported since the maps were made, summed over the
+    /// CPUs.
     fn capture_counts(&self) -> Result<CaptureBudget, DatapathError>;
     /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached
     /// to before. What it adopted stays in force.
@@ -183,7 +184,7 @@ pub trait Datapath: Observed + Send {
 pub trait Backend {
     /// Checks, without changing anything, that the interfaces are there and that this process may
     /// limit them. Says the largest frame of them in bytes as far as it can be known, at least
-    /// 1,522. The pins tell what became of an interface that is not there.
+    /// 1,522. The pins say what became of an interface that is not there.
     fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError>;
     /// The index of an interface by its name.
     fn interface_index(&self, name: &str) -> Option<u32>;
@@ -207,7 +208,7 @@ pub trait Backend {
     /// Without a daemon: lets every packet pass, or no longer.
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
     /// Without a daemon: the interfaces that the pins keep limited, as far as this process may see
-    /// that; none while the brake lets every packet pass.
+    /// that; none while the bypass lets every packet pass.
     fn limited(&self, pin_dir: &Path) -> Vec<String>;
     /// Without a daemon: ends the limits on one interface.
     fn free(&self, pin_dir: &Path, interface: &str) -> Result<(), DatapathError>;

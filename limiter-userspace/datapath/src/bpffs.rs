@@ -97,7 +97,7 @@ impl PinDir {
         rest.is_ok_and(|rest| rest.to_string_lossy().contains('.'))
     }
 
-    /// Makes what is in it: by whoever has it locked.
+    /// Makes what is in it: by the one that has it locked.
     pub(super) fn create_parts(&self) -> Result<(), DatapathError> {
         [self.maps(), self.links()].iter().try_for_each(|path| make(path))
     }
@@ -178,8 +178,8 @@ impl PinDir {
             remove_directory(&directory)?;
         }
         match remove_directory(&self.path) {
-            // An empty directory may be left to whoever made it for a user that may not, as a unit
-            // does.
+            // An empty directory may be left to anybody who made it for a user that may not, as a
+            // unit does.
             Err(_) if is_empty(&self.path) => Ok(()),
             done => done,
         }

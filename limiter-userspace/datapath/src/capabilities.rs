@@ -20,8 +20,8 @@ pub(super) fn keep_needed() -> io::Result<()> {
         CapabilitySet::SYS_ADMIN
     };
     let kept = held.permitted & (bpf | CapabilitySet::NET_ADMIN);
-    // The bounding set is for whoever may change it; the capabilities of others grow by nothing but
-    // a program with file capabilities, which the last step rules out.
+    // The bounding set is for anybody who may change it; the capabilities of others grow by nothing
+    // but a program with file capabilities, which the last step rules out.
     if held.effective.contains(CapabilitySet::SETPCAP) {
         drop_from_bounding_set(kept)?;
     }

@@ -1,4 +1,4 @@
-//! Packets that the program tells whole: the filter, the ring and its budget.
+//! Packets that the program reports whole: the filter, the ring and its budget.
 
 use aya::maps::{Array, Map, MapData, PerCpuArray, RingBuf};
 use limiter_common::wire::{CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureRecord, map};
@@ -10,7 +10,7 @@ use super::{DatapathError, PinDir};
 /// Least bytes that a record takes in the ring, with the head that the kernel puts before it.
 const LEAST: usize = size_of::<CaptureRecord>() + 8;
 
-/// A packet that was told, and its first bytes.
+/// A packet that was reported, and its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedPacket {
     /// The facts that the program had of it.
@@ -58,7 +58,7 @@ impl CaptureMaps {
         Ok(())
     }
 
-    /// Says which packets are told.
+    /// Says which packets are reported.
     pub(super) fn set_filter(&mut self, filter: &CaptureFilter) -> Result<(), DatapathError> {
         self.filter.set(0, Wire(*filter), 0).map_err(DatapathError::map(map::CAPTURE))
     }
@@ -73,7 +73,7 @@ impl CaptureMaps {
         Some(CapturedPacket { record, bytes })
     }
 
-    /// Counts of all packets that were to be told since the maps were made, over all CPUs.
+    /// Counts of all packets that were to be reported since the maps were made, over all CPUs.
     pub(super) fn counts(&self) -> Result<CaptureBudget, DatapathError> {
         let failed = DatapathError::map(map::CAPTURE_BUDGET);
         let values = self.budget.get(&0, 0).map_err(failed)?;

@@ -38,7 +38,7 @@ impl Kernel {
             let tried = self.installed().not_in(before).ended(ended_in(generation + 1));
             noted = noted.and_then(|()| self.write(&tried));
         }
-        told(noted);
+        reported(noted);
     }
 
     /// After a trial was confirmed: nothing of it ends with the next generation.
@@ -46,7 +46,7 @@ impl Kernel {
         let next = self.generation() + 1;
         let kept = self.installed().not_in(before).ended(0);
         let noted = self.held.changes.set(next, Moment::UNKNOWN).and_then(|()| self.write(&kept));
-        told(noted);
+        reported(noted);
     }
 
     /// After a trial of `tried` was taken back, at `at` at the latest: what it had ended is in
@@ -59,7 +59,7 @@ impl Kernel {
             .changes
             .set(generation, Moment::new(generation, at))
             .and_then(|()| self.write(&again));
-        told(noted);
+        reported(noted);
     }
 
     /// Writes limits and records into their slots.
@@ -69,8 +69,8 @@ impl Kernel {
     }
 }
 
-/// The rule set is in force by now, so what fails here is told and is no failure of it.
-fn told(noted: Result<(), DatapathError>) {
+/// The rule set is in force by now, so what fails here is reported and is no failure of it.
+fn reported(noted: Result<(), DatapathError>) {
     if let Err(error) = noted {
         tracing::warn!(
             %error,

@@ -40,7 +40,7 @@ impl EntryMaps {
             (EntryKind::V4, source_store.sources, source_store.seed),
             (EntryKind::V6, source_store.sources, random()?),
             (EntryKind::Keyed, keys, random()?),
-            (EntryKind::Narrow, keys, random()?),
+            (EntryKind::Compact, keys, random()?),
         ] {
             // Adopted maps have settings already, and what their program has written beside them.
             if self.entry_table(kind)?.entries == 0 {

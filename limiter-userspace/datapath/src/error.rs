@@ -9,11 +9,11 @@ use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
 use limiter_model::Framing;
-use limiter_text::beside::BESIDE;
+use limiter_text::second_daemon::SECOND_DAEMON;
 
 use super::left_behind::LeftBehind;
 use super::other_pins::OtherPins;
-use super::remedy::Told;
+use super::remedy::Reported;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum DatapathError {
     #[error("{0}: a BPF file system takes no name with a dot: name another --pin-dir")]
     DottedPin(PathBuf),
     /// A file operation failed.
-    #[error("{action} {path}: {}", Told(source))]
+    #[error("{action} {path}: {}", Reported(source))]
     Path {
         /// Action that was tried.
         action: &'static str,
@@ -69,16 +69,16 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// The object did not load.
-    #[error("the XDP program did not load: {}", Told(.0.as_ref()))]
+    #[error("the XDP program did not load: {}", Reported(.0.as_ref()))]
     Load(#[source] Box<EbpfError>),
     /// The kernel refused the program.
-    #[error("the kernel refused the XDP program: {}", Told(.0.as_ref()))]
+    #[error("the kernel refused the XDP program: {}", Reported(.0.as_ref()))]
     Verify(#[source] Box<ProgramError>),
     /// The kernel gave no random number.
-    #[error("no random number from the kernel: {}", Told(.0))]
+    #[error("no random number from the kernel: {}", Reported(.0))]
     Random(#[source] io::Error),
     /// A map operation failed.
-    #[error("map {map}: {}", Told(source))]
+    #[error("map {map}: {}", Reported(source))]
     Map {
         /// Name of the map.
         map: &'static str,
@@ -125,7 +125,7 @@ pub enum DatapathError {
     },
     /// Another daemon has the pin directory.
     #[error(
-        "{}: another daemon{} uses this pin directory: {BESIDE}", path.display(), pid_text(*pid)
+        "{}: another daemon{} uses this pin directory: {SECOND_DAEMON}", path.display(), pid_text(*pid)
     )]
     PinsInUse {
         /// The directory.
@@ -147,7 +147,7 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// Attaching failed otherwise.
-    #[error("attaching to {interface}: {}", Told(source.as_ref()))]
+    #[error("attaching to {interface}: {}", Reported(source.as_ref()))]
     Attach {
         /// The interface.
         interface: String,
@@ -166,7 +166,7 @@ pub enum DatapathError {
         source: LinkError,
     },
     /// The route netlink socket failed.
-    #[error("asking the kernel about {interface}: {}", Told(source))]
+    #[error("asking the kernel about {interface}: {}", Reported(source))]
     Netlink {
         /// The interface.
         interface: String,
@@ -185,7 +185,7 @@ pub enum DatapathError {
         kind: String,
     },
     /// A pin could not be made or opened.
-    #[error("the pin {path}: {}", Told(source.as_ref()))]
+    #[error("the pin {path}: {}", Reported(source.as_ref()))]
     Pin {
         /// Path of the pin.
         path: PathBuf,
@@ -231,7 +231,7 @@ pub enum DatapathError {
         path: PathBuf,
         /// ABI number of the maps.
         found: u64,
-        /// True if the brake lets every packet pass.
+        /// True if the bypass lets every packet pass.
         brake: bool,
         /// Interfaces that the program is on.
         limited: Vec<String>,
@@ -314,7 +314,7 @@ impl DatapathError {
 fn in_force(brake: bool, limited: &[String]) -> String {
     match (limited, brake) {
         ([], _) => "no interface is limited by them".to_owned(),
-        (_, true) => "the brake lets every packet pass".to_owned(),
+        (_, true) => "the bypass lets every packet pass".to_owned(),
         (limited, false) => format!("their limits are in force on {}", limited.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Single drops, as the program tells them: the ring and its budget.
+//! Single drops, as the program reports them: the ring and its budget.
 
 use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -33,7 +33,7 @@ pub struct Kernel {
     /// Held as long as this lives.
     lock: Arc<PinLock>,
     pub(super) held: OpenMaps,
-    /// The interfaces that it was told to limit.
+    /// The interfaces that it was asked to limit.
     pub(super) asked: Vec<String>,
     pub(super) events: EventMaps,
     pub(super) captures: CaptureMaps,
@@ -161,7 +161,7 @@ impl Kernel {
         })
     }
 
-    /// Interfaces that an earlier start attached and this one was not told to. Pins of interfaces
+    /// Interfaces that an earlier start attached and this one was not asked to. Pins of interfaces
     /// that are gone leave.
     pub fn left_behind(&self) -> Result<Vec<LeftBehind>, DatapathError> {
         let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();

@@ -1,10 +1,10 @@
-//! An interface that stays limited though this start was not told to limit it.
+//! An interface that stays limited though this start was not asked to limit it.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// An interface that an earlier start attached and this one was not told to: the same maps, and the
-/// program of then.
+/// An interface that an earlier start attached and this one was not asked to: the same maps, and
+/// the program of then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftBehind {
     /// The interface's name: the last one known, if it is not here.

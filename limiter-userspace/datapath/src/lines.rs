@@ -4,7 +4,7 @@ use std::io;
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, EntryKind, LINE_WAYS, map};
 use limiter_decision::line::{self, HostLine, Place};
 
@@ -13,30 +13,30 @@ use super::mapped::Window;
 use super::source_store::SourceStore;
 use super::{DatapathError, PinDir};
 
-/// Lines of both families, and of narrow keys.
+/// Lines of both families, and of compact keys.
 pub(super) struct LineMaps {
     data: MapData,
     /// Lines of a family.
     sources: u32,
-    /// Lines of narrow keys.
-    narrow: u32,
+    /// Lines of compact keys.
+    compact: u32,
     seed: u64,
 }
 
 impl LineMaps {
     /// Opens the pinned map.
     pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
-        let SourceStore { lines: sources, narrow_lines: narrow, seed, .. } = *source_store;
+        let SourceStore { lines: sources, compact_lines: compact, seed, .. } = *source_store;
         let data =
             MapData::from_pin(pins.map(map::LINES)).map_err(DatapathError::map(map::LINES))?;
-        Ok(Self { data, sources, narrow, seed })
+        Ok(Self { data, sources, compact, seed })
     }
 
     /// The lines of a kind.
     const fn of(&self, kind: EntryKind) -> line::Lines {
         let count = match kind {
             EntryKind::V4 | EntryKind::V6 => self.sources,
-            EntryKind::Narrow | EntryKind::Keyed => self.narrow,
+            EntryKind::Compact | EntryKind::Keyed => self.compact,
         };
         line::Lines { count, seed: self.seed }
     }
@@ -50,12 +50,12 @@ impl LineMaps {
         Window::open(&self.data, self.sources * kind.index() + first, count).map_err(failed)
     }
 
-    /// The bucket of an owner: its lines are looked at, one after the other.
-    pub(super) fn bucket(&self, owner: &Owner) -> Result<Option<Bucket>, DatapathError> {
-        let Some(name) = owner.name() else {
+    /// The bucket of a key: its lines are looked at, one after the other.
+    pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Result<Option<Bucket>, DatapathError> {
+        let Some(name) = bucket_key.name() else {
             return Ok(None);
         };
-        let kind = owner.kind();
+        let kind = bucket_key.kind();
         for index in Place::of(name, self.of(kind)).all() {
             let window = self.window(kind, index, 1)?;
             let mut entries = window.lines().iter().flat_map(HostLine::live_entries);
@@ -71,7 +71,7 @@ impl LineMaps {
         &self,
         (kind, from): (EntryKind, Option<u32>),
         most: usize,
-    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
+    ) -> Result<Slice<BucketKey, Bucket>, DatapathError> {
         let all = self.of(kind).count;
         let first = from.unwrap_or(0).min(all);
         let most = u32::try_from(most / LINE_WAYS).unwrap_or(u32::MAX).max(1);
@@ -80,7 +80,7 @@ impl LineMaps {
         if count != 0 {
             let window = self.window(kind, first, count)?;
             let entries = window.lines().iter().flat_map(HostLine::live_entries);
-            read.extend(entries.map(|entry| (Owner::named(kind, entry.name), entry.bucket)));
+            read.extend(entries.map(|entry| (BucketKey::named(kind, entry.name), entry.bucket)));
         }
         let next = first + count;
         Ok((read, (next < all).then_some(next)))

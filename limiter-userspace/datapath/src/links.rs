@@ -29,7 +29,7 @@ impl Kernel {
         let before = self.held.attachments.get(index)?.clone();
         let (state, here) = match self.find(&before) {
             Ok(found) => found,
-            // The next look may tell.
+            // The next look may say so.
             Err(error) => {
                 tracing::debug!(%error, interface = before.interface, "not looked at");
                 return None;

@@ -31,7 +31,7 @@ pub(super) fn load(
         .map_max_entries(map::CPUS, possible_cpus())
         .map_max_entries(map::FRAMES_KEYED, options.max_keys)
         .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
-    source_store.tell(&mut loader);
+    source_store.report(&mut loader);
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }

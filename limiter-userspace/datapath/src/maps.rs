@@ -8,7 +8,7 @@ use aya::maps::{
     Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues,
 };
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
@@ -67,8 +67,8 @@ pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, Datapath
     Ok(info.max_entries())
 }
 
-/// The pinned words of `CONTROL`, whatever version made them: the ABI number and the brake have had
-/// their places since the first one.
+/// The pinned words of `CONTROL`, whatever version made them: the ABI number and the bypass have
+/// had their places since the first one.
 pub(super) struct PinnedControl(Array<MapData, u64>);
 
 impl PinnedControl {
@@ -212,7 +212,7 @@ impl Maps {
 
     /// Drops that are not counted in the buckets of their sources yet: at most one source of each
     /// CPU.
-    pub(super) fn uncounted(&self) -> Result<Vec<(Owner, u64)>, DatapathError> {
+    pub(super) fn uncounted(&self) -> Result<Vec<(BucketKey, u64)>, DatapathError> {
         let values = self.uncounted.get(&0, 0).map_err(DatapathError::map(map::UNCOUNTED))?;
         Ok(values.iter().map(|value| value.0.held()).filter(|(_, drops)| *drops > 0).collect())
     }

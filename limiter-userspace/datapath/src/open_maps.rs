@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -13,7 +13,7 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Control, EntryKind, EntryTable, InterfaceCounters, ListEntry,
     RuleCounters, RuleSetHeader, Tally,
 };
-use limiter_model::{Reading, of_narrow};
+use limiter_model::{Reading, of_compact};
 use limiter_rules::place::Slots;
 use limiter_rules::{Installed, Selector};
 use limiter_sharing::clock;
@@ -128,14 +128,17 @@ impl HasMaps for OpenMaps {
 }
 
 /// Adds the drops that CPUs have not added to the buckets yet.
-fn add_uncounted(held: &OpenMaps, owners: &mut [(Owner, Bucket)]) -> Result<(), DatapathError> {
-    let mut uncounted: BTreeMap<Owner, u64> = BTreeMap::new();
-    for (owner, drops) in held.maps.uncounted()? {
-        *uncounted.entry(owner).or_default() += drops;
+fn add_uncounted(
+    held: &OpenMaps,
+    bucket_keys: &mut [(BucketKey, Bucket)],
+) -> Result<(), DatapathError> {
+    let mut uncounted: BTreeMap<BucketKey, u64> = BTreeMap::new();
+    for (bucket_key, drops) in held.maps.uncounted()? {
+        *uncounted.entry(bucket_key).or_default() += drops;
     }
     if !uncounted.is_empty() {
-        for (owner, bucket) in owners {
-            let drops = uncounted.get(owner).copied().unwrap_or_default();
+        for (bucket_key, bucket) in bucket_keys {
+            let drops = uncounted.get(bucket_key).copied().unwrap_or_default();
             bucket.dropped = bucket.dropped.wrapping_add(drops);
         }
     }
@@ -233,27 +236,30 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
         }
         let mut sources = self.held().sources.read(sweep, most)?;
         add_uncounted(self.held(), &mut sources)?;
-        let source = |(owner, bucket): (Owner, Bucket)| Some((owner.source()?, bucket));
+        let source =
+            |(bucket_key, bucket): (BucketKey, Bucket)| Some((bucket_key.source()?, bucket));
         Ok(sources.into_iter().filter_map(source).collect())
     }
 
     fn keys(&self, from: Option<KeyPlace>, most: usize) -> Result<Keys, DatapathError> {
         let held = self.held();
         let tables = &held.installed.tables;
-        if let Some((EntryKind::Narrow, from)) = from {
-            let (mut narrow, next) = held.sources.narrow(from, most)?;
-            add_uncounted(held, &mut narrow)?;
-            // Others are left of tables that are not narrow any more.
-            let key = |(owner, bucket): &_| Some((tables.narrow_key(owner)?, of_narrow(bucket)));
-            let next = next.map(|next| (EntryKind::Narrow, Some(next)));
-            return Ok((narrow.iter().filter_map(key).collect(), next));
+        if let Some((EntryKind::Compact, from)) = from {
+            let (mut compact, next) = held.sources.compact(from, most)?;
+            add_uncounted(held, &mut compact)?;
+            // Others are left of tables that are not compact any more.
+            let key = |(bucket_key, bucket): &_| {
+                Some((tables.compact_key(bucket_key)?, of_compact(bucket)))
+            };
+            let next = next.map(|next| (EntryKind::Compact, Some(next)));
+            return Ok((compact.iter().filter_map(key).collect(), next));
         }
         let (mut keys, next) = held.keyed.keys(from.and_then(|(_, from)| from), most)?;
-        // Left from when their table was not narrow.
-        keys.retain(|(key, _)| tables.narrow_owner(key).is_none());
+        // Left from when their table was not compact.
+        keys.retain(|(key, _)| tables.compact_bucket_key(key).is_none());
         let next = match next {
             Some(next) => Some((EntryKind::Keyed, Some(next))),
-            None => (!tables.narrow.is_empty()).then_some((EntryKind::Narrow, None)),
+            None => (!tables.compact.is_empty()).then_some((EntryKind::Compact, None)),
         };
         Ok((keys, next))
     }

@@ -38,7 +38,7 @@ pub(super) enum Place {
     On(u32),
     /// None: it is gone.
     Nowhere,
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! The data path without a daemon, by its pins: the brakes, and a look at what is in force.
+//! The data path without a daemon, by its pins: the bypass, and a look at what is in force.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
     open(pin_dir)?.set(Control::Brake, u64::from(engaged))
 }
 
-/// True if the brake is engaged.
+/// True if the bypass is on.
 pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
     Ok(open(pin_dir)?.get(Control::Brake)? != 0)
 }

@@ -31,7 +31,7 @@ pub(super) struct Predecessor {
     bans: Option<Bans>,
     /// Lists in the old maps, likewise.
     lists: Option<Lists>,
-    /// Value of the brake that was carried over last.
+    /// Value of the bypass that was carried over last.
     pub(super) brake: u64,
     /// Interfaces to take over, and the mode for those that are new.
     pub(super) asked: Vec<String>,
@@ -70,16 +70,16 @@ impl Predecessor {
     }
 
     /// Says what was taken over and what was not.
-    pub(super) fn tell(&self, bans: usize) {
+    pub(super) fn report(&self, bans: usize) {
         let bans = match (&self.bans, bans) {
             (None, _) => "bans could not be read, and are forgotten".to_owned(),
             (Some(_), 1) => "1 source with bans on record is taken over".to_owned(),
             (Some(_), bans) => format!("{bans} sources with bans on record are taken over"),
         };
         let lists = if self.lists.is_some() {
-            "lists and the brake are as before"
+            "lists and the bypass are as before"
         } else {
-            "the brake is as before, the lists are those of the state directory"
+            "the bypass is as before, the lists are those of the state directory"
         };
         tracing::warn!(
             "the maps of another version (layout {}, this limiter has {ABI_VERSION}) are replaced \

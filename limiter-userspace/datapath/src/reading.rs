@@ -2,14 +2,14 @@
 //! `None`.
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
     KeyedBucket, Lease, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table,
     TableKey, TrieValue, map,
 };
-use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_narrow};
+use limiter_model::{KEY_BITS, Reading, SOURCE_BITS, of_compact};
 
 use super::found::{Read, found, longest};
 use super::open_maps::{HasMaps as _, OpenMaps};
@@ -43,21 +43,21 @@ macro_rules! reads_its_maps {
                     self.held().tables.ban(&source.trie_key())
                 }
 
-                fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
+                fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot> {
                     let Some(trie) = self.held().maps.rules_of(generation, &self.held().pins)? else {
                         return Ok(None);
                     };
-                    Ok(longest(map::RULES, &trie, SOURCE_BITS, owner.trie_key())?.map(Slot::new))
+                    Ok(longest(map::RULES, &trie, SOURCE_BITS, bucket_key.trie_key())?.map(Slot::new))
                 }
 
                 fn limit(&self, slot: Slot) -> Read<Limit> {
                     self.held().maps.limit_at(slot)
                 }
 
-                fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
-                    let mut bucket = self.held().sources.bucket(owner)?;
+                fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket> {
+                    let mut bucket = self.held().sources.bucket(bucket_key)?;
                     if let Some(bucket) = &mut bucket {
-                        let ours = |(of, drops)| if of == *owner { drops } else { 0 };
+                        let ours = |(of, drops)| if of == *bucket_key { drops } else { 0 };
                         let drops = self.held().maps.uncounted()?.into_iter().map(ours).sum();
                         bucket.dropped = bucket.dropped.wrapping_add(drops);
                     }
@@ -107,8 +107,8 @@ macro_rules! reads_its_maps {
 
                 fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
                     let held = self.held();
-                    if let Some(owner) = held.installed.tables.narrow_owner(key) {
-                        return Ok(self.bucket_of(&owner)?.as_ref().map(of_narrow));
+                    if let Some(bucket_key) = held.installed.tables.compact_bucket_key(key) {
+                        return Ok(self.bucket_of(&bucket_key)?.as_ref().map(of_compact));
                     }
                     held.tables.keyed(key, held.entries.entry_table(EntryKind::Keyed)?.seed)
                 }

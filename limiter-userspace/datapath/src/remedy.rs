@@ -6,9 +6,9 @@ use std::fmt;
 use std::io;
 
 /// An error with its causes and the remedy. aya's own texts leave the kernel's answer to the cause.
-pub(super) struct Told<'a>(pub(super) &'a (dyn Error + 'static));
+pub(super) struct Reported<'a>(pub(super) &'a (dyn Error + 'static));
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Reported<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = String::new();
         let mut code = None;
@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn the_cause_and_the_remedy_are_in_one_line() {
         let source = io::Error::from_raw_os_error(libc::ENOMEM);
-        let text = Told(&Outer { map: "RULES", source }).to_string();
+        let text = Reported(&Outer { map: "RULES", source }).to_string();
         assert!(
             text.starts_with("map RULES failed: Cannot allocate memory (os error 12): free memory"),
             "{text}"
         );
         assert!(!text.contains('\n'));
-        let refused = Told(&io::Error::from_raw_os_error(libc::EACCES)).to_string();
+        let refused = Reported(&io::Error::from_raw_os_error(libc::EACCES)).to_string();
         assert!(refused.ends_with("before Linux 6.18 CAP_PERFMON too"), "{refused}");
-        let text = Told(&io::Error::other("odd")).to_string();
+        let text = Reported(&io::Error::other("odd")).to_string();
         assert_eq!(text, "odd: try again; if it stays, look into the kernel's log with `dmesg`");
     }
 }

@@ -22,13 +22,13 @@ pub(super) struct SourceStore {
     pub(super) table: SourceTable,
     /// Lines a family; 0 for hash maps.
     pub(super) lines: u32,
-    /// Lines of narrow keys; 0 for hash maps.
-    pub(super) narrow_lines: u32,
+    /// Lines of compact keys; 0 for hash maps.
+    pub(super) compact_lines: u32,
     /// [`EntryTable::seed`] of IPv4 sources, which gives all owners their lines.
     pub(super) seed: u64,
     /// Sources of a family that there is room for.
     pub(super) sources: u32,
-    /// Narrow keys that there is room for.
+    /// Compact keys that there is room for.
     pub(super) keys: u32,
 }
 
@@ -37,11 +37,11 @@ impl SourceStore {
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
         let (sources, keys) = (options.max_sources, options.max_keys);
         let (table, seed) = (options.source_table, random()?);
-        let (lines, narrow_lines) = match table {
+        let (lines, compact_lines) = match table {
             SourceTable::Hash => (0, 0),
             SourceTable::Lines => (lines_for(sources), lines_for(keys)),
         };
-        Ok(Self { table, lines, narrow_lines, seed, sources, keys })
+        Ok(Self { table, lines, compact_lines, seed, sources, keys })
     }
 
     /// Settings read back from the pinned maps.
@@ -51,26 +51,26 @@ impl SourceStore {
         let entry_tables = Map::from_map_data(data).map_err(failed)?;
         let entry_tables: Array<_, Wire<EntryTable>> = entry_tables.try_into().map_err(failed)?;
         let of = |kind: EntryKind| Ok(entry_tables.get(&kind.index(), 0).map_err(failed)?.0);
-        let (v4, narrow): (EntryTable, EntryTable) = (of(EntryKind::V4)?, of(EntryKind::Narrow)?);
+        let (v4, compact): (EntryTable, EntryTable) = (of(EntryKind::V4)?, of(EntryKind::Compact)?);
         let seed = v4.seed;
         let room = |entry_table: EntryTable| u32::try_from(entry_table.entries).unwrap_or(u32::MAX);
-        let (sources, keys) = (room(v4), room(narrow));
+        let (sources, keys) = (room(v4), room(compact));
         // The maps of the other store are not pinned.
         if pins.map(map::LINES).exists() {
             let all = capacity(pins, map::LINES)? / PLACES;
-            let narrow_lines = lines_for(keys).min(all);
-            let lines = (all - narrow_lines) / 2;
+            let compact_lines = lines_for(keys).min(all);
+            let lines = (all - compact_lines) / 2;
             return Ok(Self {
                 table: SourceTable::Lines,
                 lines,
-                narrow_lines,
+                compact_lines,
                 seed,
                 sources,
                 keys,
             });
         }
         let table = SourceTable::Hash;
-        Ok(Self { table, lines: 0, narrow_lines: 0, seed, sources, keys })
+        Ok(Self { table, lines: 0, compact_lines: 0, seed, sources, keys })
     }
 
     /// Names of the maps that are pinned: those of the other store are not, and as small as can be.
@@ -84,22 +84,22 @@ impl SourceStore {
 
     /// Sets sizes and constants in a program before it is loaded: without lines, the code for them
     /// is removed, and with lines the one for hash maps.
-    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+    pub(super) fn report<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         let is_hashed = self.table == SourceTable::Hash;
         for name in map::HASHED {
-            let is_narrow = matches!(name, map::NARROW | map::FRAMES_NARROW);
-            let entries = if is_narrow { self.keys } else { self.sources };
+            let is_compact = matches!(name, map::NARROW | map::FRAMES_NARROW);
+            let entries = if is_compact { self.keys } else { self.sources };
             loader.map_max_entries(name, if is_hashed { entries } else { 1 });
         }
         loader
             .override_global(constant::SOURCE_LINES, &self.lines, true)
-            .override_global(constant::NARROW_LINES, &self.narrow_lines, true)
+            .override_global(constant::NARROW_LINES, &self.compact_lines, true)
             .override_global(constant::LINE_SEED, &self.seed, true)
             .map_max_entries(map::LINES, self.all_lines().saturating_mul(PLACES).max(1));
     }
 
     /// Lines of all kinds.
     const fn all_lines(&self) -> u32 {
-        self.lines.saturating_mul(2).saturating_add(self.narrow_lines)
+        self.lines.saturating_mul(2).saturating_add(self.compact_lines)
     }
 }

@@ -1,7 +1,7 @@
-//! The buckets of sources and of narrow keys, in either source store.
+//! The buckets of sources and of compact keys, in either source store.
 
 use aya::maps::{HashMap, Map, MapData};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, EntryKind, map};
 
 use super::batch::{Slice, SourceMaps, Sweep};
@@ -24,7 +24,7 @@ pub(super) enum Sources {
 pub(super) struct Hashed {
     v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
     v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
-    narrow: HashMap<MapData, [u8; 8], Wire<Bucket>>,
+    compact: HashMap<MapData, [u8; 8], Wire<Bucket>>,
     batches: SourceMaps,
 }
 
@@ -42,24 +42,24 @@ impl Sources {
         Ok(Self::Hashed(Box::new(Hashed {
             v4: open(map::SOURCES_V4)?.try_into().map_err(DatapathError::map(map::SOURCES_V4))?,
             v6: open(map::SOURCES_V6)?.try_into().map_err(DatapathError::map(map::SOURCES_V6))?,
-            narrow: open(map::NARROW)?.try_into().map_err(DatapathError::map(map::NARROW))?,
+            compact: open(map::NARROW)?.try_into().map_err(DatapathError::map(map::NARROW))?,
             batches: SourceMaps::open(pins)?,
         })))
     }
 
-    /// The bucket of an owner.
-    pub(super) fn bucket(&self, owner: &Owner) -> Result<Option<Bucket>, DatapathError> {
+    /// The bucket of a key.
+    pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Result<Option<Bucket>, DatapathError> {
         let maps = match self {
-            Self::Lines(lines) => return lines.bucket(owner),
+            Self::Lines(lines) => return lines.bucket(bucket_key),
             Self::Hashed(maps) => maps,
         };
-        let Hashed { v4, v6, narrow, .. } = &**maps;
-        let word = owner.word().to_ne_bytes();
+        let Hashed { v4, v6, compact, .. } = &**maps;
+        let word = bucket_key.word().to_ne_bytes();
         let [a, b, c, d, ..] = word;
-        let bucket = match owner.kind() {
+        let bucket = match bucket_key.kind() {
             EntryKind::V4 => found(map::SOURCES_V4, v4.get(&[a, b, c, d], 0))?,
             EntryKind::V6 => found(map::SOURCES_V6, v6.get(&word, 0))?,
-            EntryKind::Narrow | EntryKind::Keyed => found(map::NARROW, narrow.get(&word, 0))?,
+            EntryKind::Compact | EntryKind::Keyed => found(map::NARROW, compact.get(&word, 0))?,
         };
         Ok(bucket.map(|bucket| bucket.0))
     }
@@ -70,7 +70,7 @@ impl Sources {
         &self,
         sweep: &mut Sweep,
         most: usize,
-    ) -> Result<Vec<(Owner, Bucket)>, DatapathError> {
+    ) -> Result<Vec<(BucketKey, Bucket)>, DatapathError> {
         let Some(place) = sweep.place() else {
             return Ok(Vec::new());
         };
@@ -79,20 +79,20 @@ impl Sources {
         Ok(read)
     }
 
-    /// Reads on: about `most` narrow keys, and the place after them.
-    pub(super) fn narrow(
+    /// Reads on: about `most` compact keys, and the place after them.
+    pub(super) fn compact(
         &self,
         from: Option<u32>,
         most: usize,
-    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
-        self.read_kind((EntryKind::Narrow, from), most)
+    ) -> Result<Slice<BucketKey, Bucket>, DatapathError> {
+        self.read_kind((EntryKind::Compact, from), most)
     }
 
     fn read_kind(
         &self,
         place: (EntryKind, Option<u32>),
         most: usize,
-    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
+    ) -> Result<Slice<BucketKey, Bucket>, DatapathError> {
         match self {
             Self::Hashed(maps) => maps.batches.read(place, most),
             Self::Lines(lines) => lines.read(place, most),

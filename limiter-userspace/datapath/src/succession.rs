@@ -51,7 +51,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Carries brake and bans over, puts the new maps in the place of the old ones, and replaces
+    /// Carries bypass and bans over, puts the new maps in the place of the old ones, and replaces
     /// the program behind each link. Fails whole, as long as no link has the new program.
     pub(super) fn succeed(&mut self) -> Result<(), DatapathError> {
         let Some(mut before) = self.predecessor.take() else { return Ok(()) };
@@ -80,9 +80,9 @@ impl Kernel {
             return Err(error);
         }
         self.take_left_behind()?;
-        // Bans that were made while the links changed, and a brake of that moment.
+        // Bans that were made while the links changed, and a bypass of that moment.
         let bans = bans.max(self.carry(&mut before)?);
-        before.tell(bans);
+        before.report(bans);
         drop(before);
         if let Err(error) = self.held.pins.remove_next() {
             tracing::warn!(%error, "old maps are left: the next start removes them");
@@ -103,7 +103,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Copies the brake, and bans that are not there yet; says how many sources have a record.
+    /// Copies the bypass, and bans that are not there yet; says how many sources have a record.
     fn carry(&mut self, before: &mut Predecessor) -> Result<usize, DatapathError> {
         let brake = before.control.get(Control::Brake)?;
         if brake != before.brake {
@@ -125,7 +125,7 @@ impl Kernel {
     }
 
     /// Replaces the program of links that an earlier start left on interfaces which this one was
-    /// not told to limit: with the old program nothing could brake them any more.
+    /// not asked to limit: with the old program nothing could bypass them any more.
     fn take_left_behind(&mut self) -> Result<(), DatapathError> {
         let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();
         for link in own_links::all(&self.held.pins)? {

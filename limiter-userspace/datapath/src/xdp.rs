@@ -1,4 +1,4 @@
-//! The running kernel: checks, opening, and the brakes that need no daemon.
+//! The running kernel: checks, opening, and the bypass, which needs no daemon.
 
 use std::path::Path;
 use std::time::Duration;

@@ -97,7 +97,7 @@ pub struct State {
     pub own_addresses: Vec<(String, IpNet)>,
     /// How often the wall clock was set.
     pub clock_refreshed: usize,
-    /// Drops that the program has told, and nobody has taken.
+    /// Drops that the program has reported, and nobody has taken.
     pub events: VecDeque<Event>,
     /// Counts of events.
     pub event_counts: EventBudget,
@@ -105,7 +105,7 @@ pub struct State {
     pub event_rate: Option<NonZero<u32>>,
     /// Store of the buckets of sources.
     pub source_table: SourceTable,
-    /// Packets that the program has told whole, and nobody has taken.
+    /// Packets that the program has reported whole, and nobody has taken.
     pub captured: VecDeque<CapturedPacket>,
     /// Packets that a capture takes.
     pub capture_filter: CaptureFilter,

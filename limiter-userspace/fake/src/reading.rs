@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, FlowKey, KeyLeases,
@@ -48,16 +48,16 @@ impl Reading for Opened {
         self.read(|model| Reading::ban(model, source))
     }
 
-    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot> {
-        self.read(|model| model.slot(generation, owner))
+    fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot> {
+        self.read(|model| model.slot(generation, bucket_key))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
         self.read(|model| Reading::limit(model, slot))
     }
 
-    fn bucket_of(&self, owner: &Owner) -> Read<Bucket> {
-        self.read(|model| Reading::bucket_of(model, owner))
+    fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket> {
+        self.read(|model| Reading::bucket_of(model, bucket_key))
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {

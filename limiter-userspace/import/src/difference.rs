@@ -48,9 +48,9 @@ pub(super) enum Difference {
     Forgotten { milliseconds: u64, always: bool },
     /// A full table.
     Full(&'static str),
-    /// The sender is told.
+    /// The sender is notified.
     Rejected,
-    /// The sender is told there, and not by a list.
+    /// The sender is notified there, and not by a list.
     Silent,
     /// `recent`, where what is refused counts.
     Refused,
@@ -195,7 +195,9 @@ impl fmt::Display for Difference {
             Self::Rejected => f.write_str(
                 "`replies` bounds the answers here, and the kind of answer is limiter's own",
             ),
-            Self::Silent => f.write_str("the sender is told there; a list here drops in silence"),
+            Self::Silent => {
+                f.write_str("the sender is notified there; a list here drops in silence")
+            }
             Self::Several => f.write_str(
                 "with the limits beside it: a packet that one drops is charged to none here; \
                  there, to \

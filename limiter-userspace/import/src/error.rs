@@ -6,7 +6,7 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Longest text of a list in bytes: a million sources with their times and comments.
 pub const MAX_LIST_BYTES: usize = 128 << 20;
 
-/// Error of a whole text. Anything wrong with one rule is told of that rule.
+/// Error of a whole text. Anything wrong with one rule is reported with that rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// Longer than is read.

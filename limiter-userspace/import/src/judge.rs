@@ -147,7 +147,7 @@ impl<'a> Judge<'a> {
         self.denied.clear();
     }
 
-    /// Judges a rule; tells what becomes of its packets.
+    /// Judges a rule; says what becomes of its packets.
     pub(super) fn step(&mut self, step: &Step<'_>) -> Option<Gone> {
         match &step.case.limit {
             Some(limit) => self.limit(step, limit),

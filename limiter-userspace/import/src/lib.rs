@@ -38,7 +38,7 @@ pub use imported::{Effect, Entry, Imported, Outcome};
 use firewall::Firewall;
 use packets::Family;
 
-/// Wishes of whoever imports.
+/// Wishes of anybody who imports.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The format; none to look for it in the text.

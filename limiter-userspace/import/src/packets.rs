@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use limiter_rules::model::Fact;
 
-/// Largest product of two lists that are compared: whoever has more is taken to overlap.
+/// Largest product of two lists that are compared: the one that has more is taken to overlap.
 const MOST_PAIRS: usize = 1 << 16;
 
 /// Advice for what a rule is not for, where that is no source.

@@ -64,7 +64,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// The reason why it cannot stand beside the others; `place` tells where a rule is.
+    /// The reason why it cannot stand beside the others; `place` says where a rule is.
     pub(super) fn add(
         &mut self,
         piece: Piece,

@@ -96,7 +96,7 @@ impl Translation {
     }
 
     /// True if a limit, said for packets on the wire, would be for others than it is for there.
-    /// `opens` tells that only first packets of connections come to the limit.
+    /// `opens` says that only first packets of connections come to the limit.
     pub(super) fn changes(
         &self,
         (hook, priority): (Hook, i64),

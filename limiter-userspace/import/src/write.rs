@@ -59,10 +59,10 @@ pub(super) fn write(
     for remark in &firewall.remarks {
         comment(&mut text, "", &clean(remark));
     }
-    let mut told = BTreeSet::new();
-    set.lists = lists(&mut text, &judge, &entries, &mut told);
-    rules(&mut text, &set, &origins, &entries, &mut told)?;
-    dropping(&mut text, &entries, &told);
+    let mut reported = BTreeSet::new();
+    set.lists = lists(&mut text, &judge, &entries, &mut reported);
+    rules(&mut text, &set, &origins, &entries, &mut reported)?;
+    dropping(&mut text, &entries, &reported);
     rest(&mut text, &entries, Outcome::NotTranslated, "Not translated");
     rest(&mut text, &entries, Outcome::Left, "Left to the firewall");
     if text.len() > MAX_BYTES {
@@ -243,7 +243,7 @@ fn lists(
     text: &mut String,
     judge: &Judge<'_>,
     entries: &[(usize, Entry)],
-    told: &mut BTreeSet<usize>,
+    reported: &mut BTreeSet<usize>,
 ) -> BTreeMap<Selector, Listing> {
     let translated_entry = |denied: &Denied| {
         let entry = entry_of(entries, denied.rule);
@@ -264,7 +264,7 @@ fn lists(
         None => "#\n# Sources that are dropped, more than the lists have room for. Type:\n",
     });
     for (denied, entry) in all() {
-        told.insert(denied.rule);
+        reported.insert(denied.rule);
         translated(text, "", entry);
         for command in commands(denied, listed.is_some()) {
             let _: std::fmt::Result = writeln!(text, "#   {command}");
@@ -290,7 +290,7 @@ fn rules(
     set: &RuleSet,
     origins: &[Vec<usize>],
     entries: &[(usize, Entry)],
-    told: &mut BTreeSet<usize>,
+    reported: &mut BTreeSet<usize>,
 ) -> Result<(), ImportError> {
     let own = |error: String| ImportError::Own(error);
     let written = blocks(set).map_err(|error| own(error.to_string()))?;
@@ -303,7 +303,7 @@ fn rules(
     }
     for (block, origins) in written.rules.iter().zip(origins) {
         for origin in origins {
-            if told.insert(*origin)
+            if reported.insert(*origin)
                 && let Some(entry) = entry_of(entries, *origin)
             {
                 translated(text, "  ", entry);
@@ -315,10 +315,10 @@ fn rules(
 }
 
 /// Rules that drop what is over the limit of a rule before them.
-fn dropping(text: &mut String, entries: &[(usize, Entry)], told: &BTreeSet<usize>) {
+fn dropping(text: &mut String, entries: &[(usize, Entry)], reported: &BTreeSet<usize>) {
     let mut entries = entries
         .iter()
-        .filter(|(index, entry)| entry.outcome == Outcome::Translated && !told.contains(index))
+        .filter(|(index, entry)| entry.outcome == Outcome::Translated && !reported.contains(index))
         .peekable();
     if entries.peek().is_some() {
         text.push_str("\n# Translated with the limits whose rest they drop:\n");

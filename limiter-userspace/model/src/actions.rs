@@ -10,7 +10,7 @@ use limiter_decision::act::{self, FrameMut};
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::Facts;
 use limiter_decision::table::Scratch;
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use super::Model;
 use super::left::Left;

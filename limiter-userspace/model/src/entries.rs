@@ -15,7 +15,7 @@ use limiter_decision::entries::{AdmissionCells, HostEntryTable};
 pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
     admission: [AdmissionCells; EntryKind::COUNT],
-    /// Of IPv4 sources, of IPv6 sources, and of narrow keys.
+    /// Of IPv4 sources, of IPv6 sources, and of compact keys.
     sources: [Vec<AtomicU64>; 3],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
     /// Aggregates that were asked for, by index.
@@ -172,7 +172,7 @@ impl ModelEntries {
         match kind {
             EntryKind::V4 => self.sources[0].get(index),
             EntryKind::V6 => self.sources[1].get(index),
-            EntryKind::Narrow => self.sources[2].get(index),
+            EntryKind::Compact => self.sources[2].get(index),
             EntryKind::Keyed => self.keyed.get(index).map(|(state, _)| state),
         }
     }

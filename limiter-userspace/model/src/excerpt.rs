@@ -14,7 +14,7 @@ use limiter_common::wire::{
     Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
 use limiter_decision::outcome::Outcome;
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 use limiter_rules::model::TriePrefix;
 
 use super::part::{Entry, Part};
@@ -171,7 +171,7 @@ impl<'m, E> Excerpt<'m, E> {
             Entry::Listed(source) => {
                 let lists = maps.control(Control::Lists)?;
                 let own = TriePrefix::of_source(source.trie_key());
-                // The length of the prefix around it tells nothing here.
+                // The length of the prefix around it shows nothing here.
                 let around = own.shortened(own.length.saturating_sub(1));
                 if lists & LISTS_EXACT != 0 {
                     model.lists.extend(maps.listed(&source)?.map(|entry| (own, entry)));
@@ -324,7 +324,7 @@ budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}
     }
 
     #[test]
-    fn a_packet_is_told_before_it_comes_and_every_entry_is_read_once() {
+    fn a_packet_is_reported_before_it_comes_and_every_entry_is_read_once() {
         let file = RuleFile::parse("r.yaml", RULES, 1522).unwrap();
         let machine =
             Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1, cluster: None };

@@ -7,7 +7,7 @@ use limiter_decision::engine;
 use limiter_decision::host;
 use limiter_decision::packet::{self, Bytes, Layer3, Packet};
 use limiter_decision::table::{self, Begun, KeyFacts, Scratch, locate};
-use limiter_decision::world::World as _;
+use limiter_decision::world::Maps as _;
 
 use super::Model;
 use crate::Framing;

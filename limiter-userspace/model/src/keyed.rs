@@ -156,8 +156,8 @@ impl Keyed for ModelKeyed {
     }
 }
 
-/// The state of a narrow key as that of any key. It has no time of the last packet.
-pub fn of_narrow(bucket: &Bucket) -> KeyedBucket {
+/// The state of a compact key as that of any key. It has no time of the last packet.
+pub fn of_compact(bucket: &Bucket) -> KeyedBucket {
     let Bucket { word, resolved, passed, dropped } = *bucket;
     let mut words = [0; WORDS];
     words[0] = word;

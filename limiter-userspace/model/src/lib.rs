@@ -26,7 +26,7 @@ mod world;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::{MAPPED_BITS, Source};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -50,7 +50,7 @@ use trail::Steps;
 
 pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
-pub use keyed::{of_narrow, used_share};
+pub use keyed::{of_compact, used_share};
 pub use lines::ModelLine;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable, Standing};
 pub use reading::{KEY_BITS, Read, Reading, SOURCE_BITS};
@@ -76,7 +76,7 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     moments: Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
-    buckets: RwLock<HashMap<Owner, ModelSourceBucketRef>>,
+    buckets: RwLock<HashMap<BucketKey, ModelSourceBucketRef>>,
     /// Lines, in place of `buckets`, if the buckets of sources are stored so.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
@@ -235,16 +235,16 @@ impl Model {
     }
 
     /// Puts the bucket of a source in its place.
-    fn put_bucket(&mut self, owner: Owner, bucket: &Bucket) {
+    fn put_bucket(&mut self, bucket_key: BucketKey, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
-        buckets.insert(owner, ModelSourceBucketRef::of(bucket));
+        buckets.insert(bucket_key, ModelSourceBucketRef::of(bucket));
     }
 
     /// The buckets of sources, apart from these.
-    fn copied_buckets(&self) -> RwLock<HashMap<Owner, ModelSourceBucketRef>> {
+    fn copied_buckets(&self) -> RwLock<HashMap<BucketKey, ModelSourceBucketRef>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let copy = |(owner, meter): (&Owner, &ModelSourceBucketRef)| {
-            (*owner, ModelSourceBucketRef::of(&meter.bucket()))
+        let copy = |(bucket_key, meter): (&BucketKey, &ModelSourceBucketRef)| {
+            (*bucket_key, ModelSourceBucketRef::of(&meter.bucket()))
         };
         RwLock::new(buckets.iter().map(copy).collect())
     }
@@ -255,8 +255,8 @@ impl Model {
 
     /// As `Reading::keyed` of a data path.
     pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
-        match self.installed.tables.narrow_owner(key) {
-            Some(owner) => self.bucket_of(&owner).as_ref().map(of_narrow),
+        match self.installed.tables.compact_bucket_key(key) {
+            Some(bucket_key) => self.bucket_of(&bucket_key).as_ref().map(of_compact),
             None => self.tables.bucket(key),
         }
     }
@@ -265,16 +265,17 @@ impl Model {
     pub fn keyed_all(&self) -> Vec<(TableKey, KeyedBucket)> {
         let tables = &self.installed.tables;
         let mut all = self.tables.all_buckets();
-        // Left from when the table was not narrow.
-        all.retain(|(key, _)| tables.narrow_owner(key).is_none());
-        let narrow = if let Some(lines) = &self.lines {
-            lines.narrow()
+        // Left from when the table was not compact.
+        all.retain(|(key, _)| tables.compact_bucket_key(key).is_none());
+        let compact = if let Some(lines) = &self.lines {
+            lines.compact()
         } else {
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-            buckets.iter().map(|(owner, bucket)| (*owner, bucket.bucket())).collect()
+            buckets.iter().map(|(bucket_key, bucket)| (*bucket_key, bucket.bucket())).collect()
         };
-        let key = |(owner, bucket): &_| Some((tables.narrow_key(owner)?, of_narrow(bucket)));
-        all.extend(narrow.iter().filter_map(key));
+        let key =
+            |(bucket_key, bucket): &_| Some((tables.compact_key(bucket_key)?, of_compact(bucket)));
+        all.extend(compact.iter().filter_map(key));
         all
     }
 
@@ -315,19 +316,19 @@ impl Model {
 
     /// As `Reading::bucket` of a data path.
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
-        self.bucket_of(&Owner::from(*source))
+        self.bucket_of(&BucketKey::from(*source))
     }
 
     /// As `Reading::bucket_of` of a data path.
-    pub fn bucket_of(&self, owner: &Owner) -> Option<Bucket> {
+    pub fn bucket_of(&self, bucket_key: &BucketKey) -> Option<Bucket> {
         if let Some(lines) = &self.lines {
-            return lines.bucket(owner);
+            return lines.bucket(bucket_key);
         }
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets
-            .get(owner)
+            .get(bucket_key)
             .map(ModelSourceBucketRef::bucket)
-            .or_else(|| self.missing(Entry::Bucket(*owner)))
+            .or_else(|| self.missing(Entry::Bucket(*bucket_key)))
     }
 }
 

@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
 use limiter_decision::cell::Cell;
 use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, Lines, Place};
 
-/// Lines of both families, and of narrow keys.
+/// Lines of both families, and of compact keys.
 #[derive(Debug)]
 pub(super) struct ModelLines {
     v4: Arc<[HostLine]>,
     v6: Arc<[HostLine]>,
-    narrow: Arc<[HostLine]>,
+    compact: Arc<[HostLine]>,
     seed: u64,
 }
 
 impl ModelLines {
     pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
         let lines = |count| (0..lines_for(count)).map(|_| HostLine::default()).collect();
-        Self { v4: lines(sources), v6: lines(sources), narrow: lines(keys), seed }
+        Self { v4: lines(sources), v6: lines(sources), compact: lines(keys), seed }
     }
 
     fn of(&self, kind: EntryKind) -> &Arc<[HostLine]> {
         match kind {
             EntryKind::V4 => &self.v4,
             EntryKind::V6 => &self.v6,
-            EntryKind::Narrow | EntryKind::Keyed => &self.narrow,
+            EntryKind::Compact | EntryKind::Keyed => &self.compact,
         }
     }
 
@@ -41,8 +41,8 @@ impl ModelLines {
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
     }
 
-    pub(super) fn bucket(&self, owner: &Owner) -> Option<Bucket> {
-        let (family, name) = (owner.kind(), owner.name()?);
+    pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Option<Bucket> {
+        let (family, name) = (bucket_key.kind(), bucket_key.name()?);
         let found = Place::of(name, self.all(family)).all().find_map(|index| {
             let line = self.line(family, index)?;
             line.host()?.live_entries().find(|entry| entry.name == name)
@@ -50,10 +50,12 @@ impl ModelLines {
         Some(found.bucket)
     }
 
-    /// The narrow keys that have an entry.
-    pub(super) fn narrow(&self) -> Vec<(Owner, Bucket)> {
-        let entries = self.narrow.iter().flat_map(HostLine::live_entries);
-        entries.map(|entry| (Owner::named(EntryKind::Narrow, entry.name), entry.bucket)).collect()
+    /// The compact keys that have an entry.
+    pub(super) fn compact(&self) -> Vec<(BucketKey, Bucket)> {
+        let entries = self.compact.iter().flat_map(HostLine::live_entries);
+        entries
+            .map(|entry| (BucketKey::named(EntryKind::Compact, entry.name), entry.bucket))
+            .collect()
     }
 
     /// Number of sources that have an entry.
@@ -61,7 +63,7 @@ impl ModelLines {
         self.v4
             .iter()
             .chain(self.v6.iter())
-            .chain(self.narrow.iter())
+            .chain(self.compact.iter())
             .map(|line| line.live_entries().count())
             .sum()
     }

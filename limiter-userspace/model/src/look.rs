@@ -1,8 +1,8 @@
 //! The rules that a packet falls under, and how full their buckets are.
 
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::narrow;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
+use limiter_common::compact;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -20,7 +20,7 @@ use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_decision::packet::{self, Bytes, Layer3};
 use limiter_decision::table::limit::wall_offset;
 use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
-use limiter_decision::world::World;
+use limiter_decision::world::Maps;
 use limiter_rules::model::TriePrefix;
 
 use super::excerpt::wait_until;
@@ -31,7 +31,7 @@ use crate::Framing;
 /// Everything that is asked about a packet, whether the program comes to it or not.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// True if the brake lets everything pass.
+    /// True if the bypass lets everything pass.
     pub brake: bool,
     /// Source of the packet; `None` for one that is exempt.
     pub source: Option<Source>,
@@ -80,7 +80,7 @@ pub struct LookedTable {
     /// The key of the packet in it.
     pub key: TableKey,
     /// Reason that the table gives the packet, and the number of its rule; `None` without a rule.
-    pub told: Option<(Reason, u32)>,
+    pub reported: Option<(Reason, u32)>,
     /// The slot of the rule.
     pub slot: Slot,
     /// Packets that were passed and dropped since the key has a bucket, if it has one.
@@ -91,7 +91,7 @@ pub struct LookedTable {
     pub class: Option<Held>,
 }
 
-/// Owner of a bucket.
+/// Bucket key of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A key alone.
@@ -107,7 +107,7 @@ pub enum Holder {
 pub struct Held {
     /// The record with the limits.
     pub record: Record,
-    /// Owner of the bucket.
+    /// Bucket key of the bucket.
     pub holder: Holder,
     /// Packets that were passed and dropped.
     pub counted: [u64; 2],
@@ -201,8 +201,8 @@ impl Model {
 
     fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
         let FoundKeyed { key, slot, .. } = self.found_in(scratch, index, of)?;
-        if let Some(owner) = narrow::narrow_owner(of, &key) {
-            return self.look_narrow(scratch, index, of, (key, &owner));
+        if let Some(bucket_key) = compact::compact_bucket_key(of, &key) {
+            return self.look_compact(scratch, index, of, (key, &bucket_key));
         }
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
@@ -210,8 +210,8 @@ impl Model {
         if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::STALE {
             table::peek_again(self, scratch, index);
         }
-        let told = scratch.last_reason(index);
-        let own = if keyed { World::keyed(self, &KeyCell::new(key)) } else { None };
+        let reported = scratch.last_reason(index);
+        let own = if keyed { Maps::keyed(self, &KeyCell::new(key)) } else { None };
         let leases = scratch.leases(index);
         let held = self.held(scratch, slot, own.map(|own| (own, leases)));
         let action = held.as_ref().map_or(0, |held| held.record.action);
@@ -220,7 +220,7 @@ impl Model {
             index,
             table: *of,
             key,
-            told,
+            reported,
             slot,
             counted: counted.filter(|_| keyed),
             held,
@@ -228,22 +228,22 @@ impl Model {
         })
     }
 
-    /// The rule of a packet in a table where its key is narrow.
-    fn look_narrow(
+    /// The rule of a packet in a table where its key is compact.
+    fn look_compact(
         &self,
         scratch: &Scratch,
         index: u32,
         of: &Table,
-        (key, owner): (TableKey, &Owner),
+        (key, bucket_key): (TableKey, &BucketKey),
     ) -> Option<LookedTable> {
         let generation = scratch.generation();
-        let slot = World::source_rule(self, generation, owner)?;
+        let slot = Maps::source_rule(self, generation, bucket_key)?;
         let record = *self.record(slot)?;
-        let (bucket, meter) = self.meter_of(scratch, owner, slot)?;
+        let (bucket, meter) = self.meter_of(scratch, bucket_key, slot)?;
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         // Last, because the packet is charged there.
-        let told = Some(table::judge_narrow_alone(self, scratch, index));
-        let has_bucket = self.bucket_of(owner).is_some();
+        let reported = Some(table::judge_compact_alone(self, scratch, index));
+        let has_bucket = self.bucket_of(bucket_key).is_some();
         let held = Held {
             record,
             holder: if has_bucket { Holder::Key } else { Holder::Strangers },
@@ -254,7 +254,7 @@ impl Model {
             index,
             table: *of,
             key,
-            told,
+            reported,
             slot,
             counted,
             held: Some(held),
@@ -272,10 +272,10 @@ impl Model {
         let record = *self.record(slot)?;
         let none = KeyLeases::ASKED;
         let (bucket, holder, leases) = match (record.budget.checked_sub(1), own) {
-            (Some(budget), _) => (World::budget(self, budget)?, Holder::Budget, none),
+            (Some(budget), _) => (Maps::budget(self, budget)?, Holder::Budget, none),
             (None, Some((own, leases))) => (own, Holder::Key, leases),
             (None, None) => {
-                let strangers = World::budget(self, MAX_BUDGETS + record.rule)?;
+                let strangers = Maps::budget(self, MAX_BUDGETS + record.rule)?;
                 (strangers, Holder::Strangers, none)
             }
         };
@@ -322,7 +322,7 @@ impl Model {
             Some(budget) => Some(lease_of_budget(budget, place)),
             None => leases.lease(slot, place),
         };
-        let lease = index.and_then(|index| World::lease(self, index)).map(|lease| lease.read());
+        let lease = index.and_then(|index| Maps::lease(self, index)).map(|lease| lease.read());
         let Some(lease) = lease else {
             let nothing = record.needs_leases(place);
             return Err(if nothing { Standing::Nothing } else { Standing::Share });
@@ -381,10 +381,10 @@ impl Model {
 
     /// The rule of the source table, as [`engine::source`] meets it.
     fn source_rule(&self, scratch: &Scratch, source: &Source) -> Option<LookedSource> {
-        let owner = Owner::from(*source);
-        let slot = World::source_rule(self, scratch.generation(), &owner)?;
+        let bucket_key = BucketKey::from(*source);
+        let slot = Maps::source_rule(self, scratch.generation(), &bucket_key)?;
         let limit = *self.limit(slot)?;
-        let (bucket, meter) = self.meter_of(scratch, &owner, slot)?;
+        let (bucket, meter) = self.meter_of(scratch, &bucket_key, slot)?;
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         let class = self.class(scratch, u32::from(limit.action));
         // The source table by itself. Last, because the packet is charged there.
@@ -392,23 +392,23 @@ impl Model {
         Some(LookedSource { slot, limit, reason, counted, meter, class })
     }
 
-    /// The bucket of an owner, and how full it is under the limit in a slot; no meter of none.
+    /// The bucket of a key, and how full it is under the limit in a slot; no meter of none.
     fn meter_of(
         &self,
         scratch: &Scratch,
-        owner: &Owner,
+        bucket_key: &BucketKey,
         slot: Slot,
     ) -> Option<(Option<Bucket>, Option<LookedLimit>)> {
         let (now, generation) = (scratch.now(), scratch.generation());
         let limit = *self.limit(slot)?;
-        let bucket = self.bucket_of(owner);
+        let bucket = self.bucket_of(bucket_key);
         let tat = match &bucket {
             Some(bucket) => {
                 let limit_in = |slot| self.limit(slot).copied();
-                let moment = |generation| World::moment(self, generation);
+                let moment = |generation| Maps::moment(self, generation);
                 engine::arrival(bucket, (slot, generation), limit_in, moment, now)
             }
-            None => debt(self, owner, slot),
+            None => debt(self, bucket_key, slot),
         };
         let conforms =
             |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::wire::{Admission, EntryKind, FlowKey, Table, TableKey};
 
@@ -14,9 +14,9 @@ pub(super) enum Entry {
     /// Entries of the source in both lists.
     Listed(Source),
     Ban(Source),
-    Slot(Generation, Owner),
+    Slot(Generation, BucketKey),
     Limit(Slot),
-    Bucket(Owner),
+    Bucket(BucketKey),
     Aggregate(u32),
     Fingerprints(u32),
     /// Table with its shapes.

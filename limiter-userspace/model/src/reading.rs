@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
@@ -13,7 +13,7 @@ use limiter_common::wire::{
     Table, TableKey, TrieValue, WORDS,
 };
 use limiter_decision::cell::Cell as _;
-use limiter_decision::world::World;
+use limiter_decision::world::Maps;
 use limiter_rules::model::TriePrefix;
 
 use super::Model;
@@ -43,14 +43,14 @@ pub trait Reading {
     /// Record of the bans of a source.
     fn ban(&self, source: &Source) -> Read<Ban, Self::Error>;
     /// The slot of the longest matching prefix.
-    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot, Self::Error>;
+    fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot, Self::Error>;
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Read<Limit, Self::Error>;
-    /// The bucket of an owner.
-    fn bucket_of(&self, owner: &Owner) -> Read<Bucket, Self::Error>;
+    /// The bucket of a key.
+    fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket, Self::Error>;
     /// The bucket of a source.
     fn bucket(&self, source: &Source) -> Read<Bucket, Self::Error> {
-        self.bucket_of(&Owner::from(*source))
+        self.bucket_of(&BucketKey::from(*source))
     }
     /// A word of `AGGREGATES`.
     fn aggregate(&self, index: u32) -> Read<u64, Self::Error>;
@@ -86,11 +86,11 @@ impl Reading for Model {
     type Error = Infallible;
 
     fn moment(&self, generation: u32) -> Result<Moment, Infallible> {
-        Ok(World::moment(self, generation))
+        Ok(Maps::moment(self, generation))
     }
 
     fn control(&self, word: Control) -> Result<u64, Infallible> {
-        Ok(World::control(self, word))
+        Ok(Maps::control(self, word))
     }
 
     fn listed(&self, source: &Source) -> Read<ListEntry, Infallible> {
@@ -102,19 +102,19 @@ impl Reading for Model {
     }
 
     fn ban(&self, source: &Source) -> Read<Ban, Infallible> {
-        Ok(World::ban(self, source).map(|ban| ban.read()))
+        Ok(Maps::ban(self, source).map(|ban| ban.read()))
     }
 
-    fn slot(&self, generation: Generation, owner: &Owner) -> Read<Slot, Infallible> {
-        Ok(World::source_rule(self, generation, owner))
+    fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot, Infallible> {
+        Ok(Maps::source_rule(self, generation, bucket_key))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit, Infallible> {
         Ok(self.limits.get(&slot.index()).copied())
     }
 
-    fn bucket_of(&self, owner: &Owner) -> Read<Bucket, Infallible> {
-        Ok(Self::bucket_of(self, owner))
+    fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket, Infallible> {
+        Ok(Self::bucket_of(self, bucket_key))
     }
 
     fn aggregate(&self, index: u32) -> Read<u64, Infallible> {
@@ -134,24 +134,24 @@ impl Reading for Model {
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table, Infallible> {
-        Ok(World::table(self, generation, index).copied())
+        Ok(Maps::table(self, generation, index).copied())
     }
 
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Infallible> {
-        Ok(World::shape(self, generation, table, shape).copied())
+        Ok(Maps::shape(self, generation, table, shape).copied())
     }
 
     fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Infallible> {
         let key = std::cell::Cell::new(*key);
-        Ok(Some(World::table_rule(self, generation, &key)))
+        Ok(Some(Maps::table_rule(self, generation, &key)))
     }
 
     fn record(&self, slot: Slot) -> Read<Record, Infallible> {
-        Ok(World::record(self, slot).copied())
+        Ok(Maps::record(self, slot).copied())
     }
 
     fn action(&self, index: u32) -> Read<Action, Infallible> {
-        Ok(World::action(self, index).copied())
+        Ok(Maps::action(self, index).copied())
     }
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Infallible> {
@@ -175,6 +175,6 @@ impl Reading for Model {
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64, Infallible> {
-        Ok(World::flow(self, flow).map(Ticks::get))
+        Ok(Maps::flow(self, flow).map(Ticks::get))
     }
 }

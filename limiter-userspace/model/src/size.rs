@@ -1,9 +1,9 @@
-//! Memory that a model takes, for whoever keeps several of them within a bound.
+//! Memory that a model takes, for anybody who keeps several of them within a bound.
 
 use std::mem::size_of;
 use std::sync::{Arc, PoisonError};
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{FlowKey, TableKey};
 
@@ -41,7 +41,7 @@ impl Model {
             of_growing(
                 buckets.len(),
                 buckets.capacity(),
-                size_of::<(Owner, ModelSourceBucketRef)>(),
+                size_of::<(BucketKey, ModelSourceBucketRef)>(),
             ) + buckets.len() * of_shared(ModelSourceBucketRef::SIZE)
         };
         let keyed = {

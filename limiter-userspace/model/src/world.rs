@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -20,7 +20,7 @@ use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
 use limiter_decision::stored::StoredIn;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::{KeptBucket, World};
+use limiter_decision::world::{KeptBucket, Maps};
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;
@@ -37,7 +37,7 @@ fn of_buffer(buffer: u64) -> Generation {
     Generation::new(buffer)
 }
 
-impl World for Model {
+impl Maps for Model {
     type Hashed = ModelSourceBucketRef;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
@@ -112,11 +112,11 @@ impl World for Model {
         Insert::Made
     }
 
-    fn source_rule(&self, generation: Generation, owner: &Owner) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, bucket_key: &BucketKey) -> Option<Slot> {
         let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
-        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), owner.trie_key())
+        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), bucket_key.trie_key())
             .map(|slot| Slot::new(*slot))
-            .or_else(|| self.missing(Entry::Slot(generation, *owner)))
+            .or_else(|| self.missing(Entry::Slot(generation, *bucket_key)))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
@@ -124,7 +124,7 @@ impl World for Model {
     }
 
     fn lines(&self, kind: EntryKind) -> Option<Lines> {
-        if kind != EntryKind::Narrow {
+        if kind != EntryKind::Compact {
             self.steps.reach(Step::Sources);
         }
         self.lines.as_ref().map(|lines| ModelLines::all(lines, kind))
@@ -134,22 +134,22 @@ impl World for Model {
         self.lines.as_ref()?.line(kind, index)
     }
 
-    fn source_bucket(&self, owner: &Owner) -> Option<ModelSourceBucketRef> {
+    fn source_bucket(&self, bucket_key: &BucketKey) -> Option<ModelSourceBucketRef> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(owner).cloned().or_else(|| self.missing(Entry::Bucket(*owner)))
+        buckets.get(bucket_key).cloned().or_else(|| self.missing(Entry::Bucket(*bucket_key)))
     }
 
-    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        if buckets.contains_key(owner) {
+        if buckets.contains_key(bucket_key) {
             return Insert::Exists;
         }
-        buckets.insert(*owner, ModelSourceBucketRef::of(bucket));
+        buckets.insert(*bucket_key, ModelSourceBucketRef::of(bucket));
         Insert::Made
     }
 
-    fn remove(&self, owner: &Owner) {
-        self.buckets.write().unwrap_or_else(PoisonError::into_inner).remove(owner);
+    fn remove(&self, bucket_key: &BucketKey) {
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner).remove(bucket_key);
     }
 
     fn uncounted(&self) -> Option<&Cell<Uncounted>> {

@@ -1,5 +1,6 @@
 //! Limits that change while time passes: what a source passes is what one ideal token bucket passes
-//! that is told of every change, and never more than the largest burst and the rates in between.
+//! that is informed of every change, and never more than the largest burst and the rates in
+//! between.
 
 #![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
 #![expect(clippy::cast_precision_loss, reason = "compared with a tolerance")]
@@ -93,8 +94,8 @@ enum Place {
     Keys,
 }
 
-/// The rules in force, and the bucket that is told of every change.
-struct World {
+/// The rules in force, and the bucket that is informed of every change.
+struct Maps {
     model: Model,
     place: Place,
     now: u64,
@@ -107,7 +108,7 @@ struct World {
     never_cut: [bool; 2],
 }
 
-impl World {
+impl Maps {
     fn new(place: Place, everybody: Bucket) -> Self {
         let mut world = Self {
             model: Model::new(),
@@ -255,7 +256,7 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..40),
     ) {
-        let mut world = World::new(place, first);
+        let mut world = Maps::new(place, first);
         let mut changed = false;
         for (gap, event) in events {
             world.now += gap;
@@ -294,7 +295,7 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..60),
     ) {
-        let mut world = World::new(place, first);
+        let mut world = Maps::new(place, first);
         // Packets that came back until each one that passed, and the burst of then.
         let mut passed: Vec<(f64, f64)> = Vec::new();
         let (mut came_back, mut counted) = (0.0, world.now);
@@ -337,7 +338,7 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..60),
     ) {
-        let mut world = World::new(place, first);
+        let mut world = Maps::new(place, first);
         let (mut burst, mut rate) = (first.burst(), first.per_nanosecond());
         let mut passed: Vec<u64> = Vec::new();
         for (gap, event) in events {
@@ -363,14 +364,14 @@ proptest! {
     }
 }
 
-/// To and fro, twenty times a second for six seconds, under a load that is over both: what passes
-/// is what the time in each limit gives, and one burst.
+/// Back and forth, twenty times a second for six seconds, under a load that is over both: what
+/// passes is what the time in each limit gives, and one burst.
 #[test]
 fn changes_to_and_fro_grant_no_burst_each_time() {
     let small = Bucket { rate: 100, a_day: false, burst: 1 };
     let large = Bucket { rate: 1000, a_day: false, burst: 1000 };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = World::new(place, large);
+        let mut world = Maps::new(place, large);
         let mut passed = 0;
         for step in 0..6_000u64 {
             world.now = START + step * 1_000_000 / GRAIN * GRAIN;
@@ -390,7 +391,7 @@ fn a_loosened_limit_costs_a_silent_source_nothing() {
     let tight = Bucket { rate: 1, a_day: true, burst: 1 };
     let loose = Bucket { rate: 1000, a_day: false, burst: 200 };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = World::new(place, loose);
+        let mut world = Maps::new(place, loose);
         world.change(Event::Own(tight));
         assert!(world.passes());
         assert!(!world.passes());
@@ -411,8 +412,8 @@ fn a_loosened_limit_costs_a_silent_source_nothing() {
 fn a_raise_gives_the_difference_once() {
     let day = |rate| Bucket { rate, a_day: true, burst: rate };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = World::new(place, day(10));
-        let pass = |world: &mut World| (0..200).take_while(|_| world.passes()).count();
+        let mut world = Maps::new(place, day(10));
+        let pass = |world: &mut Maps| (0..200).take_while(|_| world.passes()).count();
         assert_eq!(pass(&mut world), 10);
         world.change(Event::Everybody(day(20)));
         assert_eq!(pass(&mut world), 10, "{place:?}");
@@ -443,8 +444,8 @@ fn a_raise_gives_the_difference_once() {
 fn trials_to_and_fro_grant_no_burst() {
     let day = |rate| Bucket { rate, a_day: true, burst: rate };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = World::new(place, day(10));
-        let pass = |world: &mut World| (0..200).take_while(|_| world.passes()).count();
+        let mut world = Maps::new(place, day(10));
+        let pass = |world: &mut Maps| (0..200).take_while(|_| world.passes()).count();
         assert_eq!(pass(&mut world), 10);
         for _ in 0..3 {
             world.on_trial(day(30));

@@ -90,7 +90,7 @@ fn span() -> impl Strategy<Value = u64> {
 }
 
 /// The rules in force.
-struct World {
+struct Maps {
     model: Model,
     window: Window,
     /// In the table of sources, or with another key.
@@ -101,7 +101,7 @@ struct World {
     before: Option<(u64, u64)>,
 }
 
-impl World {
+impl Maps {
     fn new(window: Window, keyed: bool, number: u64) -> Self {
         let model = Model::new();
         let mut world = Self { model, window, keyed, now: START, number, before: None };
@@ -211,7 +211,7 @@ proptest! {
         window in prop::sample::select(Window::ALL.to_vec()), keyed: bool, first in 1u64..25,
         events in prop::collection::vec((span(), event()), 1..60),
     ) {
-        let mut world = World::new(window, keyed, first);
+        let mut world = Maps::new(window, keyed, first);
         let mut passed = Vec::new();
         // The smallest log since a minute: packets that a cut left no entry for count a little
         // longer.
@@ -245,7 +245,7 @@ proptest! {
 fn a_raise_gives_the_difference_once() {
     for window in Window::ALL {
         for keyed in [false, true] {
-            let mut world = World::new(window, keyed, 10);
+            let mut world = Maps::new(window, keyed, 10);
             assert_eq!(world.pass(), 10, "{window:?}");
             for round in 0..5 {
                 world.change(Event::Number(20));
@@ -268,7 +268,7 @@ fn a_trial_taken_back_leaves_the_quota() {
     for window in Window::ALL {
         for (number, taken) in [(2, 0), (6, 0), (6, 1), (24, 3)] {
             for by_itself in [false, true] {
-                let mut world = World::new(window, true, 10);
+                let mut world = Maps::new(window, true, 10);
                 for _ in 0..5 {
                     assert!(world.passes());
                 }

@@ -9,11 +9,11 @@ use limiter_common::wire::{Count, Kind, Limit};
 pub use super::model::Quota;
 use super::model::{Period, RateLimit, Terms, Unit};
 
+mod compact;
 mod environment;
 mod error;
 mod layout;
 mod leaky_bucket;
-mod narrow;
 mod ranges;
 mod record;
 mod rule_error;
@@ -116,10 +116,10 @@ fn paced(pace: Pace, max_frame: u64, shown: impl Fn() -> String) -> Result<Limit
     if tolerance > MAX_TOLERANCE {
         return Err(LimitError::BurstTooLong { burst, rate: shown() });
     }
-    let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    let compact = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
     Ok(Limit {
-        increment: narrow(increment),
-        tolerance: narrow(tolerance),
+        increment: compact(increment),
+        tolerance: compact(tolerance),
         shift: u8::try_from(shift).unwrap_or(0),
         count: count as u8,
         kind: Kind::Limited as u8,

@@ -168,8 +168,8 @@ impl Installed {
         rules.sort_by_key(|(selector, _)| *selector);
         next.rules = rules.into_iter().collect();
         step.keyed(&mut places)?;
-        let (tables, narrow);
-        (tables, next.tables, narrow) = step.finish();
+        let (tables, compact);
+        (tables, next.tables, compact) = step.finish();
         limits.extend(left::limits_of(&tables.records));
         let shared = shared::of(set, &next.tables);
         let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
@@ -177,7 +177,7 @@ impl Installed {
         next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
         next.next_slot = places.slots.next;
         let mut trie = trie(&next, &set.elsewhere);
-        trie.extend(narrow);
+        trie.extend(compact);
         let goes_on: Flags = next.numbers().collect();
         let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
         let begun = places.begun;
@@ -232,10 +232,10 @@ impl Installed {
             } else {
                 prefix.selector()
             };
-            // A hole is for what a keyed table has, and has no limit to read; rules of narrow keys
+            // A hole is for what a keyed table has, and has no limit to read; rules of compact keys
             // are read from the trie of their tables.
             if slot != Slot::NONE.index()
-                && !prefix.is_narrow()
+                && !prefix.is_compact()
                 && let (Some(selector), Some(limit)) = (selector, limit(slot))
             {
                 rules.insert(selector, InstalledRule { slot, limit });

@@ -46,7 +46,7 @@ pub fn shadowed(terms: Terms, shadow: bool) -> Result<Terms, RateTextError> {
     }
 }
 
-/// The limits over which senders are told of what is dropped, if that was asked for.
+/// The limits over which senders are notified of what is dropped, if that was asked for.
 pub fn rejecting(terms: Terms, reject: bool) -> Result<Terms, RateTextError> {
     match terms {
         terms if !reject => Ok(terms),

@@ -32,8 +32,8 @@ pub enum SourceTextError {
     Several(String),
 }
 
-/// Most prefixes of a range that are told.
-const TOLD: usize = 6;
+/// Most prefixes of a range that are reported.
+const REPORTED: usize = 6;
 
 /// Advice for a text that is near to an address or prefix.
 fn meant(text: &str) -> String {
@@ -49,13 +49,13 @@ fn near(text: &str) -> Option<String> {
             (IpAddr::V6(low), IpAddr::V6(high)) => IpSubnets::from(Ipv6Subnets::new(low, high, 64)),
             _ => return None,
         };
-        let prefixes: Vec<String> = range.take(TOLD + 1).map(|net| net.to_string()).collect();
-        let told = match prefixes.len() {
+        let prefixes: Vec<String> = range.take(REPORTED + 1).map(|net| net.to_string()).collect();
+        let reported = match prefixes.len() {
             0 => return None,
-            count if count > TOLD => "it takes a line for each".to_owned(),
+            count if count > REPORTED => "it takes a line for each".to_owned(),
             _ => prefixes.join(", "),
         };
-        return Some(format!("a range is written as its prefixes: {told}"));
+        return Some(format!("a range is written as its prefixes: {reported}"));
     }
     if let Some((first, _)) = text.split_once(',')
         && first.parse::<IpNet>().is_ok() | address(first).is_some()

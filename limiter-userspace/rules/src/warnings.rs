@@ -1,5 +1,5 @@
-//! Warnings: rules that can be put in force, and may not do what their author thinks. They are told
-//! by whatever takes rules: `check`, `apply`, `set`, `import`, `status`.
+//! Warnings: rules that can be put in force, and may not do what their author thinks. They are
+//! reported by whatever takes rules: `check`, `apply`, `set`, `import`, `status`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,8 +16,8 @@ mod rate;
 pub use kind::{Kind, Warning};
 pub use rate::{burst_for_tcp, is_slow};
 
-/// Rules of one kind that are told one by one, before the others are only counted.
-const MOST_TOLD: usize = 10;
+/// Rules of one kind that are reported one by one, before the others are only counted.
+const MOST_REPORTED: usize = 10;
 
 /// All warnings about a rule set: the first rules of each kind.
 #[derive(Clone, Debug, Default)]
@@ -82,17 +82,18 @@ impl Warnings {
     /// A line for each kind: its first rule, and how many more there are.
     pub fn in_short(&self) -> impl Iterator<Item = (Kind, String)> + '_ {
         let by_kind = self.by_kind.iter();
-        by_kind.filter_map(|(kind, told, count)| {
-            Some((*kind, told.first()?.text(count.saturating_sub(1))))
+        by_kind.filter_map(|(kind, reported, count)| {
+            Some((*kind, reported.first()?.text(count.saturating_sub(1))))
         })
     }
 
     /// A line for each rule, up to some of a kind.
     pub fn in_full(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (_, told, count) in &self.by_kind {
-            let more = |at: usize| if at + 1 == told.len() { count - told.len() } else { 0 };
-            lines.extend(told.iter().enumerate().map(|(at, warning)| warning.text(more(at))));
+        for (_, reported, count) in &self.by_kind {
+            let more =
+                |at: usize| if at + 1 == reported.len() { count - reported.len() } else { 0 };
+            lines.extend(reported.iter().enumerate().map(|(at, warning)| warning.text(more(at))));
         }
         lines
     }
@@ -135,10 +136,10 @@ impl Judge {
     fn add(&mut self, warning: Warning) {
         let by_kind = &mut self.warnings.by_kind;
         match by_kind.iter_mut().find(|(kind, ..)| *kind == warning.kind) {
-            Some((_, told, count)) => {
+            Some((_, reported, count)) => {
                 *count += 1;
-                if told.len() < MOST_TOLD {
-                    told.push(warning);
+                if reported.len() < MOST_REPORTED {
+                    reported.push(warning);
                 }
             }
             None => by_kind.push((warning.kind, vec![warning], 1)),
@@ -176,7 +177,7 @@ impl Judge {
             Part::Source(masks, Some(net)) => {
                 let crowd = Crowd::of(&Selector::Prefix(*net))?;
                 let (one, mask) = (crowd.is_in_one_source(), masks.of(net)?);
-                // A longer mask tells them apart.
+                // A longer mask distinguishes them.
                 (!one || mask < 96).then_some((crowd, one))
             }
             _ => None,
@@ -202,7 +203,7 @@ impl Judge {
             return;
         }
         let drops = matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_));
-        let mut told: BTreeSet<Kind> = BTreeSet::new();
+        let mut reported: BTreeSet<Kind> = BTreeSet::new();
         for limit in limits.limits.iter() {
             let count = limit.meter.quota().count;
             let found = if !meeting.charged(count) {
@@ -215,7 +216,7 @@ impl Judge {
                 None
             };
             if let Some((kind, detail)) = found
-                && told.insert(kind)
+                && reported.insert(kind)
             {
                 self.add(Warning { detail, ..Warning::of(kind, subject.clone()) });
             }

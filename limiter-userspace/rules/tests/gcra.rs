@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// P2: whoever sends no faster than the effective rate loses nothing, and neither does the
+    /// P2: anybody who sends no faster than the effective rate loses nothing, and neither does the
     /// first burst.
     #[test]
     fn conforming_source_loses_nothing(rate in packets(), count in 1usize..200) {

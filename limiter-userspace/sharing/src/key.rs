@@ -49,9 +49,9 @@ pub struct Call {
     pub demand: Demand,
 }
 
-/// Totals of the share when the key was last known not to exist, or was told of.
+/// Totals of the share when the key was last known not to exist, or was reported.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Reported {
     shared: u64,
     owed: u64,
 }
@@ -73,11 +73,11 @@ pub struct Key {
     cap: Cap,
     /// True if the key exists in the store, as far as is known: then its share is out of use.
     hot: bool,
-    /// True if the share was in use since the store was told of it.
+    /// True if the share was in use since the store was informed of it.
     lapsed: bool,
     /// Until when a line without units decides.
     known_until: u64,
-    told: Told,
+    reported: Reported,
     seen: Seen,
     pace: Pace,
     flight: Option<Flight>,
@@ -103,7 +103,7 @@ impl Key {
             hot: always,
             lapsed: false,
             known_until: if always { now.saturating_add(limit.lost_after()) } else { 0 },
-            told: Told::default(),
+            reported: Reported::default(),
             seen: Seen::default(),
             pace: Pace::new(now),
             flight: None,
@@ -170,7 +170,7 @@ impl Key {
     /// was asked.
     pub fn not_hot(&mut self, seen: &Seen) {
         if !self.hot {
-            self.told = Told { shared: seen.shared, owed: seen.owed };
+            self.reported = Reported { shared: seen.shared, owed: seen.owed };
         }
     }
 
@@ -257,15 +257,16 @@ impl Key {
         Call { sequence: self.sequence, demand: Demand { epoch, latest, before, owed, want } }
     }
 
-    /// Units that passed by the share and the store was not told of, as far as they were owed when
-    /// the key was last known not to exist. What has drained since then counts: beside the store's,
-    /// that drain would be a second one. After a long partition, not more than the share holds.
+    /// Units that passed by the share and the store was not informed of, as far as they were owed
+    /// when the key was last known not to exist. What has drained since then counts: beside the
+    /// store's, that drain would be a second one. After a long partition, not more than the share
+    /// holds.
     fn owed(&self) -> u64 {
         match self.limit.cold() {
             Some((rate, burst)) if !self.limit.settings().strict => {
-                let since = self.seen.shared.saturating_sub(self.told.shared);
+                let since = self.seen.shared.saturating_sub(self.reported.shared);
                 let most = burst + rate.units_in(2 * self.limit.settings().sync);
-                self.told.owed.saturating_add(since).min(most)
+                self.reported.owed.saturating_add(since).min(most)
             }
             _ => 0,
         }
@@ -278,7 +279,7 @@ impl Key {
         };
         let sync = self.limit.settings().sync;
         self.last_answer = Some(now);
-        self.told = Told { shared: flight.shared, owed: 0 };
+        self.reported = Reported { shared: flight.shared, owed: 0 };
         if answer.rest == 0 && !self.limit.settings().always {
             self.hot = false;
             self.lapsed = false;
@@ -309,8 +310,8 @@ impl Key {
         self.known_until = flight.sent + planned + self.limit.lost_after() - sync;
     }
 
-    /// Call `sequence` failed or took too long. It is not known what the store did: what was told
-    /// is not told again, and what was granted is never used.
+    /// Call `sequence` failed or took too long. It is not known what the store did: what was
+    /// reported is not reported again, and what was granted is never used.
     pub fn failed(&mut self, now: u64, sequence: u64) {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.limit.settings().sync / 4;
@@ -329,12 +330,13 @@ impl Key {
     }
 
     /// Last report of a key that was ended at least [`GRACE`] ago, with what its line shows; `None`
-    /// where there is nothing to tell. There is no answer to wait for.
+    /// where there is nothing to report. There is no answer to wait for.
     pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<Demand> {
         self.observe(now, seen);
         let owed = self.owed();
         let (epoch, latest, before) = self.ledger.take_reports(now, GRACE);
-        let nothing = owed == 0 && [latest, before].iter().all(|told| told.used + told.back == 0);
+        let nothing =
+            owed == 0 && [latest, before].iter().all(|reported| reported.used + reported.back == 0);
         (!nothing).then_some(Demand { epoch, latest, before, owed, want: 0 })
     }
 }

@@ -120,8 +120,8 @@ impl Ledger {
         }
     }
 
-    /// Reports of the latest two epochs. Reported is never told again: if the call
-    /// is lost, the store has the units end by themselves. Units that were lowered at least `grace`
+    /// Reports of the latest two epochs. What was reported is never reported again: if the call is
+    /// lost, the store has the units end by themselves. Units that were lowered at least `grace`
     /// microseconds ago are given back.
     pub fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {
         self.report_lowered(now, grace);
@@ -130,12 +130,12 @@ impl Ledger {
             let mut found = self.reports.iter().filter(|(epoch, _)| Some(*epoch) == wanted);
             found.next().map_or_else(Report::default, |(_, report)| *report)
         };
-        let told = (latest, of(Some(latest)), of(latest.checked_sub(1)));
+        let reported = (latest, of(Some(latest)), of(latest.checked_sub(1)));
         self.reports.clear();
-        told
+        reported
     }
 
-    /// Units to give back of each epoch, told once as reports are.
+    /// Units to give back of each epoch, reported once as reports are.
     pub fn take_backs(&mut self, now: u64, grace: u64) -> Vec<Back> {
         self.report_lowered(now, grace);
         let backs = self.reports.drain(..).filter(|(_, report)| report.back > 0);

@@ -1,7 +1,7 @@
 //! Text that several crates print alike: names in which nothing is hidden, numbers and times,
 //! standard error, and the remedy for two daemons that use one place.
 
-pub mod beside;
 pub mod plain;
+pub mod second_daemon;
 pub mod spoken;
 pub mod stderr;

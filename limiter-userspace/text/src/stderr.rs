@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_log_is_one_line_whatever_it_tells() {
+    fn a_line_of_the_log_is_one_line_whatever_it_says() {
         let name = "b\u{1b}[2Jud\u{1b}[8m\nget\"} 1\r\n2026-11-22 INFO forged \
                     \u{202e}\u{9b}31m\u{2028}\u{7}\u{0}";
         for coloured in [false, true] {

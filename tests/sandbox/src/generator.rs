@@ -122,7 +122,7 @@ impl Generator {
     ///
     /// # Errors
     ///
-    /// When a stream is empty or its pattern sends nothing. What fails later is told by
+    /// When a stream is empty or its pattern sends nothing. What fails later is reported by
     /// [`Generator::finish`].
     pub fn start(
         netns: &Arc<Netns>,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_apart_by_frame() {
+    fn times_are_distinguished_by_frame() {
         let recording = Recording { times: (0..7).collect(), ..Recording::default() };
         assert_eq!(recording.times_of(1, 3).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(recording.times_of(0, 3).collect::<Vec<_>>(), [0, 3, 6]);

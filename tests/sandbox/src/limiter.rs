@@ -301,7 +301,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the system does not report it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         match &mut self.daemon {
             Some(daemon) => Ok(daemon.child.try_wait()?),
@@ -364,7 +364,7 @@ impl Limiter {
         }
     }
 
-    /// Reaps the daemon, which was told to end.
+    /// Reaps the daemon, which was asked to end.
     fn wait(&mut self) -> Result<String> {
         let mut daemon = self.daemon.take().context("the daemon is not running")?;
         daemon.child.wait()?;
@@ -419,7 +419,7 @@ impl Limiter {
         self.ok([OsStr::new(command), OsStr::new("--pin-dir"), self.pins.as_os_str()])
     }
 
-    /// The program on the interface, as `ip -json -details link show` tells it.
+    /// The program on the interface, as `ip -json -details link show` reports it.
     ///
     /// # Errors
     ///
@@ -448,7 +448,7 @@ impl Limiter {
         }
     }
 
-    /// Ends the daemon and detaches, as drop does, and tells of errors.
+    /// Ends the daemon and detaches, as drop does, and reports errors.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Names of what is made on the machine: `limiter-TAG-PID-N`. The process id in the name tells
+//! Names of what is made on the machine: `limiter-TAG-PID-N`. The process id in the name says
 //! whether the owner is still alive.
 
 use std::path::Path;

@@ -128,7 +128,7 @@ impl Netns {
     }
 
     /// Makes an interface silent, before it is up: whatever it carries then, somebody has sent. It
-    /// asks for no neighbour, so they have to be told, has no link-local address, and joins no
+    /// asks for no neighbour, so they have to be given, has no link-local address, and joins no
     /// group but those that no host reports.
     ///
     /// # Errors

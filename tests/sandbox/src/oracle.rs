@@ -89,7 +89,7 @@ impl Oracle {
         })
     }
 
-    /// Offers a packet at `time`, in nanoseconds and not before the last one; tells whether it
+    /// Offers a packet at `time`, in nanoseconds and not before the last one; says whether it
     /// passes.
     ///
     /// # Errors

@@ -97,7 +97,7 @@ impl Testbed {
     ///
     /// # Errors
     ///
-    /// When `ip` does not tell.
+    /// When `ip` does not report it.
     pub fn lost_on_link(&self) -> Result<u64> {
         let link = self.sender.link(veth::SENDER.interface)?;
         let dropped = link.pointer("/stats64/tx/dropped").and_then(Value::as_u64);
@@ -109,7 +109,7 @@ impl Testbed {
     ///
     /// # Errors
     ///
-    /// When `ip` does not tell.
+    /// When `ip` does not report it.
     pub fn met(&self) -> Result<u64> {
         let [_, taken] = self.receiver.carried(veth::RECEIVER.interface)?;
         Ok(taken + self.lost_on_link()?)

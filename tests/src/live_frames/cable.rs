@@ -33,7 +33,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// When `ip` does not tell.
+    /// When `ip` does not report it.
     pub fn read(bed: &Testbed) -> Result<Self> {
         let [_, received] = bed.receiver.carried(RECEIVER.interface)?;
         Ok(Self { received, lost: bed.lost_on_link()? })

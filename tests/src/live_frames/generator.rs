@@ -103,7 +103,7 @@ impl LiveFrames {
     ///
     /// # Errors
     ///
-    /// When the load is impossible or the program cannot be loaded. What fails later is told by
+    /// When the load is impossible or the program cannot be loaded. What fails later is reported by
     /// [`LiveFrames::finish`].
     pub fn start(netns: &Arc<Netns>, interface: &str, load: &Load) -> Result<Self> {
         interruptible()?;
@@ -170,7 +170,7 @@ impl LiveFrames {
     ///
     /// # Errors
     ///
-    /// When the kernel does not tell.
+    /// When the kernel does not report it.
     pub fn sent(&self) -> Result<u64> {
         Ok(self.progress.read()?.sent)
     }

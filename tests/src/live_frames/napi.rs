@@ -29,7 +29,7 @@ pub fn accept(netns: &Netns, interface: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// When the kernel has no threaded NAPI, or the thread cannot be told from another's.
+/// When the kernel has no threaded NAPI, or the thread cannot be distinguished from another's.
 pub fn on_cpu(netns: &Netns, interface: &str, cpu: usize) -> Result<()> {
     let prefix = format!("napi/{interface}-");
     let before = threads(&prefix)?;
@@ -42,7 +42,7 @@ pub fn on_cpu(netns: &Netns, interface: &str, cpu: usize) -> Result<()> {
             cpu::pin(Some(*thread), cpu)?;
             return cpu::real_time(Some(*thread), 1);
         }
-        ensure!(new.is_empty(), "two runs at once: whose thread is {prefix}* cannot be told");
+        ensure!(new.is_empty(), "two runs at once: whose thread is {prefix}* cannot be reported");
         ensure!(Instant::now() < deadline, "no kernel thread {prefix}* came of {path}");
         thread::sleep(Duration::from_millis(5));
     }

@@ -13,7 +13,7 @@ use super::text::{Step, Where, steps};
 use super::tried::Counted;
 use crate::limiter;
 
-/// Commands that run until somebody ends them, and what tells that they have begun: a command that
+/// Commands that run until somebody ends them, and what says that they have begun: a command that
 /// succeeds then.
 pub const STAY: [(&str, &str); 2] = [
     ("limiter run ", "limiter status && grep -q '^limiter: ready:' \"$SAID\""),
@@ -199,7 +199,7 @@ impl Following<'_> {
         let (said, code) = self.place.run(command)?;
         let Step::Command { line, output, .. } = &step else { return Ok(()) };
         let refused = output.iter().any(|line| line.starts_with("limiter: "));
-        // A command that asks for the exit code is told it below.
+        // A command that asks for the exit code gets it below.
         if (code != 0) != refused && !command.ends_with("; echo $?") {
             let what = format!("line {line}: `{command}` ended with {code}:\n{said}");
             self.faults.push(Fault { what, mended: None });

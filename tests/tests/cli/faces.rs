@@ -89,13 +89,13 @@ fn a_capture_may_come_through_a_pipe() -> Result<()> {
         ensure!(output.status.success(), "{first} bytes first: {output:?}");
         ensure!(output.stdout == expected.stdout, "{first} bytes first: another answer");
     }
-    for (bytes, told) in [
+    for (bytes, reported) in [
         (&bytes[..0], "limiter: standard input: it is empty: "),
         (&bytes[..30], "limiter: standard input: it ends within packet 1: "),
     ] {
         let output = piped(bytes, 0)?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2) && said.starts_with(told), "{output:?}");
+        ensure!(output.status.code() == Some(2) && said.starts_with(reported), "{output:?}");
     }
     Ok(())
 }

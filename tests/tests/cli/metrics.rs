@@ -47,7 +47,7 @@ fn metrics_are_served_where_asked_for() -> Result<()> {
     limiter.start()?;
     let listening =
         bed.receiver.run("cat", ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"])?;
-    ensure!(!listening.contains(" 0A "), "somebody listens without being told to: {listening}");
+    ensure!(!listening.contains(" 0A "), "somebody listens without being asked to: {listening}");
     limiter.terminate()?;
     limiter.options(["--metrics-listen", "127.0.0.1:9464"]);
     limiter.start()?;

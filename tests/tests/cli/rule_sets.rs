@@ -37,8 +37,11 @@ fn a_changed_file_is_reported_and_not_in_force() -> Result<()> {
     let before = limiter.json(&["list"])?;
     fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "198.51.100.0/24"))?;
     wait_for(&limiter, |status| status["changed_on_disk"].is_object())?;
-    let told = limiter.ok(["status"])?;
-    ensure!(told.contains("rules.yaml: changed on disk, not in force: limiter reload"), "{told}");
+    let report = limiter.ok(["status"])?;
+    ensure!(
+        report.contains("rules.yaml: changed on disk, not in force: limiter reload"),
+        "{report}"
+    );
     fs::write(limiter.rules(), RULES.replace("unit", "unitt"))?;
     let status = wait_for(&limiter, |status| status["changed_on_disk"]["error"].is_string())?;
     let error = status["changed_on_disk"]["error"].as_str().context("no error")?;
@@ -222,7 +225,7 @@ fn who_sets_and_denies_by_ssh_is_not_locked_out() -> Result<()> {
     bed.close()
 }
 
-/// The request of `curl`, for whoever says in it where they are.
+/// The request of `curl`, for anybody who says in it where they are.
 #[test]
 fn who_asks_over_http_is_not_locked_out() -> Result<()> {
     require_root();

@@ -75,7 +75,7 @@ pub(crate) fn quoted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn tests_are_told_from_other_functions() {
+fn tests_are_distinguished_from_other_functions() {
     let tests =
         tests_in("#[test]\nfn one() {}\nfn helper() {}\n  #[tokio::test]\n  async fn two() {}\n");
     assert_eq!(tests, ["one", "two"].map(str::to_owned).into());

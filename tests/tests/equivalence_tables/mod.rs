@@ -164,7 +164,7 @@ impl AskedKeys {
     }
 
     /// Answers keys that have asked: with leases, later, or not at all. Others lose theirs, or are
-    /// told that another node has some.
+    /// informed that another node has some.
     fn answer(
         &mut self,
         random: &mut Rng,

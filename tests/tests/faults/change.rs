@@ -136,7 +136,7 @@ impl World {
 }
 
 /// Goes through a sample until so many changes of it failed. The daemon's housekeeping may come
-/// first, and its call have the fault in the place of the change's: one such does not tell that
+/// first, and its call have the fault in the place of the change's: one such does not show that
 /// strace did not count.
 fn enough(least: usize, mut sample: impl FnMut() -> Result<usize>) -> Result<()> {
     let mut failed = 0;

@@ -199,7 +199,7 @@ fn slow_and_hostile_clients_hurt_nobody() -> Result<()> {
         }
         ensure_well(&bed, &limiter, "slow clients")?;
     }
-    // Readers of events that never read. Drops are told meanwhile.
+    // Readers of events that never read. Drops are reported meanwhile.
     for _ in 0..20 {
         let mut stream = connect(&limiter)?;
         let ask = b"GET /v1/events?follow=true&drops=true HTTP/1.1\r\nhost: x\r\n\r\n";

@@ -141,14 +141,14 @@ fn lists_are_saved_when_there_is_room_again() -> Result<()> {
     limiter.start()?;
     disk.fill()?;
     limiter.ok(["deny", "203.0.113.77"])?;
-    let told = "it is not possible to save the lists";
-    wait(|| limiter.said().contains(told)).context("the full disk is not told")?;
+    let report = "it is not possible to save the lists";
+    wait(|| limiter.said().contains(report)).context("the full disk is not reported")?;
     ensure_in_force(&bed, 0, "denied")?;
-    // Events and alarms go on, and a trouble that stays is told once.
+    // Events and alarms go on, and a trouble that stays is reported once.
     std::thread::sleep(Duration::from_secs(3));
     // A change that comes meanwhile is no sign of room.
     limiter.ok(["deny", "203.0.113.78"])?;
-    ensure!(limiter.said().matches(told).count() == 1, "{}", limiter.said());
+    ensure!(limiter.said().matches(report).count() == 1, "{}", limiter.said());
     ensure!(!limiter.said().contains("it is possible again"), "{}", limiter.said());
     disk.make_room()?;
     wait(|| disk.0.join("lists.json").exists()).context("the lists are not saved")?;
@@ -167,7 +167,8 @@ fn lists_are_saved_when_there_is_room_again() -> Result<()> {
     for host in 0..120 {
         limiter.ok(["deny", &format!("192.0.2.{host}")])?;
     }
-    wait(|| limiter.said().matches(told).count() == 2).context("the full disk is not told")?;
+    wait(|| limiter.said().matches(report).count() == 2)
+        .context("the full disk is not reported")?;
     limiter.kill()?;
     // As after a reboot: without what found no room, and whole otherwise.
     limiter.on_pins("detach")?;
@@ -245,7 +246,7 @@ fn wait(done: impl Fn() -> bool) -> Result<()> {
 
 /// The socket's directory: a node needs no byte, but a place in the directory.
 #[test]
-fn a_socket_that_cannot_be_made_is_told() -> Result<()> {
+fn a_socket_that_cannot_be_made_is_reported() -> Result<()> {
     require_root();
     let bed = Testbed::create("fullsocket")?;
     let disk = SmallDisk::mount(bed.dir.path().join("run"), SMALL)?;

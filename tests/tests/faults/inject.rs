@@ -99,7 +99,7 @@ impl Calls {
     }
 }
 
-/// Faults that were injected, as strace tells: the calls with their arguments. strace counts each
+/// Faults that were injected, as strace reports: the calls with their arguments. strace counts each
 /// call of a set for itself.
 fn injected(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! A directory of pins that was named, beside a daemon that answers: the directory wins. And a
-//! daemon that does not answer: the brake works without it.
+//! daemon that does not answer: the bypass works without it.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -42,7 +42,7 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
     // All through the socket of the first.
     let done = with_pins(&first, "off", &other)?;
     ensure!(done.status.success(), "{}", said(&done));
-    ensure!(!braked(&first)? && braked(&second)?, "the brake of another daemon");
+    ensure!(!braked(&first)? && braked(&second)?, "the bypass of another daemon");
     let done = with_pins(&first, "on", &other)?;
     ensure!(done.status.success() && !braked(&second)?, "{}", said(&done));
     let by_another_name = format!("{own}/../{}", own.rsplit('/').next().unwrap_or_default());
@@ -142,7 +142,7 @@ fn a_directory_without_pins_is_left_alone() -> Result<()> {
     let kept = fs::read_to_string(dir.path().join("maps/CONTROL"))?;
     ensure!(kept == "mine" && empty.is_dir(), "something was removed");
     fs::remove_dir(&empty)?;
-    ensure!(!braked(&limiter)?, "the brake of the daemon");
+    ensure!(!braked(&limiter)?, "the bypass of the daemon");
     limiter.close()?;
     bed.close()
 }
@@ -180,7 +180,7 @@ fn a_full_queue_holds_up_no_brake() -> Result<()> {
     ensure!(gave_up.status.code() == Some(1), "{gave_up:?}");
     ensure!(braked_anyway.status.success(), "{braked_anyway:?}");
     drop(waiting);
-    ensure!(braked(&limiter)?, "it is not braked");
+    ensure!(braked(&limiter)?, "it is not bypassed");
     limiter.close()?;
     bed.close()
 }

@@ -61,7 +61,7 @@ fn lists() -> String {
     format!("{{\"entries\":[{}]}}", (0..LISTED).map(entry).collect::<Vec<_>>().join(","))
 }
 
-/// A daemon with much to tell, to whom anybody may connect.
+/// A daemon with much to report, to whom anybody may connect.
 fn world() -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create("readers")?;
     let state = bed.dir.path().join("state");
@@ -73,8 +73,8 @@ fn world() -> Result<(Testbed, Limiter)> {
     fs::set_permissions(limiter.socket(), Permissions::from_mode(0o666))?;
     let listed = limiter.json(&["lists"])?["entries"].as_array().map_or(0, Vec::len);
     ensure!(listed == LISTED as usize, "{listed} are listed");
-    let told = limiter.json(&["list"])?["limits"].as_array().map_or(0, Vec::len);
-    ensure!(told == 2 * RULES as usize, "{told} rules");
+    let output = limiter.json(&["list"])?["limits"].as_array().map_or(0, Vec::len);
+    ensure!(output == 2 * RULES as usize, "{output} rules");
     Ok((bed, limiter))
 }
 
@@ -100,7 +100,7 @@ fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Clients that ask and hang up, until they are told to stop.
+/// Clients that ask and hang up, until they are asked to stop.
 fn hang_up(socket: &Path, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<Result<u64>>> {
     let asking = |number: usize| {
         let (socket, stop): (PathBuf, _) = (socket.to_owned(), Arc::clone(stop));

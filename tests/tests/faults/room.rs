@@ -56,8 +56,8 @@ fn rules_without_room_are_refused_whole() -> Result<()> {
     bed.close()
 }
 
-/// Sixteen sources are tracked, and each of them owes. Whoever comes then gets no burst of its own
-/// out of it, and nobody is forgotten.
+/// Sixteen sources are tracked, and each of them owes. Anybody who comes then gets no burst of its
+/// own out of it, and nobody is forgotten.
 #[test]
 fn sources_without_room_neither_escape_nor_push_others_out() -> Result<()> {
     require_root();

@@ -1,4 +1,4 @@
-//! The state that every test looks at: who gets through, what is told, and what is on disk.
+//! The state that every test looks at: who gets through, what is reported, and what is on disk.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -60,12 +60,12 @@ fn lacks(imported: &Imported) -> bool {
 /// the letters say: what another rule drops is charged here (H), what one limit drops is charged to
 /// those before (O), lists are shared (N), and so is a bucket of two ports (R).
 fn mixes(imported: &Imported) -> bool {
-    let told = imported.rules.iter().flat_map(|rule| &rule.differences);
-    let mut told = told.filter(|one| {
+    let output = imported.rules.iter().flat_map(|rule| &rule.differences);
+    let mut output = output.filter(|one| {
         let letter = ["H: ", "O: ", "R: "].iter().any(|letter| one.starts_with(letter));
         letter || one.contains("its list is shared")
     });
-    told.next().is_none()
+    output.next().is_none()
 }
 
 /// True if packets take the way through the machine, or to it, for which the limits are: letter G.

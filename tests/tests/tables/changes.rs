@@ -304,11 +304,11 @@ fn a_rule_that_changes_its_table_grants_one_burst() {
     }
 }
 
-/// The buckets of a table whose keys become narrow, or cease to be, begin full, and one that is
-/// narrow again goes on as it was left. So it is in the kernel and in the model, with IPv6 sources,
-/// whose keys are never narrow, in between; and a restart adopts both forms.
+/// The buckets of a table whose keys become compact, or cease to be, begin full, and one that is
+/// compact again goes on as it was left. So it is in the kernel and in the model, with IPv6
+/// sources, whose keys are never compact, in between; and a restart adopts both forms.
 #[test]
-fn a_table_whose_keys_become_narrow_grants_one_burst() {
+fn a_table_whose_keys_become_compact_grants_one_burst() {
     require_root();
     let rules = |beside: &str| {
         format!(
@@ -324,35 +324,39 @@ fn a_table_whose_keys_become_narrow_grants_one_burst() {
     value: 54
     descriptors: [{key: remote_address, rate_limits: [{rate: 9/day}, {rate: 8/day, count: syns}]}]
 ";
-    let (narrow, wide) = (rules(""), rules(beside));
+    let (compact, full) = (rules(""), rules(beside));
     let udp = Transport::Udp { source: 40_000, destination: 53 };
     let (of_v4, of_v6) = (v4(1).transport(udp).build(), v6(1, 1).transport(udp).build());
 
-    let mut pair = Pair::load(&narrow).unwrap();
+    let mut pair = Pair::load(&compact).unwrap();
     let sent = |pair: &mut Pair, frame: &[u8]| {
         let reasons = pair.reasons_of(frame, 9).unwrap();
         reasons.iter().filter(|reason| reason.verdict() == Verdict::Pass).count()
     };
     assert_eq!([sent(&mut pair, &of_v4), sent(&mut pair, &of_v6)], [5, 5], "a burst each");
-    pair.apply(&wide).unwrap();
-    assert_eq!([sent(&mut pair, &of_v4), sent(&mut pair, &of_v6)], [5, 0], "IPv6 was wide before");
-    pair.apply(&narrow).unwrap();
+    pair.apply(&full).unwrap();
+    assert_eq!(
+        [sent(&mut pair, &of_v4), sent(&mut pair, &of_v6)],
+        [5, 0],
+        "IPv6 had full keys before"
+    );
+    pair.apply(&compact).unwrap();
     assert_eq!([sent(&mut pair, &of_v4), sent(&mut pair, &of_v6)], [0, 0], "as they were left");
-    pair.apply(&wide).unwrap();
+    pair.apply(&full).unwrap();
     assert_eq!(sent(&mut pair, &of_v4), 0, "as it was left, too");
 
-    let mut program = program(&narrow);
-    let narrow_tables = |program: &Program| program.installed().tables.narrow.len();
-    assert_eq!((narrow_tables(&program), passed(&program, &of_v4, 9)), (1, 5));
+    let mut program = program(&compact);
+    let compact_tables = |program: &Program| program.installed().tables.compact.len();
+    assert_eq!((compact_tables(&program), passed(&program, &of_v4, 9)), (1, 5));
     let tables = &program.installed().tables;
     let slot = tables.rules.values().next().unwrap();
     let number = tables.records[slot].rule;
     program.restart().unwrap();
-    assert_eq!((narrow_tables(&program), passed(&program, &of_v4, 9)), (1, 0));
-    program.apply_file(&wide).unwrap();
-    assert_eq!((narrow_tables(&program), passed(&program, &of_v4, 9)), (0, 5));
+    assert_eq!((compact_tables(&program), passed(&program, &of_v4, 9)), (1, 0));
+    program.apply_file(&full).unwrap();
+    assert_eq!((compact_tables(&program), passed(&program, &of_v4, 9)), (0, 5));
     program.restart().unwrap();
-    assert_eq!((narrow_tables(&program), passed(&program, &of_v4, 9)), (0, 0));
+    assert_eq!((compact_tables(&program), passed(&program, &of_v4, 9)), (0, 0));
     let counters = program.rule_counters(number).unwrap();
     assert_eq!((counters.passed.packets, counters.dropped.packets), (10, 26), "{counters:?}");
 }

@@ -134,7 +134,7 @@ pub(super) fn head(fresh: bool, toolchain: &str) -> Result<String> {
 /// The name of the processor, in the text of /proc/cpuinfo.
 fn processor(cpuinfo: &str) -> &str {
     let name = |line| str::strip_prefix(line, "model name")?.split_once(": ");
-    cpuinfo.lines().find_map(name).map_or("not told by the kernel", |(_, name)| name)
+    cpuinfo.lines().find_map(name).map_or("not reported by the kernel", |(_, name)| name)
 }
 
 #[cfg(test)]
@@ -190,6 +190,6 @@ mod tests {
     #[test]
     fn the_processor_is_named() {
         assert_eq!(processor("processor\t: 0\nmodel name\t: A B, C\nflags\t: x\n"), "A B, C");
-        assert_eq!(processor("processor\t: 0\n"), "not told by the kernel");
+        assert_eq!(processor("processor\t: 0\n"), "not reported by the kernel");
     }
 }

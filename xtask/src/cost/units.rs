@@ -126,7 +126,7 @@ fn described(unit: &Crate, files: &BTreeMap<String, Vec<String>>) -> String {
 mod tests {
     use super::*;
 
-    /// A message about a library; `profile` has what tells the targets apart.
+    /// A message about a library; `profile` has what distinguishes the targets.
     fn message(name: &str, hash: &str, features: &str, profile: &str) -> String {
         format!(
             r#"{{"reason":"compiler-artifact","package_id":"registry+https://x/i#{name}@1.2.3",

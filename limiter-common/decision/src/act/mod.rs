@@ -19,14 +19,14 @@ use crate::outcome::{Insert, Packed};
 use crate::packet::Facts;
 use crate::step::step;
 use crate::table::{BANS, REPLIES, Scratch, spend};
-use crate::world::World;
+use crate::world::Maps;
 
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn act<W, F>(maps: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
 where
-    W: World,
+    W: Maps,
     F: FrameMut,
 {
     let Some(action) = maps.action(outcome.action()) else {
@@ -71,7 +71,7 @@ fn is_evident<F: FrameMut>(scratch: &Scratch, frame: &F, action: &Action) -> boo
 
 /// [`ban::is_last`] with the terms of an action.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
+pub fn is_last<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> bool {
     let Some(action) = maps.action(action) else {
         return false;
     };
@@ -81,7 +81,7 @@ pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
 
 /// [`ban::attempt`] with the terms of an action.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn strike<W: World>(
+pub fn strike<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     action: u32,

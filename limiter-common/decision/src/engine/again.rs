@@ -13,7 +13,7 @@ use crate::gcra::Charge;
 use crate::outcome::Outcome;
 use crate::rounds::{MAX_TRIES, Rounds};
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
 /// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
@@ -23,24 +23,24 @@ const MAX_ROUNDS: u64 = 5;
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_again<W: World>(
+pub fn charge_again<W: Maps>(
     maps: &W,
     bucket: &impl SourceBucket,
     packet: &SourcePacket,
 ) -> SourceCharge {
-    let SourcePacket { owner, generation, now, .. } = packet;
+    let SourcePacket { bucket_key, generation, now, .. } = packet;
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
         let resolved = Resolved::from_raw(bucket.resolved().load());
         let word = Word::from_raw(bucket.word().load());
         if word.scale() != resolved.scale() {
-            // Before a newer rule is looked up: only its own generation tells what its slots meant.
+            // Before a newer rule is looked up: only its own generation says what its slots meant.
             rescale(maps, bucket, resolved, word, *now);
             continue;
         }
         if !resolved.generation().covers(*generation) {
-            match step!(resolve(maps; owner, *generation)) {
-                Some(slot) => step!(re_resolve(maps; bucket, owner, *generation, slot)),
+            match step!(resolve(maps; bucket_key, *generation)) {
+                Some(slot) => step!(re_resolve(maps; bucket, bucket_key, *generation, slot)),
                 None => return judged(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
@@ -71,7 +71,7 @@ const fn judged(outcome: Outcome) -> SourceCharge {
 /// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
 /// more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_contended<W: World>(
+pub fn charge_contended<W: Maps>(
     maps: &W,
     bucket: &impl SourceBucket,
     packet: &SourcePacket,

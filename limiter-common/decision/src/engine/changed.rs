@@ -1,24 +1,24 @@
 //! A bucket of a source whose limit changed: pointed at the new one, and converted to it.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Limit, Moment};
 
 use crate::cell::{Cell, SourceBucket};
 use crate::change::{instant, instant_of};
 use crate::gcra;
-use crate::line::{repoint, seat};
+use crate::line::{line_slot, repoint};
 use crate::meter::carried_tat;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn re_resolve<W: World>(
+pub fn re_resolve<W: Maps>(
     maps: &W,
     bucket: &impl SourceBucket,
-    owner: &Owner,
+    bucket_key: &BucketKey,
     generation: Generation,
     slot: Slot,
 ) {
@@ -42,7 +42,7 @@ pub fn re_resolve<W: World>(
         Resolved::new(generation, slot, previous, !old.scale())
     };
     if bucket.is_in_line() {
-        step!(repoint(maps; owner, step!(seat(maps; owner)), old.raw(), new.raw()));
+        step!(repoint(maps; bucket_key, step!(line_slot(maps; bucket_key)), old.raw(), new.raw()));
     } else {
         bucket.resolved().compare_exchange(old.raw(), new.raw());
     }
@@ -50,7 +50,7 @@ pub fn re_resolve<W: World>(
 
 /// Converts the bucket to the limit that it was pointed at.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn rescale<W: World>(
+pub(super) fn rescale<W: Maps>(
     maps: &W,
     bucket: &impl SourceBucket,
     resolved: Resolved,
@@ -64,7 +64,7 @@ pub(super) fn rescale<W: World>(
 
 /// The instant at which the limit of a bucket changed that waits for its conversion.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
+pub fn changed_at<W: Maps>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
     let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
     step!(instant(maps; u32::from(ended), since, resolved.generation(), now))
@@ -72,7 +72,7 @@ pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
 
 /// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn converted<W: World>(
+pub fn converted<W: Maps>(
     maps: &W,
     resolved: Resolved,
     tat: Ticks,

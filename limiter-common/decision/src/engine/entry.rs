@@ -5,7 +5,7 @@
 //! source which meets the word in between is judged as one without an entry.
 
 use limiter_common::bucket::Word;
-use limiter_common::owner::{EMPTY, Owner};
+use limiter_common::bucket_key::{BucketKey, EMPTY};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind};
 
@@ -18,7 +18,7 @@ use crate::outcome::Insert;
 use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// A ring slot that is taken, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
@@ -45,22 +45,22 @@ impl Register for NewEntry {
 /// only if there is none and there is room. With hash maps in two steps, one after the other: their
 /// callers share 512 bytes of stack with them.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
-    let kind = owner.kind();
+pub fn insert<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
+    let kind = bucket_key.kind();
     if maps.lines(kind).is_some() {
-        return line::enter(maps, owner, bucket, now);
+        return line::enter(maps, bucket_key, bucket, now);
     }
     let claim = step!(reserve(maps; kind, now));
     let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
     let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
-    step!(make(maps; owner, new, bucket.word, bucket.resolved))
+    step!(make(maps; bucket_key, new, bucket.word, bucket.resolved))
 }
 
 /// Takes a ring slot for one more source, if their table has room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
+pub fn reserve<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
         let claim = step!(probe(maps; kind, number, now));
@@ -74,7 +74,7 @@ pub fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim>
 
 /// One look for a ring slot for a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
+pub fn probe<W: Maps>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
     let slot = maps.ring_slot(kind, index)?;
     let state = ring::state(&slot)?;
@@ -90,22 +90,22 @@ pub fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Op
 /// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
 /// no entry now. Exactly one CPU gets `true` for each entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn evict_source<W: World>(
+pub fn evict_source<W: Maps>(
     maps: &W,
     state: u64,
     kind: EntryKind,
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    let owner = Owner::named(kind, state);
-    let Some(bucket) = maps.source_bucket(&owner) else {
+    let bucket_key = BucketKey::named(kind, state);
+    let Some(bucket) = maps.source_bucket(&bucket_key) else {
         return true;
     };
     if !retire(&bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
-    maps.remove(&owner);
+    maps.remove(&bucket_key);
     true
 }
 
@@ -125,16 +125,16 @@ pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
 /// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
 /// slot if there is no bucket then.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn make<W: World>(
+pub fn make<W: Maps>(
     maps: &W,
-    owner: &Owner,
+    bucket_key: &BucketKey,
     NewEntry { slot, dropped }: NewEntry,
     word: u64,
     resolved: u64,
 ) -> Insert {
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let made = maps.insert(owner, &bucket);
-    let name = owner.name().unwrap_or(EMPTY);
-    ring::complete(maps, owner.kind(), slot, made, name)
+    let made = maps.insert(bucket_key, &bucket);
+    let name = bucket_key.name().unwrap_or(EMPTY);
+    ring::complete(maps, bucket_key.kind(), slot, made, name)
 }

@@ -1,7 +1,7 @@
 //! The first packet of a source: the rules are asked, and a bucket is made.
 
 use limiter_common::bucket::{Change, Generation, Resolved, Slot, Word};
-use limiter_common::owner::{EMPTY, Owner};
+use limiter_common::bucket_key::{BucketKey, EMPTY};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, RULE_NONE};
@@ -13,23 +13,23 @@ use crate::entries::aggregate::{Unplaced, debt, judge_aggregate, over};
 use crate::gcra::Charge;
 use crate::outcome::{Insert, Outcome, Packed};
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The slot of the rule of a source: of the longest prefix around it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn resolve<W: World>(maps: &W, owner: &Owner, generation: Generation) -> Option<Slot> {
-    maps.source_rule(generation, owner)
+pub fn resolve<W: Maps>(maps: &W, bucket_key: &BucketKey, generation: Generation) -> Option<Slot> {
+    maps.source_rule(generation, bucket_key)
 }
 
 /// A packet whose source has no bucket and gets none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
-    let SourcePacket { owner, generation, length, now, .. } = packet;
-    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
+pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
+    let SourcePacket { bucket_key, generation, length, now, .. } = packet;
+    let Some(slot) = step!(resolve(maps; bucket_key, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
     let unplaced = Unplaced { slot, first_seen: false };
-    let reason = step!(judge_aggregate(maps; owner, unplaced, *length, *now));
+    let reason = step!(judge_aggregate(maps; bucket_key, unplaced, *length, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
@@ -40,11 +40,11 @@ pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// An entry is asked for before anything is looked up but its rule: most packets of
 /// a flood need no more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
-    let SourcePacket { owner, generation, length, now, deferred } = packet;
+pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
+    let SourcePacket { bucket_key, generation, length, now, deferred } = packet;
     let (length, now) = (*length, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
-    let Some(slot) = step!(resolve(maps; owner, *generation)) else {
+    let Some(slot) = step!(resolve(maps; bucket_key, *generation)) else {
         return (Some(no_rule), Change::NONE);
     };
     let Some(limit) = maps.limit(slot) else {
@@ -65,12 +65,12 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         // The next packet makes the bucket.
         return (Some(outcome), Change::NONE);
     }
-    let name = owner.name().unwrap_or(EMPTY);
-    let first_seen = match step!(admit(maps; owner.kind(), name, now)) {
+    let name = bucket_key.name().unwrap_or(EMPTY);
+    let first_seen = match step!(admit(maps; bucket_key.kind(), name, now)) {
         Admittance::FirstSeen => true,
         Admittance::OverBudget => false,
         Admittance::Granted => {
-            let debt = step!(debt(maps; owner, slot));
+            let debt = step!(debt(maps; bucket_key, slot));
             let tat = match charge.apply(debt) {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,
@@ -93,7 +93,7 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
                 passed: 1 - dropped,
                 dropped,
             };
-            match insert(maps, owner, &bucket, now) {
+            match insert(maps, bucket_key, &bucket, now) {
                 Insert::Made => {
                     // Undone, the bucket owes what it did at `now`: in a line, the time of a way
                     // never goes back past that (`crate::line`).
@@ -110,6 +110,6 @@ pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let unplaced = Unplaced { slot, first_seen };
-    let reason = step!(judge_aggregate(maps; owner, unplaced, length, now));
+    let reason = step!(judge_aggregate(maps; bucket_key, unplaced, length, now));
     (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

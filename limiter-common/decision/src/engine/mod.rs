@@ -27,7 +27,7 @@ use crate::cell::Cell as _;
 use crate::clock::SLACK;
 use crate::packet::{self, Bytes, Packet};
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Next {
 /// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
 /// ends that much later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
     if maps.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
     }
@@ -84,15 +84,21 @@ pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks)
         return Next::Done(Reason::Martian);
     }
     if header.is_plain() {
-        let owner = source.into();
-        return Next::Sources(SourcePacket { owner, generation, length, now, deferred: false });
+        let bucket_key = source.into();
+        return Next::Sources(SourcePacket {
+            bucket_key,
+            generation,
+            length,
+            now,
+            deferred: false,
+        });
     }
     Next::Tables { generation, header, now }
 }
 
 /// The header of a rule set: what is in it beside the source table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
+pub fn header<W: Maps>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
     let word = if even { Control::EvenRuleSet } else { Control::OddRuleSet };
     RuleSetHeader::from_raw(maps.control(word))
@@ -101,7 +107,7 @@ pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
 /// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
 /// longest prefix.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
+pub fn listed<W: Maps>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
     let lists = maps.control(Control::Lists);
     if lists & LISTS_EXACT != 0
         && let Some(entry) = maps.listed(source)
@@ -117,7 +123,7 @@ pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed>
 
 /// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
+pub fn is_banned<W: Maps>(maps: &W, source: &Source, now: Ticks) -> bool {
     let Some(ban) = maps.ban(source) else {
         return false;
     };
@@ -126,8 +132,8 @@ pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
 }
 
 /// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
-/// time: CPUs that disagree on the rule set would convert buckets to and fro.
+/// time: CPUs that disagree on the rule set would convert buckets back and forth.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {
+pub fn is_trial_over<W: Maps>(maps: &W, now: Ticks) -> bool {
     maps.now(now).get() >= maps.control(Control::TrialEnd)
 }

@@ -6,7 +6,7 @@
 use core::cell::Cell as Local;
 
 use limiter_common::bucket::{Change, Resolved, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, Uncounted};
 
@@ -16,15 +16,15 @@ use super::source_packet::{SourceCharge, SourcePacket};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::{Seat, bucket_again, bucket_in, carry, seated};
+use crate::line::{LineSlot, bucket_again, bucket_in, carry, in_line_slot};
 use crate::outcome::{Outcome, Packed};
 use crate::step::step;
 use crate::stored::{Stored, StoredIn, either};
-use crate::world::World;
+use crate::world::Maps;
 
 /// Judges a packet by the source table alone: over a limit is a drop.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+pub fn plain_source<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
     judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
 
@@ -32,26 +32,28 @@ pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
 /// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
 /// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
-    let owner = &packet.owner;
-    match maps.lines(owner.kind()) {
+pub fn judge<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let bucket_key = &packet.bucket_key;
+    match maps.lines(bucket_key.kind()) {
         Some(lines) => {
-            let bucket = seated(maps, owner, lines).map(|(_, bucket)| bucket);
-            judge_in(maps, packet, bucket, || bucket_again(maps, owner))
+            let bucket = in_line_slot(maps, bucket_key, lines).map(|(_, bucket)| bucket);
+            judge_in(maps, packet, bucket, || bucket_again(maps, bucket_key))
         }
-        None => judge_in(maps, packet, maps.source_bucket(owner), || maps.source_bucket(owner)),
+        None => judge_in(maps, packet, maps.source_bucket(bucket_key), || {
+            maps.source_bucket(bucket_key)
+        }),
     }
 }
 
 /// [`judge`], in the store of `bucket`, where `again` looks for it once more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn judge_in<W: World, B: SourceBucket>(
+fn judge_in<W: Maps, B: SourceBucket>(
     maps: &W,
     packet: &SourcePacket,
     bucket: Option<B>,
     again: impl FnOnce() -> Option<B>,
 ) -> (Packed, Change) {
-    let owner = &packet.owner;
+    let bucket_key = &packet.bucket_key;
     let bucket = if let Some(bucket) = bucket {
         bucket
     } else {
@@ -72,10 +74,10 @@ fn judge_in<W: World, B: SourceBucket>(
     };
     if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, owner, bucket);
+            count_drop(maps, bucket_key, bucket);
         } else {
             bucket.count_passed();
-            carry_on(maps, owner, bucket);
+            carry_on(maps, bucket_key, bucket);
         }
     }
     (outcome, stored)
@@ -83,37 +85,40 @@ fn judge_in<W: World, B: SourceBucket>(
 
 /// The bucket of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find<W: World>(maps: &W, owner: &Owner) -> Option<StoredIn<W>> {
-    match maps.lines(owner.kind()) {
-        Some(lines) => Some(Stored::Lined(seated(maps, owner, lines)?.1)),
-        None => Some(Stored::Hashed(maps.source_bucket(owner)?)),
+pub(crate) fn find<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<StoredIn<W>> {
+    match maps.lines(bucket_key.kind()) {
+        Some(lines) => Some(Stored::Lined(in_line_slot(maps, bucket_key, lines)?.1)),
+        None => Some(Stored::Hashed(maps.source_bucket(bucket_key)?)),
     }
 }
 
-/// The bucket of a narrow key, whose word is in memory.
+/// The bucket of a compact key, whose word is in memory.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find_narrow<W: World>(maps: &W, word: &Local<u64>) -> Option<StoredIn<W>> {
-    match maps.lines(EntryKind::Narrow) {
-        Some(lines) => Some(Stored::Lined(seated(maps, &Owner::narrow(word.get()), lines)?.1)),
-        None => Some(Stored::Hashed(maps.narrow_bucket(word)?)),
+pub(crate) fn find_compact<W: Maps>(maps: &W, word: &Local<u64>) -> Option<StoredIn<W>> {
+    match maps.lines(EntryKind::Compact) {
+        Some(lines) => {
+            Some(Stored::Lined(in_line_slot(maps, &BucketKey::compact(word.get()), lines)?.1))
+        }
+        None => Some(Stored::Hashed(maps.compact_bucket(word)?)),
     }
 }
 
-/// The bucket of a source whose seat is known where it is in lines; in a hash map it is looked up.
+/// The bucket of a source whose line slot is known where it is in lines; in a hash map it is looked
+/// up.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn find_in<W: World>(
+pub(crate) fn find_in<W: Maps>(
     maps: &W,
-    owner: &Owner,
-    seat: Option<Seat>,
+    bucket_key: &BucketKey,
+    line_slot: Option<LineSlot>,
 ) -> Option<StoredIn<W>> {
-    match maps.lines(owner.kind()) {
-        Some(_) => Some(Stored::Lined(bucket_in(maps, owner, seat?)?)),
-        None => Some(Stored::Hashed(maps.source_bucket(owner)?)),
+    match maps.lines(bucket_key.kind()) {
+        Some(_) => Some(Stored::Lined(bucket_in(maps, bucket_key, line_slot?)?)),
+        None => Some(Stored::Hashed(maps.source_bucket(bucket_key)?)),
     }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+fn unbucketed<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
     (outcome, Change::NONE)
 }
@@ -121,7 +126,7 @@ fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
 /// packet may have come later than it says.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge<W: World>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) -> SourceCharge {
+fn charge<W: Maps>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
     match charge_at_once(maps, bucket, packet, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
@@ -133,7 +138,7 @@ fn charge<W: World>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket)
 /// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every
 /// way into it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge_at_once<W: World>(
+fn charge_at_once<W: Maps>(
     maps: &W,
     bucket: &impl SourceBucket,
     packet: &SourcePacket,
@@ -168,13 +173,13 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &impl SourceBucket) {
+pub(crate) fn count_drop<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
-            if let Some(packets) = Uncounted::again(cell, owner) {
+            if let Some(packets) = Uncounted::again(cell, bucket_key) {
                 packets
             } else {
-                step!(begin_drops(maps; owner));
+                step!(begin_drops(maps; bucket_key));
                 1
             }
         }
@@ -182,29 +187,29 @@ pub(crate) fn count_drop<W: World>(maps: &W, owner: &Owner, bucket: &impl Source
     };
     if packets != 0 {
         bucket.count_dropped(packets);
-        carry_on(maps, owner, bucket);
+        carry_on(maps, bucket_key, bucket);
     }
 }
 
-/// Counts a packet that was dropped, in the bucket of its owner.
+/// Counts a packet that was dropped, in the bucket of its key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_over<W: World>(maps: &W, owner: &Owner) {
-    if let Some(bucket) = find(maps, owner) {
-        either!(&bucket, bucket => count_drop(maps, owner, bucket));
+pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey) {
+    if let Some(bucket) = find(maps, bucket_key) {
+        either!(&bucket, bucket => count_drop(maps, bucket_key, bucket));
     }
 }
 
 /// Carries the upper bits of the counts of a bucket, when that is due.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn carry_on<W: World>(maps: &W, owner: &Owner, bucket: &impl SourceBucket) {
+pub(crate) fn carry_on<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl SourceBucket) {
     if bucket.is_due() {
-        step!(carry(maps; owner));
+        step!(carry(maps; bucket_key));
     }
 }
 
 /// Adds up what this CPU holds of the last source, and begins with this one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
+pub fn begin_drops<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     let Some(cell) = maps.uncounted() else {
         return;
     };
@@ -214,13 +219,13 @@ pub fn begin_drops<W: World>(maps: &W, owner: &Owner) {
     {
         either!(&bucket, bucket => bucket.count_dropped(packets));
     }
-    cell.set(Uncounted::begin(owner));
+    cell.set(Uncounted::begin(bucket_key));
 }
 
 /// Counts a packet in the bucket of its source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
-    let Some(bucket) = find(maps, owner) else {
+pub fn count_source<W: Maps>(maps: &W, bucket_key: &BucketKey, passed: bool) {
+    let Some(bucket) = find(maps, bucket_key) else {
         return;
     };
     if passed {
@@ -233,8 +238,8 @@ pub fn count_source<W: World>(maps: &W, owner: &Owner, passed: bool) {
 /// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
 /// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_owner<W: World>(maps: &W, owner: &Owner, old: u64, new: u64) {
-    if let Some(bucket) = find(maps, owner) {
+pub fn undo_bucket_key<W: Maps>(maps: &W, bucket_key: &BucketKey, old: u64, new: u64) {
+    if let Some(bucket) = find(maps, bucket_key) {
         either!(&bucket, bucket => undo(bucket, old, new));
     }
 }

@@ -4,7 +4,7 @@
 use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
@@ -14,8 +14,8 @@ use crate::register::{Aside, Register};
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePacket {
-    /// Owner of the bucket that it is charged to.
-    pub owner: Owner,
+    /// Bucket key of the bucket that it is charged to.
+    pub bucket_key: BucketKey,
     /// The rule set that judges it.
     pub generation: Generation,
     /// Length in bytes, of the whole frame.
@@ -32,7 +32,7 @@ pub struct SourcePacket {
 struct Rest {
     generation: Generation,
     deferred: bool,
-    /// That of the owner.
+    /// That of the bucket key.
     kind: EntryKind,
 }
 
@@ -61,20 +61,20 @@ impl SourcePacket {
         Self { now, ..*self }
     }
 
-    /// Four registers: the word of the owner, the `Rest`, the length and the time.
+    /// Four registers: the word of the bucket key, the `Rest`, the length and the time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn registers(&self) -> [u64; 4] {
-        let Self { owner, generation, length, now, deferred } = *self;
-        let rest = Rest { generation, deferred, kind: owner.kind() };
-        [owner.word(), rest.raw(), length, now.get()]
+        let Self { bucket_key, generation, length, now, deferred } = *self;
+        let rest = Rest { generation, deferred, kind: bucket_key.kind() };
+        [bucket_key.word(), rest.raw(), length, now.get()]
     }
 
     /// Takes what [`SourcePacket::registers`] gave.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of_registers([word, rest, length, now]: [u64; 4]) -> Self {
         let Rest { generation, deferred, kind } = Rest::from_raw(rest);
-        let owner = Owner::of_word(word, kind.index());
-        Self { owner, generation, length, now: Ticks::new_within(now), deferred }
+        let bucket_key = BucketKey::of_word(word, kind.index());
+        Self { bucket_key, generation, length, now: Ticks::new_within(now), deferred }
     }
 }
 

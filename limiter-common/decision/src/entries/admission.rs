@@ -15,7 +15,7 @@
 //! A packet over the demand's budget marks the table as flooded for [`super::HYSTERESIS`]: until
 //! then no entry leaves that was used more than once within [`limiter_common::wire::KEEP`].
 
-use limiter_common::owner::BUSY;
+use limiter_common::bucket_key::BUSY;
 use limiter_common::time::{SECOND, Ticks};
 use limiter_common::wire::EntryKind;
 
@@ -23,7 +23,7 @@ use super::fingerprint::{MOST, STEP_BITS, come_back, hash};
 use super::{AdmissionCells, EntryTableWords, HYSTERESIS, bump};
 use crate::cell::Cell;
 use crate::register::variants;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
 /// shared word a few times a second.
@@ -45,11 +45,11 @@ pub enum Admittance {
 
 variants!(Admittance: Granted FirstSeen, else OverBudget; lost OverBudget);
 
-/// Answers a packet that wants an entry for a name ([`limiter_common::owner::Owner::name`]), and
-/// charges it to the budgets of this CPU. Nobody is named [`limiter_common::owner::EMPTY`] or
-/// [`BUSY`], and nobody gets an entry so.
+/// Answers a packet that wants an entry for a name
+/// ([`limiter_common::bucket_key::BucketKey::name`]), and charges it to the budgets of this CPU.
+/// Nobody is named [`limiter_common::bucket_key::EMPTY`] or [`BUSY`], and nobody gets an entry so.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn admit<W: World>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admittance {
+pub fn admit<W: Maps>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admittance {
     let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
     else {
         return Admittance::OverBudget;
@@ -132,7 +132,7 @@ fn charge(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Option<
 
 /// Notes that no entry could leave for a new one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn full<W: World>(maps: &W, kind: EntryKind, now: Ticks) {
+pub fn full<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) {
     if let Some(admission) = maps.admission(kind) {
         bump(&admission.full);
     }

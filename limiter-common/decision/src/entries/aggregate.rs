@@ -8,8 +8,8 @@
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
 use limiter_common::bucket::{Slot, Word};
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::hash::scatter;
-use limiter_common::owner::Owner;
 use limiter_common::time::{SECOND, Ticks};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{AGGREGATES, EntryKind, Full, Limit};
@@ -19,7 +19,7 @@ use crate::cell::Cell as _;
 use crate::gcra::Charge;
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
@@ -54,9 +54,9 @@ impl Register for Unplaced {
 
 /// Judges a packet whose source has no entry and gets none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn judge_aggregate<W: World>(
+pub fn judge_aggregate<W: Maps>(
     maps: &W,
-    origin: &Owner,
+    origin: &BucketKey,
     packet: Unplaced,
     length: u64,
     now: Ticks,
@@ -78,7 +78,7 @@ pub fn judge_aggregate<W: World>(
 /// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
 /// with it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
+pub fn debt<W: Maps>(maps: &W, origin: &BucketKey, slot: Slot) -> Ticks {
     let cell =
         maps.entry_table(origin.kind()).map(|entry_table| index(origin, slot, entry_table.seed()));
     match cell.and_then(|index| maps.aggregate(index)) {
@@ -89,9 +89,9 @@ pub fn debt<W: World>(maps: &W, origin: &Owner, slot: Slot) -> Ticks {
 
 /// Charges the shared bucket and the budget over all of them, both or none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn share<W: World>(
+fn share<W: Maps>(
     maps: &W,
-    origin: &Owner,
+    origin: &BucketKey,
     Unplaced { slot, first_seen }: Unplaced,
     limit: &Limit,
     length: u64,
@@ -144,13 +144,13 @@ pub const fn over(limit: &Limit, reason: Reason) -> Reason {
 /// The bucket of a prefix and a limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
-const fn index(origin: &Owner, slot: Slot, seed: u64) -> u32 {
+const fn index(origin: &BucketKey, slot: Slot, seed: u64) -> u32 {
     let [a, b, c, d, e, f, g, _] = origin.word().to_ne_bytes();
     let prefix = match origin.kind() {
         EntryKind::V4 => [0, 4, 0, 0, 0, a, b, c],
         EntryKind::V6 => [0, 6, a, b, c, d, e, f],
         // The table, the port, and the prefix of the source.
-        EntryKind::Narrow | EntryKind::Keyed => [a, b, c, d, e, f, g, 0],
+        EntryKind::Compact | EntryKind::Keyed => [a, b, c, d, e, f, g, 0],
     };
     let prefix = u64::from_be_bytes(prefix);
     let hash = scatter(scatter(prefix ^ seed) ^ slot.index() as u64);

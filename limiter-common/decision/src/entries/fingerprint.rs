@@ -15,7 +15,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::FINGERPRINTS;
 
 use crate::cell::Cell as SharedWord;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Bits of the ticks of a step, the unit of time in cells: 16.8 ms.
 pub const STEP_BITS: u32 = 29;
@@ -23,7 +23,7 @@ pub const STEP_BITS: u32 = 29;
 /// The highest count of a cell. Over it, another coming is not counted.
 pub const MOST: u32 = 63;
 
-/// Steps for which a cell is remembered: 8.6 s. Half of what its time can tell apart, so that one
+/// Steps for which a cell is remembered: 8.6 s. Half of what its time can distinguish, so that one
 /// that was left for longer mostly counts as forgotten.
 pub const KEPT: u64 = 512;
 
@@ -37,7 +37,7 @@ const CELL: u64 = 0xffff_ffff;
 /// Notes a packet of a source or key, by its hash: how often it came within the last seconds, with
 /// this packet, from 1 to [`MOST`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn come_back<W: World>(maps: &W, hash: u64, now: Ticks) -> u32 {
+pub fn come_back<W: Maps>(maps: &W, hash: u64, now: Ticks) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "21 bits are left")]
     let index = (hash >> (64 - FINGERPRINTS.trailing_zeros())) as u32;
     let Some(word) = maps.fingerprints(index) else {
@@ -52,7 +52,7 @@ pub fn come_back<W: World>(maps: &W, hash: u64, now: Ticks) -> u32 {
     count
 }
 
-/// The hash of a name ([`limiter_common::owner::Owner::name`]) by which it is noted.
+/// The hash of a name ([`limiter_common::bucket_key::BucketKey::name`]) by which it is noted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn hash(name: u64, seed: u64) -> u64 {
     scatter(name ^ seed)

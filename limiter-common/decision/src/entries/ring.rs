@@ -5,8 +5,8 @@
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
 
+use limiter_common::bucket_key::{BUSY, EMPTY};
 use limiter_common::hash::scatter;
-use limiter_common::owner::{BUSY, EMPTY};
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
@@ -14,7 +14,7 @@ use super::{EntryTableWords, EvictionPolicy, admission, bump};
 use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::register::Register;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Ring slots that are looked at for one new entry.
 pub const PROBES: u32 = 16;
@@ -56,7 +56,7 @@ impl Register for Option<Claim> {
 /// The slot for the look with this number, and the policy for entries that leave for a packet that
 /// came at `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn look<W: World>(
+pub fn look<W: Maps>(
     maps: &W,
     kind: EntryKind,
     number: u32,
@@ -101,7 +101,7 @@ pub fn state(slot: &impl Cell) -> Option<u64> {
 
 /// Counts an entry that left for another one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
+pub fn count_evicted<W: Maps>(maps: &W, kind: EntryKind) {
     if let Some(admission) = maps.admission(kind) {
         bump(&admission.evicted);
     }
@@ -116,13 +116,7 @@ pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
 
 /// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn complete<W: World>(
-    maps: &W,
-    kind: EntryKind,
-    index: u32,
-    made: Insert,
-    name: u64,
-) -> Insert {
+pub fn complete<W: Maps>(maps: &W, kind: EntryKind, index: u32, made: Insert, name: u64) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,

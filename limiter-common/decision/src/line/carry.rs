@@ -1,14 +1,14 @@
 //! The carry: upper bits of the counts of an entry go to the head of its line ([`super::counts`]).
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 
 use super::counts::{HALF, MASK, is_due, shift};
+use super::line_slot::{LineSlot, line_slot};
 use super::lock::unlock;
-use super::seat::{Seat, seat};
 use super::{Entry, Head, Line, take_lock};
 use crate::cell::Cell as _;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Forgets what was carried of a way that goes to another source. The caller has the lock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -19,11 +19,13 @@ pub(super) fn begin(line: &impl Line, way: u32) {
 
 /// Carries what is due of the counts of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn carry<W: World>(maps: &W, owner: &Owner) {
-    let (Some(Seat { line, way }), Some(name)) = (step!(seat(maps; owner)), owner.name()) else {
+pub fn carry<W: Maps>(maps: &W, bucket_key: &BucketKey) {
+    let (Some(LineSlot { line, way }), Some(name)) =
+        (step!(line_slot(maps; bucket_key)), bucket_key.name())
+    else {
         return;
     };
-    let Some(line) = maps.line(owner.kind(), line) else {
+    let Some(line) = maps.line(bucket_key.kind(), line) else {
         return;
     };
     if !step!(take_lock(; &line)) {

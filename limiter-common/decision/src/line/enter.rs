@@ -1,7 +1,7 @@
 //! The insertion of an entry into the line table by the rules of [`crate::entries`]: new ones have
 //! a budget, and while there are more than may be, those that were used lately stay.
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind};
 
@@ -11,18 +11,18 @@ use crate::entries::admission::full;
 use crate::entries::bump;
 use crate::outcome::Insert;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Makes the entry of a source in one of its lines, if they have room, and counts the result.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn enter<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> Insert {
-    let made = insert(maps, owner, bucket, now);
-    step!(count_insert(maps; owner.kind(), made, now))
+pub fn enter<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
+    let made = insert(maps, bucket_key, bucket, now);
+    step!(count_insert(maps; bucket_key.kind(), made, now))
 }
 
 /// Counts the result of an insert.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
+pub fn count_insert<W: Maps>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
     let LineInsert { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {
         full(maps, kind, now);

@@ -51,7 +51,7 @@ const _: () = assert!(
 /// The bucket of a source in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveEntry {
-    /// The name of the source: [`limiter_common::owner::Owner::name`].
+    /// The name of the source: [`limiter_common::bucket_key::BucketKey::name`].
     pub name: u64,
     /// The bucket, with all of its counts.
     pub bucket: Bucket,

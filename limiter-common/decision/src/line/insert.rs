@@ -5,21 +5,21 @@
 //! are.
 
 use limiter_common::bucket::Word;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind};
 
+use super::line_slot::place_of;
 use super::lock::unlock;
-use super::seat::place_of;
 use super::victim::{Choice, ChosenLine, Victim};
-use super::{Entry, Head, Line, NOBODY, Place, carry, seat, take_lock};
+use super::{Entry, Head, Line, NOBODY, Place, carry, line_slot, take_lock};
 use crate::cell::Cell as _;
 use crate::entries::EntryTableWords as _;
 use crate::entries::admission::is_flooded;
 use crate::outcome::Insert;
 use crate::register::Register;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,35 +49,40 @@ impl Register for LineInsert {
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
 /// this one waits: the caller looks again, and finds the entry or goes without.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn insert<W: World>(maps: &W, owner: &Owner, bucket: &Bucket, now: Ticks) -> LineInsert {
+pub(super) fn insert<W: Maps>(
+    maps: &W,
+    bucket_key: &BucketKey,
+    bucket: &Bucket,
+    now: Ticks,
+) -> LineInsert {
     let mut made = LineInsert { insert: Insert::Exists, evicted: false };
-    if !step!(lock_lines(maps; owner)) {
+    if !step!(lock_lines(maps; bucket_key)) {
         return made;
     }
     // A source gets its entry under the lock of its first line alone: nobody else makes one now.
-    if step!(seat(maps; owner)).is_none() {
+    if step!(line_slot(maps; bucket_key)).is_none() {
         made.insert = Insert::Refused;
-        let mut choice = step!(choose(maps; owner, now));
-        if choice.line().is_some() && !step!(leave(maps; owner, choice, now)) {
+        let mut choice = step!(choose(maps; bucket_key, now));
+        if choice.line().is_some() && !step!(leave(maps; bucket_key, choice, now)) {
             // Once more, because that entry was charged since, or went to another source.
-            choice = make_room(maps, owner, now);
+            choice = make_room(maps, bucket_key, now);
         }
         if choice.line().is_some() {
             let choice = choice.for_packet(bucket.dropped & 1 != 0);
             let word = beginning(Word::from_raw(bucket.word), now);
             made.insert = Insert::Made;
-            made.evicted = step!(settle(maps; owner, choice, word.raw(), bucket.resolved));
+            made.evicted = step!(settle(maps; bucket_key, choice, word.raw(), bucket.resolved));
         }
     }
-    step!(unlock_lines(maps; owner));
+    step!(unlock_lines(maps; bucket_key));
     made
 }
 
 /// Has one entry leave, if any may.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn make_room<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
-    let choice = step!(choose(maps; owner, now));
-    if choice.line().is_some() && step!(leave(maps; owner, choice, now)) {
+fn make_room<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
+    let choice = step!(choose(maps; bucket_key, now));
+    if choice.line().is_some() && step!(leave(maps; bucket_key, choice, now)) {
         choice
     } else {
         Choice::NONE
@@ -105,9 +110,9 @@ fn arrival(now: Ticks) -> Ticks {
 /// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
 /// wait for each other.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
-    let kind = owner.kind();
-    let Some(place) = place_of(maps, owner) else {
+pub fn lock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) -> bool {
+    let kind = bucket_key.kind();
+    let Some(place) = place_of(maps, bucket_key) else {
         return false;
     };
     let (first, second) = (place.first(), place.second());
@@ -128,9 +133,9 @@ pub fn lock_lines<W: World>(maps: &W, owner: &Owner) -> bool {
 
 /// Gives the locks of both lines of a source back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
-    let kind = owner.kind();
-    let Some(place) = place_of(maps, owner) else {
+pub fn unlock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) {
+    let kind = bucket_key.kind();
+    let Some(place) = place_of(maps, bucket_key) else {
         return;
     };
     let (first, second) = (place.first(), place.second());
@@ -147,9 +152,9 @@ pub fn unlock_lines<W: World>(maps: &W, owner: &Owner) {
 /// Chooses the entry that leaves for a source: one that was not used more than once lately, or
 /// else, without a flood, the one that drained first.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
-    let (kind, now) = (owner.kind(), arrival(now));
-    let Some(place) = place_of(maps, owner) else {
+pub fn choose<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
+    let (kind, now) = (bucket_key.kind(), arrival(now));
+    let Some(place) = place_of(maps, bucket_key) else {
         return Choice::NONE;
     };
     let (keep, flooded) = match maps.entry_table(kind) {
@@ -179,7 +184,7 @@ pub fn choose<W: World>(maps: &W, owner: &Owner, now: Ticks) -> Choice {
 /// The entry that leaves in a line of the source itself: in the first one while few others must
 /// stay there, else in the one of both where fewer must.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
+fn emptier<W: Maps>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
     let Some(line) = maps.line(kind, place.first()) else {
         return Choice::NONE;
     };
@@ -198,7 +203,7 @@ fn emptier<W: World>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep:
 
 /// The line of a choice.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
+fn line_of<W: Maps>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
     let index = match choice.line()? {
         ChosenLine::First => place.first(),
         ChosenLine::Second => place.second(),
@@ -211,9 +216,9 @@ fn line_of<W: World>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -
 /// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
 /// first line of the newcomer says from then on that there is something to look for.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> bool {
-    let kind = owner.kind();
-    let Some(place) = place_of(maps, owner) else {
+pub fn leave<W: Maps>(maps: &W, bucket_key: &BucketKey, choice: Choice, now: Ticks) -> bool {
+    let kind = bucket_key.kind();
+    let Some(place) = place_of(maps, bucket_key) else {
         return false;
     };
     let (Some(line), Some(first)) =
@@ -246,9 +251,15 @@ pub fn leave<W: World>(maps: &W, owner: &Owner, choice: Choice, now: Ticks) -> b
 
 /// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn settle<W: World>(maps: &W, owner: &Owner, choice: Choice, word: u64, resolved: u64) -> bool {
-    let kind = owner.kind();
-    let (Some(place), Some(name)) = (place_of(maps, owner), owner.name()) else {
+pub fn settle<W: Maps>(
+    maps: &W,
+    bucket_key: &BucketKey,
+    choice: Choice,
+    word: u64,
+    resolved: u64,
+) -> bool {
+    let kind = bucket_key.kind();
+    let (Some(place), Some(name)) = (place_of(maps, bucket_key), bucket_key.name()) else {
         return false;
     };
     let Some(line) = line_of(maps, kind, &place, choice) else {

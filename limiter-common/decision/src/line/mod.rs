@@ -20,10 +20,10 @@ mod enter;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 mod insert;
+mod line_slot;
 mod lock;
 mod parts;
 mod place;
-mod seat;
 mod victim;
 
 pub use bucket::LineBucket;
@@ -32,8 +32,10 @@ pub use enter::{count_insert, enter};
 #[cfg(not(target_arch = "bpf"))]
 pub use host::{HostEntry, HostLine, LiveEntry};
 pub use insert::{LineInsert, choose, leave, lock_lines, settle, unlock_lines};
+pub use line_slot::{
+    LineSlot, bucket_again, bucket_in, elsewhere, in_line_slot, line_slot, repoint,
+};
 pub use lock::take_lock;
 pub use parts::{Entry, Head, Line, NOBODY};
 pub use place::{Lines, Place};
-pub use seat::{Seat, bucket_again, bucket_in, elsewhere, repoint, seat, seated};
 pub use victim::{Choice, ChosenLine, victim};

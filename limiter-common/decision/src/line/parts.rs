@@ -18,7 +18,7 @@ pub trait Entry: Clone {
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
-    /// The name of the source that has the entry: [`limiter_common::owner::Owner::name`].
+    /// The name of the source that has the entry: [`limiter_common::bucket_key::BucketKey::name`].
     fn name(&self) -> impl Cell;
 
     /// The word with the theoretical arrival time: [`limiter_common::bucket::Word`].

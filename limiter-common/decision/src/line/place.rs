@@ -36,7 +36,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a name ([`limiter_common::owner::Owner::name`]).
+    /// The place of a name ([`limiter_common::bucket_key::BucketKey::name`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of(name: u64, lines: Lines) -> Self {
         Self { hash: scatter(name ^ lines.seed), lines }

@@ -40,8 +40,8 @@
 //! back.)
 //!
 //! Why no raise after a cut gives its difference: a cut bucket of which all was used and one of
-//! which as much was used as is left of the capacity hold the same word. A raise cannot tell them
-//! apart, so it would grant the first one a burst, with each change back and forth. To remember the
+//! which as much was used as is left of the capacity hold the same word. A raise cannot distinguish
+//! them, so it would grant the first one a burst, with each change back and forth. To remember the
 //! difference as a debt instead would make a source silent for `(C - C') / rate'`: hours, where a
 //! quota of a day is cut.
 //!
@@ -53,9 +53,9 @@
 //!   where one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more
 //!   on its side.
 //! * **Another unit** (packets to bytes, say) has no such number. There the used *share* is
-//!   carried, rounded up to 2^-32: for one change, with `p` passed before and `q` after it,
-//!   `(p - R) / C + (q - R') / C' <= 1`; a change to and fro can give back what a small capacity
-//!   gets back in between as a share of the large one.
+//!   carried, rounded up to 2^-32: for one change, with `p` passed before and `q` after it, `(p -
+//!   R) / C + (q - R') / C' <= 1`; a change back and forth can give back what a small capacity gets
+//!   back in between as a share of the large one.
 //! * The instant of the change may be before the last packet that was charged under the old limit:
 //!   by a CPU that was held up. A debt says so, for it never exceeds the capacity: then it is the
 //!   instant at which all of it was owed.

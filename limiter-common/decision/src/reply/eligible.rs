@@ -38,7 +38,7 @@ const GROUP: u8 = 1;
 /// | TCP with RST | resets must not be answered |
 ///
 /// Broadcast addresses of a subnet and anycast addresses look like those of a host. Of the former
-/// the link address tells, on the link that they belong to.
+/// the link address shows it, on the link that they belong to.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
     let [to, _, _, _, _, _, from, ..] = *link;

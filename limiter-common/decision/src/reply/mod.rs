@@ -5,7 +5,7 @@
 //!
 //! 1. [`eligible`] says whether the packet may be answered at all, and how.
 //! 2. [`ReplyKind::length_within`] says how long the answer is, and that it is no longer than its
-//!    cause: whoever forges a source gets no amplifier.
+//!    cause: anybody who forges a source gets no amplifier.
 //! 3. [`is_intact_v4`] says of an IPv4 header that it arrived as it was sent: of others, nobody
 //!    knows whom the answer would reach.
 //! 4. [`unreachable_v4`], [`unreachable_v6`], [`reset_v4`] or [`reset_v6`] builds it, from the
@@ -18,7 +18,7 @@
 //! The answer's source is the destination of its cause, as if the host there had answered. Of a
 //! packet that was only to be forwarded, RFC 1812, 4.3.2.4 and RFC 4443, 2.2 would have the
 //! router's own address there in ICMP: the XDP program does not know it, and what it sends does not
-//! tell that there is a limiter on the way. Two limiters never answer each other: neither errors of
+//! show that there is a limiter on the way. Two limiters never answer each other: neither errors of
 //! ICMP nor resets are answered.
 //!
 //! The checksum of the cause's transport header is not verified. It covers the whole packet, and on

@@ -22,14 +22,14 @@ use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
 /// Looks once more at a packet of which another CPU has used up the limit since the look: not every
 /// rule drops what is over its limit. If the packet loses the race after that look too, it is over
 /// the limit, whatever its rule does.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge<W: World>(
+pub fn charge<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -78,7 +78,7 @@ pub fn charge<W: World>(
 
 /// Charges the second one of two limits, the first one of which is charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_rest<W: World>(
+pub fn charge_rest<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -98,7 +98,7 @@ pub fn charge_rest<W: World>(
 
 /// Does what is planned for a key with a bucket.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_planned<W: World>(
+pub fn charge_planned<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -109,12 +109,12 @@ pub fn charge_planned<W: World>(
 
 /// Does what is planned for a key without a bucket, and for a table without keys.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_shared<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+pub fn charge_shared<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
     charge_by_plan(maps, scratch, None, index)
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge_by_plan<W: World>(
+fn charge_by_plan<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -140,7 +140,7 @@ fn charge_by_plan<W: World>(
 
 /// Ends a charge: counts the packet, or takes back what was charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn end<W: World>(
+fn end<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -171,7 +171,7 @@ variants!(ChargePlan: Done Charge, else Contended; lost Contended);
 
 /// The first half of [`charge`]: leaves in the account which limits to charge.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn plan_charge<W: World>(
+pub fn plan_charge<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -207,7 +207,7 @@ pub fn plan_charge<W: World>(
 /// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
 /// a soft one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn note_passed<W: World>(
+pub fn note_passed<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -243,7 +243,7 @@ pub fn note_passed<W: World>(
 
 /// Charges every limit of a record; true if a soft one was over.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn charge_limits<W: World>(
+pub(super) fn charge_limits<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
@@ -275,7 +275,7 @@ variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
 
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_record<W: World>(
+pub fn charge_record<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -307,7 +307,7 @@ pub fn charge_record<W: World>(
 
 /// Counts a packet that a table lets pass.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
+fn count_passed<W: Maps>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };
@@ -321,7 +321,7 @@ fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch,
 /// false. The class of the source table is left out: its rule is that of the outcome, which is
 /// counted at the end.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
+fn count<W: Maps>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
     if index == SOURCE_CLASS {
         return;
     }
@@ -331,7 +331,7 @@ fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, a
 
 /// Takes back the charges of the account.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
+pub fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
     let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     if let Some(charged_to) = charged_to {
@@ -341,7 +341,7 @@ pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed
 
 /// Takes back a whole account: its charges and its counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
+pub(super) fn undo<W: Maps>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };

@@ -12,7 +12,7 @@ use crate::meter::Peek;
 use crate::register::number;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The result of a check against all limits of a record: a number, as [`super::StepResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ number! {
 
 /// Checks the limits that a packet is charged to, in a step.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn check_target<W: World>(
+pub(super) fn check_target<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
@@ -46,7 +46,7 @@ pub(super) fn check_target<W: World>(
 
 /// Checks the limits of the record in a slot, whose state is in `bucket`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn check_limits<W: World>(
+pub fn check_limits<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,

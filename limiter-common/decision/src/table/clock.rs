@@ -3,11 +3,11 @@
 use limiter_common::time::Ticks;
 
 use super::scratch::Scratch;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The exact time of arrival. The clock is read if that is not known yet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn read_clock<W: World>(maps: &W, scratch: &Scratch) -> Ticks {
+pub fn read_clock<W: Maps>(maps: &W, scratch: &Scratch) -> Ticks {
     if !scratch.is_exact() {
         scratch.set_now(maps.now(scratch.now()));
     }

@@ -7,7 +7,7 @@
 //! Otherwise the claim is given up, and the words go on.
 
 use limiter_common::bucket::{Resolved, Slot};
-use limiter_common::owner::{BUSY, EMPTY};
+use limiter_common::bucket_key::{BUSY, EMPTY};
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
@@ -22,11 +22,11 @@ use crate::entries::{EntryTableWords as _, EvictionPolicy};
 use crate::outcome::Insert;
 use crate::rounds::{MAX_TRIES, Rounds};
 use crate::step::step;
-use crate::world::{Keyed, World};
+use crate::world::{Keyed, Maps};
 
 /// Makes the bucket of the key of a table, only if there is none and there is room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn insert<W: World>(
+pub(super) fn insert<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     (table, key): (u32, &KeyCell),
@@ -45,7 +45,7 @@ pub(super) fn insert<W: World>(
 /// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
 /// state was `before`; frees the slot if there is no bucket then.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn make_keyed<W: World>(
+pub fn make_keyed<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     table: u32,
@@ -67,14 +67,14 @@ pub fn make_keyed<W: World>(
 
 /// A number for a key: two have the same one by chance alone, and nobody outside knows which.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn name<W: World>(maps: &W, key: &KeyCell) -> u64 {
+fn name<W: Maps>(maps: &W, key: &KeyCell) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
     key.get().hash(seed).max(BUSY + 1)
 }
 
 /// Takes a ring slot for one more key, if their table has room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
+fn reserve<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
@@ -89,12 +89,7 @@ fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
 
 /// One look for a ring slot for a key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn probe_keyed<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    number: u32,
-    now: Ticks,
-) -> Option<Claim> {
+pub fn probe_keyed<W: Maps>(maps: &W, scratch: &Scratch, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
     let slot = maps.ring_slot(EntryKind::Keyed, index)?;
     let state = ring::state(&slot)?;
@@ -110,7 +105,7 @@ pub fn probe_keyed<W: World>(
 /// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
 /// entry now. Exactly one CPU gets `true` for each entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn evict_keyed<W: World>(
+pub fn evict_keyed<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     index: u32,
@@ -146,7 +141,7 @@ const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn retire<W: World>(
+fn retire<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -180,12 +175,7 @@ fn retire<W: World>(
 /// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
 /// more: then it was not used for as many rule changes as there are slots.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn is_drained<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    bucket: &W::Keyed,
-    resolved: Resolved,
-) -> bool {
+fn is_drained<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, resolved: Resolved) -> bool {
     let count = match maps.record(resolved.slot()) {
         Some(record)
             if resolved.generation().knows(record.since)

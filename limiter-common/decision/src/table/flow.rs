@@ -8,14 +8,14 @@ use limiter_common::header::Fragment;
 use limiter_common::time::{TICK_BITS, Ticks};
 
 use crate::packet::Facts;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Time for which a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);
 
 /// True if a packet is the first of its flow.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
+pub(super) fn is_new<W: Maps>(maps: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {
         return false;
     }
@@ -27,7 +27,7 @@ pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
 
 /// Remembers the flow of a packet that passes.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn seen<W: World>(maps: &W, facts: &Facts, now: Ticks) {
+pub(super) fn seen<W: Maps>(maps: &W, facts: &Facts, now: Ticks) {
     if !matches!(facts.fragment(), Fragment::Later) {
         maps.set_flow(&facts.flow(), now);
     }

@@ -8,13 +8,13 @@ use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, KeyName, Table, TableKey, 
 
 use super::key_cell::KeyCell;
 use crate::packet::Facts;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The number of the [`FlagClass`] of a packet, 0 of other protocols than TCP.
 ///
-/// A packet that cannot be told from an attempt to open a connection counts as one: TCP whose flags
-/// were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and
-/// long chains were a way around the limit.
+/// A packet that cannot be distinguished from an attempt to open a connection counts as one: TCP
+/// whose flags were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny
+/// fragments and long chains were a way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn flag_class(facts: &Facts) -> u8 {
     match facts.tcp_flags() {
@@ -271,6 +271,6 @@ fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: u64) -> [u
 
 /// Puts a key into its memory, and names it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn put<W: World>(maps: &W, place: &KeyCell, key: TableKey) {
+pub(super) fn put<W: Maps>(maps: &W, place: &KeyCell, key: TableKey) {
     place.set(key, |key| maps.key_name(key));
 }

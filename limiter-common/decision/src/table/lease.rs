@@ -18,12 +18,12 @@ use crate::cell::Cell as _;
 #[cfg(not(target_arch = "bpf"))]
 use crate::meter::repeat;
 use crate::meter::{Arrival, Charged, Peek};
-use crate::world::{Lease, World};
+use crate::world::{Lease, Maps};
 
 /// The lease of the limit at a place of the record in a slot, if nodes share it and it has one;
 /// `leases` are those of the packet's key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn lease_of<W: World>(
+pub(super) fn lease_of<W: Maps>(
     maps: &W,
     record: &Record,
     slot: Slot,
@@ -113,7 +113,7 @@ impl<L: Lease> LeaseRef<L> {
 /// Takes a charge to a lease back, if nobody has charged it since; otherwise it stays charged, the
 /// safe side.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_lease<W: World>(maps: &W, index: u32, old: u64, new: u64) {
+pub fn undo_lease<W: Maps>(maps: &W, index: u32, old: u64, new: u64) {
     if let Some(lease) = maps.lease(index) {
         take_back(&lease, old, new);
     }

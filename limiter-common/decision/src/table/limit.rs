@@ -17,11 +17,11 @@ use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The record in a slot, and the limit at a place of it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
+fn limit_at<W: Maps>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
     let record = maps.record(slot)?;
     // Masked, so that the verifier sees the bound.
     Some((record, record.limits.get(place as usize & (MAX_LIMITS - 1))?))
@@ -29,25 +29,25 @@ fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &Lim
 
 /// The limit at a place of the record in a slot.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
+fn spec<W: Maps>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     limit_at(maps, slot, place).map(|(_, spec)| spec)
 }
 
 /// The offset of the wall clock's windows.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
+pub fn wall_offset<W: Maps>(maps: &W) -> WallOffset {
     WallOffset::from_raw(maps.control(Control::WallOffset))
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+fn arrival<W: Maps>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek_limit<W: World>(
+pub fn peek_limit<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -79,7 +79,7 @@ pub fn peek_limit<W: World>(
 
 /// Charges the packet to one limit, and notes in account `index` how to take that back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_limit<W: World>(
+pub fn charge_limit<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -94,7 +94,7 @@ pub fn charge_limit<W: World>(
 /// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
 /// faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn attempt_limit<W: World>(
+pub fn attempt_limit<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -131,7 +131,7 @@ pub fn attempt_limit<W: World>(
 /// another size. All of it if the record `before` is not known. The instant of the change is left
 /// in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_used<W: World>(
+pub fn limit_used<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -176,7 +176,7 @@ const UNKNOWN: u64 = 5;
 /// How the limit at a place of the record `before` goes on in that of `after`: one of the constants
 /// above.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
+pub fn limit_change<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
     match (limit_at(maps, before, place), limit_at(maps, after, place)) {
         (Some((from, old)), Some((to, new))) => {
             if old.same_state(new) {
@@ -195,7 +195,7 @@ pub fn limit_change<W: World>(maps: &W, before: Slot, after: Slot, place: u32) -
 
 /// All of a limit, which was used up now; nothing of one that is not there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
+pub fn limit_whole<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
     scratch.changed_at.set(scratch.now().get());
     spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
 }
@@ -203,7 +203,7 @@ pub fn limit_whole<W: World>(maps: &W, scratch: &Scratch, slot: Slot, place: u32
 /// Corrects the instant in the scratch to the one of which the limit at the place of the record
 /// `after` is seeded, which came into force at `at`: [`meter::seeded_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn seed_at<W: World>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at: Ticks) {
+pub fn seed_at<W: Maps>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at: Ticks) {
     if let Some(new) = spec(maps, after, place) {
         let owed_at = Ticks::new(scratch.changed_at.get());
         scratch.changed_at.set(meter::seeded_at(new, at, owed_at).get());
@@ -213,7 +213,7 @@ pub fn seed_at<W: World>(maps: &W, scratch: &Scratch, after: Slot, place: u32, a
 /// The used part of the limit at a place of the record `after`, a raise of that of the record
 /// `before`: [`meter::raised`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_raised<W: World>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+pub fn limit_raised<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
     match (spec(maps, before, place), spec(maps, after, place)) {
         (Some(old), Some(new)) => meter::raised(old, new, used),
         _ => 0,
@@ -223,7 +223,7 @@ pub fn limit_raised<W: World>(maps: &W, before: Slot, after: Slot, place: u32, u
 /// The used part of the limit at a place at an instant, in its measure. The instant that counts is
 /// left in the scratch: [`meter::used_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_fill<W: World>(
+pub fn limit_fill<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -242,13 +242,7 @@ pub fn limit_fill<W: World>(
 /// The used part of the limit at a place of the record `after`, from that of the record `before`:
 /// [`meter::converted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_converted<W: World>(
-    maps: &W,
-    before: Slot,
-    after: Slot,
-    place: u32,
-    used: u64,
-) -> u64 {
+pub fn limit_converted<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
     match (spec(maps, before, place), spec(maps, after, place)) {
         (Some(old), Some(new)) => meter::converted(old, new, used),
         _ => 0,
@@ -257,7 +251,7 @@ pub fn limit_converted<W: World>(
 
 /// The instant at which the record `before` was changed into `after`, for the key under way.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+pub fn limit_changed_at<W: Maps>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
@@ -331,7 +325,7 @@ impl Register for NthWord {
 /// the same place of `before` if that is kept, the entry of a log of another size, otherwise one
 /// that means the used part `used` since the instant in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_word<W: World>(
+pub fn limit_word<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -367,7 +361,7 @@ const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
 /// Gives back everything that account `index` has charged to a bucket and to leases.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
+pub(super) fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };

@@ -7,11 +7,11 @@ use limiter_common::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 use super::scratch::Scratch;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn most_specific<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
+pub fn most_specific<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
     let Some(table) = maps.table(generation, index) else {
         return Slot::NONE;
@@ -33,7 +33,7 @@ pub fn most_specific<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Slot 
 
 /// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`, 0 when there is none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
+pub fn of_shape<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
     let generation = scratch.generation();
     let (Some(shape), Some(key)) = (maps.shape(generation, index, number), scratch.key(index))
     else {

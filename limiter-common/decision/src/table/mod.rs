@@ -17,13 +17,13 @@ mod target;
 mod charge;
 mod check;
 mod clock;
+mod compact;
+mod compact_row;
 mod key;
 mod key_cell;
 mod lease;
 pub mod limit;
 mod lookup;
-mod narrow;
-mod narrow_row;
 mod over;
 mod peek;
 mod plain;
@@ -42,6 +42,12 @@ pub use charge::{
 };
 pub use check::{Check, check_limits};
 pub use clock::read_clock;
+#[cfg(not(target_arch = "bpf"))]
+pub use compact_row::judge_compact_alone;
+pub use compact_row::{
+    charge_at_compact, charge_compact, look_at_compact, look_compact, settle_compact,
+    undo_at_compact, undo_compact,
+};
 pub use entry::{evict_keyed, freeze, make_keyed, probe_keyed};
 pub use key::{KeyFacts, locate};
 pub use key_cell::KeyCell;
@@ -49,17 +55,11 @@ pub use key_cell::KeyCell;
 pub use lease::passes;
 pub use lease::undo_lease;
 pub use lookup::{most_specific, of_shape};
-#[cfg(not(target_arch = "bpf"))]
-pub use narrow_row::judge_narrow_alone;
-pub use narrow_row::{
-    charge_at_narrow, charge_narrow, look_at_narrow, look_narrow, settle_narrow, undo_at_narrow,
-    undo_narrow,
-};
 pub use over::{count_class, over_source};
 pub use peek::peek;
-pub use plain_tables::{Plain, Row, judge_narrow, judge_plain, judge_wide, line_up};
+pub use plain_tables::{Plain, Row, judge_compact, judge_full, judge_plain, line_up};
 pub use plain_wide::{
-    attempt_one, charge_others, fail_wide, look_at_wide, peek_second, set_key, undo_wide,
+    attempt_one, charge_others, fail_full, look_at_full, peek_second, set_key, undo_full,
 };
 pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, StepResult};

@@ -12,7 +12,7 @@ use super::target::{TargetLookup, target_of};
 use crate::engine::source::count_source;
 use crate::outcome::{Outcome, Packed};
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// The effect of an action on a packet that is over a hard limit.
 pub(super) struct Over {
@@ -24,7 +24,7 @@ pub(super) struct Over {
 
 /// Reads the action; for a class, checks whether its budget has room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
+pub(super) fn over<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         plan: Plan::Nothing,
         reason: Reason::OverLimit,
@@ -57,7 +57,7 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
 /// Applies the action of a source table's limit to a packet that is over it; a class is charged at
 /// the account [`SOURCE_CLASS`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
+pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
     let mut over = over(maps, scratch, action);
@@ -89,7 +89,7 @@ pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pa
 /// Counts a packet under the budget of the class that account `index` sends it to, if it does;
 /// takes it back when `add` is false.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
+pub fn count_class<W: Maps>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     if let Some(account) = scratch.account(index)
         && matches!(Plan::from_raw(account.plan.get()), Plan::Class)
         && let Some(action) = maps.action(account.action.get())

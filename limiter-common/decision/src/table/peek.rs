@@ -12,11 +12,11 @@ use super::target::{TargetLookup, find_target};
 use super::weight::weight;
 use super::wish::{ask, find_leases, need_leases};
 use crate::step::step;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// Looks at the packet in one table and plans what to do there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek<W: World>(
+pub fn peek<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,

@@ -8,7 +8,7 @@ use super::result::ChargeTarget;
 use super::scratch::{Account, Charge, Plan, Scratch};
 use crate::cell::Cell;
 use crate::meter::{self, Arrival, Charged, Peek, Undo};
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// The arrival of a packet at a plain limit, which asks no wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -20,7 +20,7 @@ fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
 /// Checks the limits that a packet is charged to: the common case, [`Record::plain`],
 /// without a step.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn check_at_once<W: World>(
+pub(super) fn check_at_once<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
@@ -70,7 +70,7 @@ pub(super) const SECOND: u32 = 1;
 /// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key as the
 /// look has found it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn charge_at_once<W: World>(
+pub(super) fn charge_at_once<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,

@@ -3,35 +3,35 @@
 //! each limit. No account is kept, and most takes no step.
 //!
 //! The order is that of the general route, [`super::run_tables`]: look everywhere, charge the
-//! source, charge everywhere. Tables where the key of the packet is narrow ([`super::narrow`]) are
-//! looked at after the others, and charged before them. The general route is for the rest: keys
+//! source, charge everywhere. Tables where the key of the packet is compact ([`super::compact`])
+//! are looked at after the others, and charged before them. The general route is for the rest: keys
 //! without a bucket or with one that is not up to date, other limits, ranges, flows, and what
 //! follows from a limit other than a drop. Nothing is charged or counted then.
 //!
 //! The buckets are kept from the look to the charge, in places without gaps. So the verifier walks
 //! one way for each number of them, and not one for each choice of tables, and every place is a
-//! constant, which it follows a pointer to. Narrow keys beside wide ones are looked up again.
+//! constant, which it follows a pointer to. Compact keys beside full ones are looked up again.
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::MAX_TABLES;
 
+use super::compact::{compact_bit, compact_in};
+use super::compact_row::{self, charge_compact, look_compact};
 use super::key::in_bit;
-use super::narrow::{narrow_bit, narrow_in};
-use super::narrow_row::{self, charge_narrow, look_narrow};
-use super::plain_wide::{charge_wide, look_wide};
+use super::plain_wide::{charge_full, look_full};
 use super::run::charge_source;
-use super::scratch::{NarrowCharge, Scratch};
+use super::scratch::{CompactCharge, Scratch};
 use super::weight::passed;
 #[cfg(doc)]
 use crate::clock::SLACK;
-use crate::engine::source::{count_drop, count_over, find_narrow};
+use crate::engine::source::{count_drop, count_over, find_compact};
 use crate::outcome::{NO_REASON, Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::stored::{StoredIn, either};
-use crate::world::{Kept, World};
+use crate::world::{Kept, Maps};
 
 /// Runs a block for each place, unrolled.
 macro_rules! each {
@@ -67,32 +67,32 @@ macro_rules! take_at {
 /// The tables that a packet is in.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// The indices of those where its key is wide, one after the other: four bits each.
-    wide: u32,
+    /// The indices of those where its key is full, one after the other: four bits each.
+    full: u32,
     /// The number of these.
-    wides: u32,
+    full_count: u32,
 }
 
 impl Row {
-    const NONE: Self = Self { wide: 0, wides: 0 };
+    const NONE: Self = Self { full: 0, full_count: 0 };
 }
 
-/// The number of wide keys of a packet that goes the general route.
+/// The number of full keys of a packet that goes the general route.
 const GENERAL: u32 = MAX_TABLES + 1;
 
-/// `wides:8 | wide:32`.
+/// `full_count:8 | full:32`.
 impl Register for Row {
-    const LOST: Self = Self { wides: GENERAL, ..Self::NONE };
+    const LOST: Self = Self { full_count: GENERAL, ..Self::NONE };
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
-        let Self { wide, wides } = self;
-        u64::from(wides) << 32 | u64::from(wide)
+        let Self { full, full_count } = self;
+        u64::from(full_count) << 32 | u64::from(full)
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_register(register: u64) -> Self {
-        Self { wide: (register & 0xffff_ffff) as u32, wides: (register >> 32 & 0xf) as u32 }
+        Self { full: (register & 0xffff_ffff) as u32, full_count: (register >> 32 & 0xf) as u32 }
     }
 }
 
@@ -101,8 +101,8 @@ impl Register for Row {
 pub enum Plain {
     /// The packet is judged.
     Judged(Packed),
-    /// Another CPU was faster at the narrow key at a place: what is charged before stays. From
-    /// [`judge_narrow`] alone.
+    /// Another CPU was faster at the compact key at a place: what is charged before stays. From
+    /// [`judge_compact`] alone.
     Overtaken(u32),
     /// The packet has to go the general route. Nothing is charged, and nothing is counted.
     General,
@@ -142,17 +142,17 @@ impl From<Option<Packed>> for Plain {
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table. The
 /// packet may have come up to [`SLACK`] after the time in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn judge_plain<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Plain {
+pub fn judge_plain<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Plain {
     let row = step!(line_up(maps, scratch; tables));
-    if row.wides != 0 {
-        return step!(judge_wide(maps, scratch; row));
+    if row.full_count != 0 {
+        return step!(judge_full(maps, scratch; row));
     }
-    match step!(judge_narrow(maps, scratch;)) {
+    match step!(judge_compact(maps, scratch;)) {
         Plain::Overtaken(place) => {
             if place > 0 {
                 scratch.conforms();
             }
-            let outcome = step!(charge_narrow(maps, scratch; place));
+            let outcome = step!(charge_compact(maps, scratch; place));
             let passes = || Packed::from_raw(scratch.source_outcome.get());
             Plain::Judged(outcome.unwrap_or_else(passes))
         }
@@ -160,15 +160,15 @@ pub fn judge_plain<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Plain 
     }
 }
 
-/// [`judge_plain`] of a packet without wide keys.
+/// [`judge_plain`] of a packet without full keys.
 #[expect(clippy::absurd_extreme_comparisons, reason = "the first place is 0")]
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn judge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Plain {
-    let narrows = scratch.narrow_keys.get();
+pub fn judge_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Plain {
+    let compact_count = scratch.compact_keys.get();
     let mut kept: [Option<W::Kept>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, |PLACE| {
-        if PLACE >= narrows {
+        if PLACE >= compact_count {
             break 'look;
         }
         match look_at_once(maps, scratch, PLACE) {
@@ -180,42 +180,42 @@ pub fn judge_narrow<W: World>(maps: &W, scratch: &Scratch) -> Plain {
         return outcome.into();
     }
     each!('charge, |PLACE| {
-        if PLACE >= narrows {
+        if PLACE >= compact_count {
             break 'charge;
         }
         let Some(bucket) = take_at!(kept, PLACE) else {
             return Plain::General;
         };
-        if !exchange_narrow::<W>(maps, scratch, bucket, PLACE) {
+        if !exchange_compact::<W>(maps, scratch, bucket, PLACE) {
             return Plain::Overtaken(PLACE);
         }
     });
     let outcome = Packed::from_raw(scratch.source_outcome.get());
-    Plain::Judged(if narrows == 0 { outcome } else { passed(outcome) })
+    Plain::Judged(if compact_count == 0 { outcome } else { passed(outcome) })
 }
 
-/// [`judge_plain`] of a packet with wide keys.
+/// [`judge_plain`] of a packet with full keys.
 #[expect(clippy::absurd_extreme_comparisons, reason = "the first place is 0")]
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn judge_wide<W: World>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
-    let Row { wide, wides } = row;
-    if wides == GENERAL {
+pub fn judge_full<W: Maps>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
+    let Row { full, full_count } = row;
+    if full_count == GENERAL {
         return Plain::General;
     }
     let mut kept: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, |PLACE| {
-        if PLACE >= wides {
+        if PLACE >= full_count {
             break 'look;
         }
-        match look_wide(maps, scratch, wide >> (4 * PLACE) & 7, PLACE) {
+        match look_full(maps, scratch, full >> (4 * PLACE) & 7, PLACE) {
             Ok(bucket) => put_at!(kept, PLACE, bucket),
             Err(outcome) => return outcome.into(),
         }
     });
-    let has_narrow = scratch.narrow_keys.get() != 0;
-    if has_narrow {
-        let outcome = step!(look_narrow(maps, scratch;));
+    let has_compact = scratch.compact_keys.get() != 0;
+    if has_compact {
+        let outcome = step!(look_compact(maps, scratch;));
         if outcome.is_some() {
             return outcome.into();
         }
@@ -223,112 +223,114 @@ pub fn judge_wide<W: World>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
     if let Err(outcome) = charge_source(maps, scratch) {
         return outcome.into();
     }
-    if has_narrow {
-        let outcome = step!(charge_narrow(maps, scratch; 0_u32));
+    if has_compact {
+        let outcome = step!(charge_compact(maps, scratch; 0_u32));
         if outcome.is_some() {
             return outcome.into();
         }
     }
     each!('charge, |PLACE| {
-        if PLACE >= wides {
+        if PLACE >= full_count {
             break 'charge;
         }
         let Some(bucket) = take_at!(kept, PLACE) else {
             return Plain::General;
         };
-        if let Err(outcome) = charge_wide(maps, scratch, &bucket, PLACE) {
+        if let Err(outcome) = charge_full(maps, scratch, &bucket, PLACE) {
             return outcome.into();
         }
     });
     Plain::Judged(passed(Packed::from_raw(scratch.source_outcome.get())))
 }
 
-/// Finds the tables that a packet is in, and leaves its narrow keys in the scratch; the general
+/// Finds the tables that a packet is in, and leaves its compact keys in the scratch; the general
 /// route if its flow counts. Without a branch for what a packet is in, after which the verifier
 /// would walk on for each choice.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn line_up<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Row {
+pub fn line_up<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Row {
     scratch.is_recent();
-    let general = Row { wides: GENERAL, ..Row::NONE };
+    let general = Row { full_count: GENERAL, ..Row::NONE };
     if scratch.flows.get() != 0 {
         return general;
     }
     let key_facts = scratch.key_facts.get();
     let mut row = Row::NONE;
-    let (mut mask, mut narrows) = (0, 0);
+    let (mut mask, mut compact_count) = (0, 0);
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
         if index >= tables {
             break;
         }
-        let (Some(table), Some(word)) =
-            (maps.table(scratch.generation(), index), scratch.narrow_key(scratch.unknown(narrows)))
-        else {
+        let (Some(table), Some(word)) = (
+            maps.table(scratch.generation(), index),
+            scratch.compact_key(scratch.unknown(compact_count)),
+        ) else {
             return general;
         };
         let is_in = in_bit(table, &key_facts);
-        let is_narrow = is_in & narrow_bit(table, &key_facts);
-        let is_wide = is_in ^ is_narrow;
-        // If this one is not narrow, the next one overwrites it.
-        word.set(narrow_in(table, &scratch.facts, &key_facts).word());
-        row.wide |= (index & is_wide.wrapping_neg()) << ((row.wides & 7) * 4);
-        row.wides += is_wide;
-        narrows += is_narrow;
-        mask |= is_narrow << index;
+        let is_compact = is_in & compact_bit(table, &key_facts);
+        let is_full = is_in ^ is_compact;
+        // If this one is not compact, the next one overwrites it.
+        word.set(compact_in(table, &scratch.facts, &key_facts).word());
+        row.full |= (index & is_full.wrapping_neg()) << ((row.full_count & 7) * 4);
+        row.full_count += is_full;
+        compact_count += is_compact;
+        mask |= is_compact << index;
     }
-    scratch.narrow.set(mask);
-    scratch.narrow_keys.set(narrows);
-    scratch.wide_keys.set(row.wides);
+    scratch.compact.set(mask);
+    scratch.compact_keys.set(compact_count);
+    scratch.full_keys.set(row.full_count);
     row
 }
 
-/// Looks at the limit of a narrow key, and leaves the exchange that charges it; its bucket. An
+/// Looks at the limit of a compact key, and leaves the exchange that charges it; its bucket. An
 /// error ends the route: the outcome of a packet that is over the limit, which is counted, or none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn look_at_once<W: World>(
+fn look_at_once<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     place: u32,
 ) -> Result<StoredIn<W>, Option<Packed>> {
-    let (Some(word), Some(left)) = (scratch.narrow_key(place), scratch.narrow_charge(place)) else {
+    let (Some(word), Some(left)) = (scratch.compact_key(place), scratch.compact_charge(place))
+    else {
         return Err(None);
     };
-    let Some(bucket) = find_narrow(maps, word) else {
+    let Some(bucket) = find_compact(maps, word) else {
         return Err(None);
     };
     let is_first = place == 0;
-    let look = either!(&bucket, bucket => narrow_row::look(maps, scratch, bucket, is_first));
-    let Some(narrow_row::Look { exchange, rule }) = look else {
+    let look = either!(&bucket, bucket => compact_row::look(maps, scratch, bucket, is_first));
+    let Some(compact_row::Look { exchange, rule }) = look else {
         return Err(None);
     };
     let Some(change) = exchange else {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
         if is_first {
-            let owner = Owner::narrow(word.get());
-            either!(&bucket, bucket => count_drop(maps, &owner, bucket));
+            let bucket_key = BucketKey::compact(word.get());
+            either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            step!(count_over(maps; &Owner::narrow(word.get())));
+            step!(count_over(maps; &BucketKey::compact(word.get())));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };
-    left.set(NarrowCharge { change, rule, ..NarrowCharge::none() });
+    left.set(CompactCharge { change, rule, ..CompactCharge::none() });
     Ok(bucket)
 }
 
-/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
+/// Charges a compact key by the exchange that the look has left, and counts the packet; false where
 /// another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn exchange_narrow<W: World>(maps: &W, scratch: &Scratch, kept: W::Kept, place: u32) -> bool {
-    let (Some(word), Some(charge)) = (scratch.narrow_key(place), scratch.narrow_charge(place))
+fn exchange_compact<W: Maps>(maps: &W, scratch: &Scratch, kept: W::Kept, place: u32) -> bool {
+    let (Some(word), Some(charge)) = (scratch.compact_key(place), scratch.compact_charge(place))
     else {
         return false;
     };
-    let owner = Owner::narrow(word.get());
-    let Some(bucket) = kept.bucket(&owner) else {
+    let bucket_key = BucketKey::compact(word.get());
+    let Some(bucket) = kept.bucket(&bucket_key) else {
         return false;
     };
     let charge = charge.get();
-    either!(&bucket, bucket => narrow_row::exchange(maps, scratch, &owner, bucket, charge))
+    either!(&bucket, bucket => compact_row::exchange(maps, scratch, &bucket_key, bucket, charge))
 }

@@ -1,4 +1,4 @@
-//! The wide keys of a packet in plain tables: how one is looked up, looked at, charged, and taken
+//! The full keys of a packet in plain tables: how one is looked up, looked at, charged, and taken
 //! back. [`super::plain_tables`] says in which order.
 
 use limiter_common::bucket::{Resolved, Slot};
@@ -7,9 +7,9 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, RULE_NONE, Record};
 
 use super::clock::read_clock;
+use super::compact_row::undo_compact;
 use super::key::{key_in, name_in, put};
 use super::limit;
-use super::narrow_row::undo_narrow;
 use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
 use super::scratch::{Charge, Scratch};
 use super::undo::undo_source;
@@ -20,19 +20,19 @@ use crate::meter::{Charged, Peek, repeat};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::{Keyed, World};
+use crate::world::{Keyed, Maps};
 
-/// Looks at the limits of a wide key, and leaves the exchange that charges the first one in the
-/// account; its bucket. An error ends the route, as in [`super::judge_narrow`].
+/// Looks at the limits of a full key, and leaves the exchange that charges the first one in the
+/// account; its bucket. An error ends the route, as in [`super::judge_compact`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn look_wide<W: World>(
+pub(super) fn look_full<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     index: u32,
     place: u32,
 ) -> Result<W::Keyed, Option<Packed>> {
-    match find_wide(maps, scratch, index, place) {
-        Some(bucket) => match step!(look_at_wide(maps, scratch; &bucket, place)) {
+    match find_full(maps, scratch, index, place) {
+        Some(bucket) => match step!(look_at_full(maps, scratch; &bucket, place)) {
             Peek::Conforming => Ok(bucket),
             Peek::Over => {
                 bucket.count(false, true);
@@ -46,7 +46,7 @@ pub(super) fn look_wide<W: World>(
 
 /// The bucket of the packet's key in a table, if it has one and its name is found without ranges.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn find_wide<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Option<W::Keyed> {
+fn find_full<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Option<W::Keyed> {
     let table = maps.table(scratch.generation(), index)?;
     let [range, ..] = &table.ranges;
     if table.fixed != Slot::NONE.index() || range.is_some() {
@@ -59,7 +59,7 @@ fn find_wide<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> O
 /// Leaves the key of the packet in a table at a place. In the program, the name alone where that is
 /// no hash.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn set_key<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
+pub fn set_key<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
     if let Some(table) = maps.table(scratch.generation(), index)
         && let Some(key) = scratch.key(scratch.unknown(place))
     {
@@ -86,17 +86,17 @@ const fn drops(record: &Record) -> bool {
     !record.is_shadow(true) && record.action == 0
 }
 
-/// True if the packet is in one table, where its key is wide, and in no other one: one that loses
+/// True if the packet is in one table, where its key is full, and in no other one: one that loses
 /// the race there can begin again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_alone(scratch: &Scratch) -> bool {
-    scratch.sources.get() == 0 && scratch.narrow_keys.get() == 0 && scratch.wide_keys.get() == 1
+    scratch.sources.get() == 0 && scratch.compact_keys.get() == 0 && scratch.full_keys.get() == 1
 }
 
-/// The look at the wide key of a bucket; [`Peek::Moved`] where the packet has to go the general
+/// The look at the full key of a bucket; [`Peek::Moved`] where the packet has to go the general
 /// route.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn look_at_wide<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
+pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let resolved = Resolved::from_raw(bucket.resolved().load());
     if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
         return Peek::Moved;
@@ -145,9 +145,9 @@ pub fn look_at_wide<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pl
     Peek::Conforming
 }
 
-/// Looks at the second limit of a wide key.
+/// Looks at the second limit of a full key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek_second<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
+pub fn peek_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let Some(account) = scratch.account(place) else {
         return Peek::Moved;
     };
@@ -160,16 +160,16 @@ pub fn peek_second<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     }
 }
 
-/// The rule of a wide key, after the look.
+/// The rule of a full key, after the look.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn rule(scratch: &Scratch, place: u32) -> u32 {
     scratch.account(place).map_or(RULE_NONE, |account| account.rule.get())
 }
 
-/// Charges a wide key, and counts the packet; where it is dropped, or has to begin again, what was
+/// Charges a full key, and counts the packet; where it is dropped, or has to begin again, what was
 /// charged before is taken back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn charge_wide<W: World>(
+pub(super) fn charge_full<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -192,11 +192,11 @@ pub(super) fn charge_wide<W: World>(
     Ok(())
 }
 
-/// Charges what is not charged yet of a wide key: the second limit, and the first one where another
+/// Charges what is not charged yet of a full key: the second limit, and the first one where another
 /// CPU was faster. The outcome of a packet that is dropped; none for one that passes, or begins
 /// again: then the account has no limits left.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_others<W: World>(
+pub fn charge_others<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -217,12 +217,12 @@ pub fn charge_others<W: World>(
         Charged::Over => true,
         Charged::Contended | Charged::Moved => false,
     };
-    step!(fail_wide(maps, scratch; bucket, place, over))
+    step!(fail_full(maps, scratch; bucket, place, over))
 }
 
-/// Tries once to charge a limit of a wide key, and notes in the account how to take that back.
+/// Tries once to charge a limit of a full key, and notes in the account how to take that back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn attempt_one<W: World>(
+pub fn attempt_one<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -243,10 +243,10 @@ pub fn attempt_one<W: World>(
     }
 }
 
-/// Takes back what was charged and counted, of a packet that lost the race at a wide key: its
+/// Takes back what was charged and counted, of a packet that lost the race at a full key: its
 /// outcome, none if it begins again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn fail_wide<W: World>(
+pub fn fail_full<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -266,10 +266,10 @@ pub fn fail_wide<W: World>(
         if before >= place {
             break;
         }
-        step!(undo_wide(maps, scratch; before));
+        step!(undo_full(maps, scratch; before));
     }
-    if scratch.narrow_keys.get() != 0 {
-        step!(undo_narrow(maps, scratch; scratch.narrow_keys.get()));
+    if scratch.compact_keys.get() != 0 {
+        step!(undo_compact(maps, scratch; scratch.compact_keys.get()));
     }
     if scratch.sources.get() != 0 {
         undo_source(maps, scratch);
@@ -278,9 +278,9 @@ pub fn fail_wide<W: World>(
     Some(Outcome::new(reason, rule(scratch, place)).pack())
 }
 
-/// Takes back the charges and the counts of a wide key.
+/// Takes back the charges and the counts of a full key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_wide<W: World>(maps: &W, scratch: &Scratch, place: u32) {
+pub fn undo_full<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
     maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), false);
     if let Some(key) = scratch.key(scratch.unknown(place))
         && let Some(bucket) = maps.keyed(key)

@@ -28,7 +28,7 @@ use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::{Keyed, World};
+use crate::world::{Keyed, Maps};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u64 = 64;
@@ -39,7 +39,7 @@ const UNKNOWN: Slot = NO_RECORD;
 /// Refreshes what the account names: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+pub fn refresh<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };
@@ -72,7 +72,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
 
 /// Brings the budget of a record, or the overflow bucket of its rule, up to that record.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
+pub(super) fn refresh_budget<W: Maps>(maps: &W, scratch: &Scratch, stale: Stale) {
     let slot = stale.slot();
     if let Some(record) = maps.record(slot)
         && let Some(budget) = budget_bucket(maps, BudgetRef::of(record))
@@ -84,13 +84,7 @@ pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale
 /// Points a bucket at the record in `target`, and converts its words when that is another one than
 /// before. `shared` says that it is a budget.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn update<W: World>(
-    maps: &W,
-    scratch: &Scratch,
-    bucket: &W::Keyed,
-    target: Slot,
-    shared: bool,
-) {
+pub fn update<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, target: Slot, shared: bool) {
     // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
     // names the budget: the budget is of that generation then, or its rule would not be known
     // later.
@@ -182,7 +176,7 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 /// `before`. A bucket that owed anything under a rule that is not known any more counts as used up:
 /// anything else could grant what neither rule would have.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn convert<W: World>(
+fn convert<W: Maps>(
     maps: &W,
     bucket: &W::Keyed,
     before: Option<&Record>,
@@ -219,7 +213,7 @@ fn convert<W: World>(
 
 /// Leaves the words of the limit at a place in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn limit_words<W: World>(
+pub fn limit_words<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,

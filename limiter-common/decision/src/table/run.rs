@@ -11,9 +11,9 @@ use limiter_common::wire::{
 
 use super::charge::charge;
 use super::clock::read_clock;
+use super::compact::is_compact;
+use super::compact_row::{charge_compact, look_compact, undo_compact};
 use super::key::{locate, put};
-use super::narrow::is_narrow;
-use super::narrow_row::{charge_narrow, look_narrow, undo_narrow};
 use super::over::{count_class, over_source};
 use super::peek::peek;
 use super::refresh::refresh;
@@ -27,7 +27,7 @@ use crate::engine::source::{count_source, judge};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// Runs a block for each table, unrolled.
 macro_rules! each {
@@ -56,11 +56,11 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
+pub fn run_tables<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     step!(read_clock(maps, scratch;));
-    scratch.narrow.set(0);
+    scratch.compact.set(0);
     each!('look, buckets, tables, |bucket, index| {
         let begun = step!(begin(maps, scratch; index));
         if begun != Begun::ABSENT {
@@ -76,8 +76,8 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
             }
         }
     });
-    if scratch.narrow.get() != 0
-        && let Some(outcome) = step!(look_narrow(maps, scratch;))
+    if scratch.compact.get() != 0
+        && let Some(outcome) = step!(look_compact(maps, scratch;))
     {
         return outcome;
     }
@@ -95,8 +95,8 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
             return step!(fail(maps, scratch; SOURCE_CLASS, result));
         }
     }
-    if scratch.narrow.get() != 0
-        && let Some(outcome) = step!(charge_narrow(maps, scratch; 0_u32))
+    if scratch.compact.get() != 0
+        && let Some(outcome) = step!(charge_compact(maps, scratch; 0_u32))
     {
         return outcome;
     }
@@ -114,13 +114,13 @@ pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed 
 
 /// Remembers the flow of a packet that passes.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn remember_flow<W: World>(maps: &W, scratch: &Scratch) {
+pub fn remember_flow<W: Maps>(maps: &W, scratch: &Scratch) {
     super::flow::seen(maps, &scratch.facts, scratch.now());
 }
 
 /// Begins the look at a table: its key is left in `scratch`, if it has one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
+pub fn begin<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
     let generation = scratch.generation();
     let mut fixed = NO_RECORD.index();
     let mut begun = Begun::ABSENT;
@@ -131,9 +131,9 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
         put(maps, place, key);
         fixed = table.fixed;
         begun = if fixed == Slot::NONE.index() { Begun::KEYED } else { Begun::FIXED };
-        if is_narrow(table, &scratch.key_facts.get()) {
+        if is_compact(table, &scratch.key_facts.get()) {
             begun = Begun::ABSENT;
-            scratch.narrow.set(scratch.narrow.get() | 1 << (index & (MAX_TABLES - 1)));
+            scratch.compact.set(scratch.compact.get() | 1 << (index & (MAX_TABLES - 1)));
         }
         let [first, ..] = &table.ranges;
         let mut rounds = Rounds::new();
@@ -157,7 +157,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
 /// Puts the class of a range into the key in `scratch`, if that has a value of it; false where the
 /// table has no more ranges.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn class_range<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> bool {
+pub fn class_range<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> bool {
     if let Some(table) = maps.table(scratch.generation(), index)
         && let Some(range) = table.ranges.get(number as usize & (MAX_RANGES - 1))
         && range.is_some()
@@ -177,7 +177,7 @@ const MAX_REFRESHES: u64 = 3;
 
 /// Refreshes a bucket that a look found stale, and looks again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+pub fn peek_again<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
     let mut result = StepResult::STALE;
     let mut rounds = Rounds::new();
     while result == StepResult::STALE && rounds.more(MAX_REFRESHES) {
@@ -190,7 +190,7 @@ pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResu
 
 /// Begins a packet whose facts are in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn begin_packet<W: World>(
+pub fn begin_packet<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     generation: Generation,
@@ -218,10 +218,10 @@ pub fn begin_packet<W: World>(
 
 /// Judges the packet by the source table, and charges it there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
-    let owner = scratch.facts.source().into();
+pub(super) fn judge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Packed {
+    let bucket_key = scratch.facts.source().into();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let packet = SourcePacket { owner, generation, length, now, deferred: true };
+    let packet = SourcePacket { bucket_key, generation, length, now, deferred: true };
     let (outcome, Change { old, new }) = step!(judge(maps; &packet));
     scratch.source_old.set(old);
     // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
@@ -233,7 +233,7 @@ pub(super) fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
 /// that route: the outcome of a packet that is dropped there, or none where it has to go the
 /// general one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
+pub(super) fn charge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
     if scratch.sources.get() == 0 {
         return Ok(());
     }
@@ -251,7 +251,7 @@ pub(super) fn charge_source<W: World>(maps: &W, scratch: &Scratch) -> Result<(),
 /// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
 /// source is counted in the bucket of the source, as packets that pass are.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn note_dropped<W: World>(
+pub fn note_dropped<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -291,7 +291,7 @@ pub fn note_dropped<W: World>(
     Outcome::new(Reason::Contended, rule).pack()
 }
 
-/// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
+/// The outcome of a packet that every table lets pass. Of what the tables say, the most specific
 /// reason wins, the first one among equals.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn finish(scratch: &Scratch, tables: u32) -> Packed {
@@ -315,7 +315,7 @@ fn finish(scratch: &Scratch, tables: u32) -> Packed {
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResult) -> Packed {
+pub fn fail<W: Maps>(maps: &W, scratch: &Scratch, index: u32, result: StepResult) -> Packed {
     let outcome = step!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
@@ -327,8 +327,8 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResul
     }
     if index != SOURCE_CLASS {
         step!(undo_table(maps, scratch; SOURCE_CLASS));
-        if scratch.narrow.get() != 0 {
-            step!(undo_narrow(maps, scratch; scratch.narrow_keys.get()));
+        if scratch.compact.get() != 0 {
+            step!(undo_compact(maps, scratch; scratch.compact_keys.get()));
         }
     }
     if scratch.sources.get() != 0 {

@@ -98,27 +98,27 @@ impl UndoCells {
     }
 }
 
-/// The charge of a packet in a table where its key is narrow.
+/// The charge of a packet in a table where its key is compact.
 #[derive(Clone, Copy)]
-pub(super) struct NarrowCharge {
+pub(super) struct CompactCharge {
     /// The change of the word.
     pub(super) change: Change,
-    /// The seat of the bucket in lines: the register of an `Option<Seat>`.
-    pub(super) seat: u64,
+    /// The line slot of the bucket in lines: the register of an `Option<LineSlot>`.
+    pub(super) line_slot: u64,
     /// The rule that the packet fell under.
     pub(super) rule: u32,
     /// The number of the reason that the rule counts.
     pub(super) reason: u32,
 }
 
-impl NarrowCharge {
+impl CompactCharge {
     /// No charge. Plain zeros would be made a call of memset by the compiler, as in
     /// `Facts::clear`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn none() -> Self {
         let none = black_box(0);
         let change = Change { old: none, new: none };
-        Self { change, seat: none, rule: RULE_NONE, reason: Reason::Conforming.index() }
+        Self { change, line_slot: none, rule: RULE_NONE, reason: Reason::Conforming.index() }
     }
 }
 
@@ -222,19 +222,20 @@ pub struct Scratch {
     pub(super) flows: Cell<u32>,
     /// 1 when the source table may have a rule.
     pub(super) sources: Cell<u32>,
-    /// The tables where the packet's key is narrow: bit n for table n.
-    pub(super) narrow: Cell<u32>,
+    /// The tables where the packet's key is compact: bit n for table n.
+    pub(super) compact: Cell<u32>,
     accounts: [Account; ACCOUNTS],
-    /// Number of wide keys of a packet in plain tables.
-    pub(super) wide_keys: Cell<u32>,
-    /// Number of narrow keys in the row.
-    pub(super) narrow_keys: Cell<u32>,
+    /// Number of full keys of a packet in plain tables.
+    pub(super) full_keys: Cell<u32>,
+    /// Number of compact keys in the row.
+    pub(super) compact_keys: Cell<u32>,
     /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] before.
     is_exact: Cell<u32>,
-    /// The narrow keys of the packet ([`limiter_common::owner::Owner::word`]), one after the other.
-    narrow_words: [Cell<u64>; MAX_TABLES as usize],
-    /// The charges in tables where the packet's key is narrow.
-    narrow_charges: [Cell<NarrowCharge>; MAX_TABLES as usize],
+    /// The compact keys of the packet ([`limiter_common::bucket_key::BucketKey::word`]), one after
+    /// the other.
+    compact_words: [Cell<u64>; MAX_TABLES as usize],
+    /// The charges in tables where the packet's key is compact.
+    compact_charges: [Cell<CompactCharge>; MAX_TABLES as usize],
     /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) stopped: Cell<Option<u32>>,
@@ -269,13 +270,13 @@ impl Scratch {
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             sources: Cell::new(0),
-            narrow: Cell::new(0),
+            compact: Cell::new(0),
             accounts: core::array::from_fn(|_| Account::default()),
-            wide_keys: Cell::new(0),
-            narrow_keys: Cell::new(0),
+            full_keys: Cell::new(0),
+            compact_keys: Cell::new(0),
             is_exact: Cell::new(1),
-            narrow_words: [const { Cell::new(0) }; MAX_TABLES as usize],
-            narrow_charges: core::array::from_fn(|_| Cell::new(NarrowCharge::none())),
+            compact_words: [const { Cell::new(0) }; MAX_TABLES as usize],
+            compact_charges: core::array::from_fn(|_| Cell::new(CompactCharge::none())),
             stopped: Cell::new(None),
         }
     }
@@ -323,11 +324,11 @@ impl Scratch {
         self.is_exact.set(0);
     }
 
-    /// Notes that the table with the narrow key at a place of the row drops the packet.
+    /// Notes that the table with the compact key at a place of the row drops the packet.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) fn stop_in_row(&self, place: u32) {
-        let narrow = self.narrow.get();
-        let mut tables = (0..MAX_TABLES).filter(|index| narrow >> index & 1 != 0);
+        let compact = self.compact.get();
+        let mut tables = (0..MAX_TABLES).filter(|index| compact >> index & 1 != 0);
         self.stopped.set(tables.nth(place as usize));
     }
 
@@ -371,23 +372,23 @@ impl Scratch {
         new.set(black_box(change.new));
     }
 
-    /// Leaves that the packet conforms in a table, if nothing more telling was left before.
+    /// Leaves that the packet conforms in a table, if nothing more specific was left before.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn conforms(&self) {
         let outcome = passed(Packed::from_raw(self.source_outcome.get()));
         self.source_outcome.set(outcome.raw());
     }
 
-    /// The word of the packet's narrow key at a place of its row.
+    /// The word of the packet's compact key at a place of its row.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn narrow_key(&self, place: u32) -> Option<&Cell<u64>> {
-        self.narrow_words.get(place as usize & (MAX_TABLES as usize - 1))
+    pub(super) fn compact_key(&self, place: u32) -> Option<&Cell<u64>> {
+        self.compact_words.get(place as usize & (MAX_TABLES as usize - 1))
     }
 
-    /// The charge of the packet in a table where its key is narrow.
+    /// The charge of the packet in a table where its key is compact.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn narrow_charge(&self, index: u32) -> Option<&Cell<NarrowCharge>> {
-        self.narrow_charges.get(index as usize & (MAX_TABLES as usize - 1))
+    pub(super) fn compact_charge(&self, index: u32) -> Option<&Cell<CompactCharge>> {
+        self.compact_charges.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
     /// Sets that the key under way has no leases, and wants none.
@@ -429,7 +430,7 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// The part of a step's answer that has no room in a register: [`crate::world::World::aside`].
+    /// The part of a step's answer that has no room in a register: [`crate::world::Maps::aside`].
     #[cfg(target_arch = "bpf")]
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn aside(&self) -> Option<&Aside> {

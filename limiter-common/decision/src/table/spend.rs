@@ -12,7 +12,7 @@ use super::result::Stale;
 use super::scratch::Scratch;
 use super::target::{TargetLookup, target_of};
 use crate::rounds::Rounds;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;
@@ -20,7 +20,7 @@ const MAX_LOOKS: u64 = 2;
 /// Charges the packet to a budget of the limiter itself, at account `index`. False when there is
 /// none, or it has no room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
+pub fn spend<W: Maps>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
     let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {
         return false;
     };
@@ -36,7 +36,7 @@ pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u3
 
 /// `Err` with the slot whose budget is to be brought up to date first.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
+fn once<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
     let target = match target_of(maps, scratch, slot, None) {
         TargetLookup::Target(target) => target,
         TargetLookup::Stale(stale) => return Err(stale),

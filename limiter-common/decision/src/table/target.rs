@@ -7,7 +7,7 @@ use limiter_common::wire::{Full, MAX_TABLES, Record};
 use super::result::{BudgetRef, ChargeTarget, Stale};
 use super::scratch::Scratch;
 use crate::cell::Cell;
-use crate::world::{Keyed as _, World};
+use crate::world::{Keyed as _, Maps};
 
 /// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {
@@ -23,13 +23,13 @@ pub(super) enum TargetLookup<'m, K> {
 
 /// The bucket of a shared budget, or the overflow bucket of a rule.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn budget_bucket<W: World>(maps: &W, budget: BudgetRef) -> Option<W::Keyed> {
+pub(super) fn budget_bucket<W: Maps>(maps: &W, budget: BudgetRef) -> Option<W::Keyed> {
     maps.budget(budget.index())
 }
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn target_of<'m, W: World>(
+pub(super) fn target_of<'m, W: Maps>(
     maps: &'m W,
     scratch: &Scratch,
     slot: Slot,
@@ -90,7 +90,7 @@ pub(super) fn target_of<'m, W: World>(
 
 /// Finds the limits that a key is charged to.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn find_target<'m, W: World>(
+pub(super) fn find_target<'m, W: Maps>(
     maps: &'m W,
     bucket: Option<&W::Keyed>,
     scratch: &Scratch,
@@ -111,7 +111,7 @@ pub(super) fn find_target<'m, W: World>(
 
 /// The bucket of the packet in a table, if it has one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+pub fn bucket<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
     if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
     }
@@ -121,6 +121,6 @@ pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Ke
 
 /// The bucket of the key of the packet in a table, if there is one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn of_key<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+pub(super) fn of_key<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
     maps.keyed(scratch.key(index)?)
 }

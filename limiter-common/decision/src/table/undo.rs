@@ -3,20 +3,20 @@
 use super::charge::undo;
 use super::scratch::Scratch;
 use super::target;
-use crate::engine::source::undo_owner;
+use crate::engine::source::undo_bucket_key;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Takes back what [`super::run::judge_source`] has charged and counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
+pub(super) fn undo_source<W: Maps>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    step!(undo_owner(maps; &scratch.facts.source().into(), old, new));
+    step!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new));
 }
 
 /// Takes back a whole account: its charges and its counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_table<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+pub fn undo_table<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
     undo(maps, target::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

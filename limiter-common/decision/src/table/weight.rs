@@ -1,10 +1,10 @@
-//! The weight of reasons, of which one is told where several rules give one.
+//! The weight of reasons, of which one is reported where several rules give one.
 
 use limiter_common::verdict::Reason;
 
 use crate::outcome::Packed;
 
-/// The weight of a reason that a packet passes with: the larger one tells more.
+/// The weight of a reason that a packet passes with: the larger one is more specific.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight(reason: Reason) -> u32 {
     match reason {
@@ -45,7 +45,7 @@ pub(super) const CONFORMING: u32 = 2;
 pub(super) const MARKED: u32 = 5;
 
 /// The outcome of a packet that conforms in its tables, after `source` of the source table: the
-/// more telling one of both.
+/// more specific one of both.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn passed(source: Packed) -> Packed {
     if CONFORMING > weight_of(source.reason_index()) {

@@ -12,11 +12,11 @@ use crate::meter::carry::is_half_used;
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// Leaves in the scratch the leases of the packet's key in a table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+pub fn find_leases<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     let found = scratch.key(index).and_then(|key| maps.leased(key));
     let raw = found.map(|word| word.load());
     scratch.wish.set(match raw {
@@ -33,7 +33,7 @@ pub fn find_leases<W: World>(maps: &W, scratch: &Scratch, index: u32) {
 /// limit is used, or there is no share. Leases take a while to come, so the rest is for the time
 /// until then.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
+pub fn need_leases<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
     let Some(record) = maps.record(slot) else {
         return;
     };
@@ -60,12 +60,12 @@ pub fn need_leases<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slo
 
 /// Asks for leases of the packet's key in a table, whose record is in `slot`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn ask<W: World>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
+pub fn ask<W: Maps>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
     let Some(key) = scratch.key(index) else {
         return;
     };
     let (asked, elsewhere) = (KeyLeases::ASKED.raw(), KeyLeases::ELSEWHERE.raw());
-    // One packet tells, whichever CPU it is on. One that cannot leaves it to a later one.
+    // One packet reports, whichever CPU it is on. One that cannot leaves it to a later one.
     if let Some(word) = maps.leased(key) {
         if word.compare_exchange(elsewhere, asked) && !maps.ask(key, slot) {
             word.compare_exchange(asked, elsewhere);

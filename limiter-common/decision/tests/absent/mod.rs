@@ -1,4 +1,4 @@
-//! Parts that a world of a test does without: the methods of [`limiter_decision::world::World`]
+//! Parts that a world of a test does without: the methods of [`limiter_decision::world::Maps`]
 //! that it has nothing to say to, and types of which there are no values.
 
 #![allow(
@@ -327,19 +327,22 @@ macro_rules! no_lines {
 /// Sources are not in a hash map.
 macro_rules! no_map {
     () => {
-        fn source_bucket(&self, _owner: &limiter_common::owner::Owner) -> Option<Self::Hashed> {
+        fn source_bucket(
+            &self,
+            _bucket_key: &limiter_common::bucket_key::BucketKey,
+        ) -> Option<Self::Hashed> {
             None
         }
 
         fn insert(
             &self,
-            _owner: &limiter_common::owner::Owner,
+            _bucket_key: &limiter_common::bucket_key::BucketKey,
             _bucket: &limiter_common::wire::Bucket,
         ) -> limiter_decision::outcome::Insert {
             limiter_decision::outcome::Insert::Refused
         }
 
-        fn remove(&self, _owner: &limiter_common::owner::Owner) {}
+        fn remove(&self, _bucket_key: &limiter_common::bucket_key::BucketKey) {}
     };
 }
 

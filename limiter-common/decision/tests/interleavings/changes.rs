@@ -5,11 +5,11 @@ use limiter_common::wire::Limit;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{World, burst, every_order, fails_without_fences, owing, passes, resolved};
+use crate::world::{Maps, burst, every_order, fails_without_fences, owing, passes, resolved};
 
 /// Two packets and a commit of `generation` at once, in every order. Then the rest of the bucket:
 /// what passed in all.
-fn under_a_change(world: World, generation: u64) -> usize {
+fn under_a_change(world: Maps, generation: u64) -> usize {
     let world = Arc::new(world);
     let other = thread::spawn({
         let world = Arc::clone(&world);
@@ -35,7 +35,7 @@ fn check(
     let limits = limits.to_vec();
     every_order(move || {
         let world =
-            World::new(generation - 1, &limits, slots(&limits, generation)).with_bucket(owed, at);
+            Maps::new(generation - 1, &limits, slots(&limits, generation)).with_bucket(owed, at);
         let passed = under_a_change(world, generation);
         assert!(expected(passed), "{passed} packets passed");
     });
@@ -91,7 +91,7 @@ fn the_time_around_a_change_counts_once() {
     for (old, new) in [(4, 2), (2, 4), (1, 4)] {
         every_order(move || {
             let limits = [burst(old, 1), burst(new, 2)];
-            let world = World::new(1, &limits, [1, 0])
+            let world = Maps::new(1, &limits, [1, 0])
                 .with_bucket(owing(old, false), resolved(1, 0, Slot::NONE, false));
             let world = Arc::new(world);
             let other = thread::spawn({

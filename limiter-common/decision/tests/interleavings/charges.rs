@@ -3,11 +3,11 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{World, burst, every_order, owing, passes, resolved};
+use crate::world::{Maps, burst, every_order, owing, passes, resolved};
 use limiter_common::bucket::Slot;
 
 /// `packets` at once, each on a CPU of its own: how many passed.
-fn at_once(world: World, packets: usize) -> usize {
+fn at_once(world: Maps, packets: usize) -> usize {
     let world = Arc::new(world);
     let others: Vec<_> = (1..packets)
         .map(|_| {
@@ -27,7 +27,7 @@ fn at_once(world: World, packets: usize) -> usize {
 fn three_packets_get_what_the_bucket_holds() {
     for room in 0..=3 {
         every_order(move || {
-            let world = World::new(1, &[burst(4, 1)], [0, 0])
+            let world = Maps::new(1, &[burst(4, 1)], [0, 0])
                 .with_bucket(owing(4 - room, false), resolved(1, 0, Slot::NONE, false));
             assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
         });
@@ -39,7 +39,7 @@ fn three_packets_get_what_the_bucket_holds() {
 fn first_packets_share_one_bucket() {
     for room in 1..=2 {
         every_order(move || {
-            let world = World::new(1, &[burst(room, 1)], [0, 0]);
+            let world = Maps::new(1, &[burst(room, 1)], [0, 0]);
             assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
         });
     }

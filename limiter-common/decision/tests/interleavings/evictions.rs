@@ -5,11 +5,11 @@ use limiter_common::verdict::Reason;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{World, burst, every_order, owing, resolved};
+use crate::world::{Maps, burst, every_order, owing, resolved};
 
-fn world(owed: u64) -> Arc<World> {
+fn world(owed: u64) -> Arc<Maps> {
     let bucket = owing(owed, false);
-    let world = World::new(1, &[burst(2, 0)], [0, 0]);
+    let world = Maps::new(1, &[burst(2, 0)], [0, 0]);
     Arc::new(world.with_bucket(bucket, resolved(1, 0, Slot::NONE, false)))
 }
 

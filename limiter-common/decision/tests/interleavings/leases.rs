@@ -9,7 +9,7 @@ use limiter_common::wire::Record;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use crate::tables_world::{World, limit_of, passes, rule};
+use crate::tables_world::{Maps, limit_of, passes, rule};
 use crate::world::{every_order_within, fails_without_fences};
 
 /// The end of a lease that lives.
@@ -24,14 +24,14 @@ fn shared(record: Record) -> Record {
 }
 
 /// A budget whose lease has `granted` units, until `expires`.
-fn budget(granted: u64, expires: Ticks) -> World {
-    let world = World::new(&[shared(rule(&[limit_of(TokenBucket, 8)], 1))], &[[0, 0]]);
+fn budget(granted: u64, expires: Ticks) -> Maps {
+    let world = Maps::new(&[shared(rule(&[limit_of(TokenBucket, 8)], 1))], &[[0, 0]]);
     world.lease().grant(granted, expires);
     world
 }
 
 /// Packets, one after the other, on another CPU: which of them passed.
-fn elsewhere<const N: usize>(world: &Arc<World>) -> JoinHandle<[bool; N]> {
+fn elsewhere<const N: usize>(world: &Arc<Maps>) -> JoinHandle<[bool; N]> {
     let world = Arc::clone(world);
     thread::spawn(move || [(); N].map(|()| passes(world.packet())))
 }
@@ -133,7 +133,7 @@ fn a_charge_is_taken_back_or_stays() {
         let seen: [std::sync::Arc<AtomicBool>; 2] = Default::default();
         let (here, tables) = (seen.clone(), rules.len());
         every_order_within(2, move || {
-            let world = World::new(&records, &rules);
+            let world = Maps::new(&records, &rules);
             world.lease().grant(3, LATER);
             let world = Arc::new(world);
             let packets = [elsewhere::<1>(&world), elsewhere::<1>(&world)];

@@ -5,7 +5,7 @@ use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::lines_world::{Held, World, conforms, source};
+use crate::lines_world::{Held, Maps, conforms, source};
 use crate::world::{
     NOW, burst, every_order_within, fails_without_fences, owing, resolved, unlimited,
 };
@@ -27,9 +27,9 @@ fn owes(number: u8) -> Held {
 /// Packets of these sources at once, each on a CPU of its own, while this one does something else:
 /// which of them passed.
 fn at_once<const N: usize>(
-    world: &Arc<World>,
+    world: &Arc<Maps>,
     numbers: [u8; N],
-    meanwhile: impl FnOnce(&World),
+    meanwhile: impl FnOnce(&Maps),
 ) -> [bool; N] {
     let others = numbers.map(|number| {
         let world = Arc::clone(world);
@@ -40,7 +40,7 @@ fn at_once<const N: usize>(
 }
 
 /// A packet on another CPU and one on this one.
-fn two(world: &Arc<World>, there: u8, here: u8) -> [bool; 2] {
+fn two(world: &Arc<Maps>, there: u8, here: u8) -> [bool; 2] {
     let mut passed = false;
     let [other] = at_once(world, [there], |world| passed = conforms(world.packet(here)));
     [other, passed]
@@ -52,7 +52,7 @@ fn count(passed: &[bool]) -> usize {
 
 /// The entries of a line when nobody is at work: the name and the time of each, each name once, and
 /// no entry that leaves.
-fn entries(world: &World) -> Vec<(u64, Word)> {
+fn entries(world: &Maps) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
     assert_eq!(world.locked(), 0, "a line was left locked");
     for (name, word, _) in world.ways() {
@@ -65,7 +65,7 @@ fn entries(world: &World) -> Vec<(u64, Word)> {
     found
 }
 
-fn time_of(world: &World, number: u8) -> Option<Ticks> {
+fn time_of(world: &Maps, number: u8) -> Option<Ticks> {
     let name = source(number).name().unwrap();
     entries(world).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
 }
@@ -84,7 +84,7 @@ fn first_packets_make_one_entry() {
         for room in 1..=2 {
             every_order_within(2, move || {
                 let limits = [burst(1, 0), burst(room, 0), burst(1, 0), burst(1, 0)];
-                let world = Arc::new(World::new(&limits, held));
+                let world = Arc::new(Maps::new(&limits, held));
                 let passed = count(&two(&world, 1, 1));
                 let expected = usize::try_from(room).unwrap();
                 assert!(passed <= expected, "two buckets");
@@ -101,7 +101,7 @@ fn first_packets_make_one_entry() {
 fn three_first_packets_make_one_entry() {
     every_order_within(2, || {
         let limits = [burst(1, 0), burst(2, 0)];
-        let world = Arc::new(World::new(&limits, [None, None]));
+        let world = Arc::new(Maps::new(&limits, [None, None]));
         let mut passed = 0;
         let others = at_once(&world, [1, 1], |world| passed = world.pass_of(1, 1));
         passed += count(&others);
@@ -121,7 +121,7 @@ fn two_sources_want_one_way() {
     ] {
         every_order_within(2, move || {
             let limits = [burst(1, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
-            let world = Arc::new(World::new(&limits, held));
+            let world = Arc::new(Maps::new(&limits, held));
             let [one, other] = two(&world, 1, 2);
             assert!(one ^ other, "one of them has an entry");
             assert_eq!(world.pass_of(1, 2) + world.pass_of(2, 2), 0);
@@ -139,7 +139,7 @@ fn a_charge_lands_in_its_own_bucket() {
     for held in [[Some(drained(0)), Some(owes(3))], [Some(owes(3)), Some(drained(0))]] {
         every_order_within(2, move || {
             let limits = [burst(1, 0), burst(4, 0), burst(1, 0), burst(1, 0)];
-            let world = Arc::new(World::new(&limits, held));
+            let world = Arc::new(Maps::new(&limits, held));
             let [stayed, came] = two(&world, 0, 1);
             // The way has one of them. Who has it was charged for its own packet alone.
             let one = owing(1, false).tat();
@@ -171,7 +171,7 @@ fn without_fences_a_charge_lands_in_another_bucket() {
 fn a_way_of_an_unlimited_source() {
     every_order_within(2, || {
         let limits = [unlimited(0), burst(1, 0), burst(1, 0), burst(1, 0)];
-        let world = Arc::new(World::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let world = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
         let passed = count(&two(&world, 1, 1));
         assert_eq!(passed + world.pass_of(1, 2), 1);
     });
@@ -195,7 +195,7 @@ fn without_fences_a_way_has_the_limit_of_the_source_before() {
 fn a_way_that_comes_back() {
     every_order_within(2, || {
         let limits = [burst(2, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
-        let world = Arc::new(World::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let world = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || conforms(world.packet(0)))
@@ -218,7 +218,7 @@ fn a_rule_change_while_an_entry_leaves() {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = |number| Some((number, owing(0, false), resolved(1, 0, Slot::NONE, false)));
             let owed = Some((3, Word::new(NOW.plus(Ticks::new(1 << 50)), false), own(0)));
-            let world = World::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
+            let world = Maps::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
             let world = Arc::new(world);
             let both = at_once(&world, [0, 1], |world| world.commit(2));
             let [stayed, came] = both.map(usize::from);
@@ -238,7 +238,7 @@ fn a_rule_change_under_way() {
         every_order_within(2, move || {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = Some((1, owing(0, false), resolved(1, 0, Slot::NONE, false)));
-            let world = Arc::new(World::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
+            let world = Arc::new(Maps::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
             let passed = count(&at_once(&world, [1, 1], |world| world.commit(2)));
             let passed = passed + world.pass_of(1, 8);
             assert!((2..=4).contains(&passed), "{passed}");
@@ -253,7 +253,7 @@ fn a_way_has_the_limit_of_its_source() {
     every_order_within(1, || {
         let limits = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
         let held = (0, owing(0, false), resolved(1, 3, Slot::NONE, false));
-        let world = World::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
+        let world = Maps::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
         let world = Arc::new(world);
         at_once(&world, [0, 1], |world| world.commit(2));
         for (name, _, resolved) in world.ways() {
@@ -292,7 +292,7 @@ fn first_packets_make_one_entry_in_three_lines() {
     ] {
         every_order_within(1, move || {
             let held = owing_in([one, other, [None, None]]);
-            let world = Arc::new(World::spread(&limits(0, 2), held));
+            let world = Arc::new(Maps::spread(&limits(0, 2), held));
             let passed = count(&two(&world, 0, 0));
             assert!((1..=2).contains(&passed), "{passed}");
             assert_eq!(passed + world.pass_of(0, 3), 2);
@@ -311,7 +311,7 @@ fn sources_of_two_lines_do_not_wait_for_each_other() {
         [FULL[0], FULL[1], [None, None]],
     ] {
         every_order_within(1, move || {
-            let world = Arc::new(World::spread(&limits(0, 1), owing_in(held)));
+            let world = Arc::new(Maps::spread(&limits(0, 1), owing_in(held)));
             let passed = two(&world, 0, 1);
             // A CPU that waited too long for a lock has made no entry, and passed no packet.
             for (number, passed) in [0, 1].into_iter().zip(passed) {
@@ -331,7 +331,7 @@ fn a_source_of_the_overflow_that_leaves_and_comes() {
         every_order_within(1, move || {
             let mut held = owing_in([first, second, [None, Some(7)]]);
             held[2][0] = Some(drained(stays));
-            let world = Arc::new(World::spread(&limits(6, 1), held));
+            let world = Arc::new(Maps::spread(&limits(6, 1), held));
             let [stayed, came] = two(&world, stays, 6);
             let again = world.pass_of(stays, 2);
             assert!(usize::from(stayed) + again <= 1, "a charge was lost");
@@ -349,7 +349,7 @@ fn a_source_of_the_overflow_gets_no_second_entry() {
     every_order_within(1, || {
         let mut held = owing_in([[Some(2), None], FULL[1], [None, None]]);
         held[2][0] = Some(drained(0));
-        let world = Arc::new(World::spread(&limits(0, 2), held));
+        let world = Arc::new(Maps::spread(&limits(0, 2), held));
         let passed = count(&two(&world, 0, 0));
         assert_eq!(passed + world.pass_of(0, 3), 2);
         entries(&world);
@@ -368,7 +368,7 @@ fn a_way_of_a_second_line_has_the_limit_of_its_source() {
             [Some(owes(5)), Some(owes(7))],
         ];
         let limits: Vec<_> = own.into_iter().chain([burst(1, 0); 4]).collect();
-        let world = Arc::new(World::spread(&limits, held).everybody([None, Some(3)]));
+        let world = Arc::new(Maps::spread(&limits, held).everybody([None, Some(3)]));
         at_once(&world, [0, 1], |world| world.commit(2));
         for (name, _, resolved) in world.ways() {
             let own = (0..2).find(|number| name == source(*number).name().unwrap());

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, EntryKind, Limit, Moment};
@@ -37,22 +37,22 @@ const SOURCES: usize = 8;
 
 /// A source by its number, which is also the way that is looked at first. Its lines are those of
 /// [`MANY`].
-pub(crate) fn source(number: u8) -> Owner {
+pub(crate) fn source(number: u8) -> BucketKey {
     // Once for all orders: the search would take most of their time.
-    static FOUND: [OnceLock<Owner>; SOURCES] = [const { OnceLock::new() }; SOURCES];
+    static FOUND: [OnceLock<BucketKey>; SOURCES] = [const { OnceLock::new() }; SOURCES];
     *FOUND[usize::from(number)].get_or_init(|| find(number))
 }
 
-fn find(number: u8) -> Owner {
+fn find(number: u8) -> BucketKey {
     let odd = u32::from(number) & 1;
-    let stands_there = |source: &Owner| {
+    let stands_there = |source: &BucketKey| {
         let place = Place::of(source.name().unwrap(), MANY);
         let starts = place.start() & LoomLine::LAST == u32::from(number) & LoomLine::LAST;
         starts && place.first() == odd && place.second() == 1 - odd
     };
     let numbered = |parts: u16| {
         let [second, third] = parts.to_be_bytes();
-        Owner::from(Source::V4([192, second, third, number]))
+        BucketKey::from(Source::V4([192, second, third, number]))
     };
     (0..=u16::MAX).map(numbered).find(stands_there).unwrap()
 }
@@ -165,9 +165,9 @@ impl Cell for HeadWord<'_> {
 /// An entry at the beginning: a source, what it owes, and its limit.
 pub(crate) type Held = (u8, Word, Resolved);
 
-/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`]
+/// The maps. The rule of a source is in the slot of its number, but for what [`Maps::everybody`]
 /// says.
-pub(crate) struct World {
+pub(crate) struct Maps {
     generation: AtomicU64,
     limits: Vec<Limit>,
     /// The slot of every source in even and odd generations.
@@ -196,7 +196,7 @@ fn line(held: [Option<Held>; WAYS]) -> LoomLine {
     LoomLine(Arc::new(Words { lock: word(), spilled: word(), carried: Default::default(), ways }))
 }
 
-impl World {
+impl Maps {
     /// One line with who has the ways; `limits` by slot.
     pub(crate) fn new(limits: &[Limit], held: [Option<Held>; WAYS]) -> Self {
         Self::with(limits, ONE, vec![line(held)])
@@ -232,7 +232,7 @@ impl World {
         engine::plain_source(
             self,
             &SourcePacket {
-                owner: source(number),
+                bucket_key: source(number),
                 generation: Generation::new(self.generation.load(Ordering::Acquire)),
                 length: 60,
                 now: NOW,
@@ -271,12 +271,12 @@ pub(crate) fn conforms(reason: Reason) -> bool {
     reason == Reason::Conforming
 }
 
-fn number(source: &Owner) -> u32 {
+fn number(source: &BucketKey) -> u32 {
     let [_, _, _, number, ..] = source.word().to_ne_bytes();
     u32::from(number)
 }
 
-impl maps::World for World {
+impl maps::Maps for Maps {
     type Hashed = LoomBucket;
     type Line = LoomLine;
     type Keyed = Nothing;
@@ -302,7 +302,7 @@ impl maps::World for World {
         self.lines.get(place).cloned()
     }
 
-    fn source_rule(&self, generation: Generation, source: &Owner) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, source: &BucketKey) -> Option<Slot> {
         let [even, odd] = self.rules;
         let slot = if generation.buffer() == 0 { even } else { odd };
         Some(Slot::new(slot.unwrap_or_else(|| number(source))))

@@ -9,12 +9,12 @@
 mod absent;
 mod changes;
 mod charges;
+mod compact;
 mod evictions;
 mod leases;
 mod lines;
 mod lines_world;
 mod meters;
-mod narrow;
 mod stale;
 mod tables;
 mod tables_world;

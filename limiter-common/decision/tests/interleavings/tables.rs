@@ -7,7 +7,7 @@ use limiter_common::wire::{Algorithm, Kind, Record};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::tables_world::{Way, World, limit_of, passes, rule};
+use crate::tables_world::{Maps, Way, limit_of, passes, rule};
 
 /// Every order with at most one switch away from a thread that could go on, or as many as
 /// `LOOM_MAX_PREEMPTIONS` says. With two it takes most of a minute.
@@ -41,7 +41,7 @@ fn of(algorithm: Algorithm, packets: u64, since: u32) -> Record {
 fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
     for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
-            let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            let world = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
             assert!(passes(world.packet()));
             let world = Arc::new(world);
             let other = thread::spawn({
@@ -66,7 +66,7 @@ fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
 fn two_converters_are_one() {
     for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
-            let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            let world = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
             assert!(passes(world.packet()));
             world.commit(2);
             let world = Arc::new(world);
@@ -92,7 +92,7 @@ fn a_packet_passes_both_tables_or_is_charged_to_none() {
     for (first, second) in [(1, 2), (2, 1), (1, 1)] {
         every_order(move || {
             let rules = [of(TokenBucket, first, 1), of(FixedWindow, second, 1)];
-            let world = Arc::new(World::new(&rules, &[[0, 0], [1, 1]]));
+            let world = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
             let other = thread::spawn({
                 let world = Arc::clone(&world);
                 move || world.packet()
@@ -111,7 +111,7 @@ fn nothing_is_lost_where_both_have_room() {
     every_order(|| {
         let rules =
             [rule(&[limit_of(TokenBucket, 2), limit_of(FixedWindow, 3)], 1), of(FixedWindow, 2, 1)];
-        let world = Arc::new(World::new(&rules, &[[0, 0], [1, 1]]));
+        let world = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
         let other = thread::spawn({
             let world = Arc::clone(&world);
             move || world.packet()
@@ -131,7 +131,7 @@ fn two_plain_limits_pass_what_both_have_room_for() {
         every_order(move || {
             let both = rule(&[limit_of(TokenBucket, first), limit_of(TokenBucket, second)], 1);
             assert!(matches!(both.plain(), Some((_, Some(_)))));
-            let world = Arc::new(World::new(&[both], &[[0, 0]]));
+            let world = Arc::new(Maps::new(&[both], &[[0, 0]]));
             let other = thread::spawn({
                 let world = Arc::clone(&world);
                 move || world.packet_by(another)
@@ -153,7 +153,7 @@ fn a_shadow_rule_drops_nobody_in_a_race() {
             every_order(move || {
                 let limits: Vec<_> = limits.iter().map(|of| limit_of(TokenBucket, *of)).collect();
                 let shadow = Record { kind: Kind::Shadow as u8, budget, ..rule(&limits, 1) };
-                let world = Arc::new(World::new(&[shadow], &[[0, 0]]));
+                let world = Arc::new(Maps::new(&[shadow], &[[0, 0]]));
                 let other = thread::spawn({
                     let world = Arc::clone(&world);
                     move || world.packet_by(another)

@@ -3,7 +3,7 @@
 use core::cell;
 
 use limiter_common::bucket::{self, Generation, Resolved, Slot};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -206,7 +206,7 @@ impl Way {
         [[Self::Short, Self::Short], [Self::Short, Self::Long], [Self::Long, Self::Long]];
 }
 
-/// The use of an owner's bucket.
+/// The use of an key's bucket.
 #[derive(Debug)]
 pub(crate) struct Used {
     /// Packets that it owes.
@@ -218,8 +218,8 @@ pub(crate) struct Used {
 }
 
 /// The maps. Table `n` has the bucket `n`, which is that of its key or its budget; the tables
-/// behind those have narrow keys.
-pub(crate) struct World {
+/// behind those have compact keys.
+pub(crate) struct Maps {
     generation: AtomicU64,
     records: Vec<Record>,
     /// By table, the slot of its rule in even and odd generations.
@@ -229,16 +229,16 @@ pub(crate) struct World {
     buckets: Vec<LoomKeyed>,
     /// The lease of the first limit of the budget that is bucket 0.
     lease: LoomLease,
-    /// The limits of the owners, by slot.
+    /// The limits of the bucket keys, by slot.
     limits: Vec<Limit>,
-    /// The owners, with the slots of their rules.
-    owners: Vec<(Owner, u32)>,
-    /// The buckets of owners, once they have one.
-    made: Mutex<Vec<(Owner, LoomBucket)>>,
+    /// The bucket keys, with the slots of their rules.
+    bucket_keys: Vec<(BucketKey, u32)>,
+    /// The buckets of keys, once they have one.
+    made: Mutex<Vec<(BucketKey, LoomBucket)>>,
     entry_table: HostEntryTable,
 }
 
-impl World {
+impl Maps {
     /// In generation 1, with untouched buckets.
     pub(crate) fn new(records: &[Record], rules: &[[u32; 2]]) -> Self {
         let fields = [field::PROTOCOL, field::DSCP];
@@ -276,26 +276,26 @@ impl World {
                 denied: std::sync::atomic::AtomicU64::new(0),
             })),
             limits: Vec::new(),
-            owners: Vec::new(),
+            bucket_keys: Vec::new(),
             made: Mutex::new(Vec::new()),
             entry_table: unbounded(),
         }
     }
 
-    /// With a table more for each of `rooms`, where the packet's key is narrow and its rule has
+    /// With a table more for each of `rooms`, where the packet's key is compact and its rule has
     /// room for so many packets.
-    pub(crate) fn with_narrow(mut self, rooms: &[u64]) -> Self {
-        for (narrow, room) in (1..).zip(rooms) {
+    pub(crate) fn with_compact(mut self, rooms: &[u64]) -> Self {
+        for (compact, room) in (1..).zip(rooms) {
             let table = Table {
                 id: u32::try_from(self.tables.len()).unwrap(),
                 fields: field::V4,
                 shapes: 1,
                 fixed: Slot::NONE.index(),
-                narrow,
+                compact,
                 ..Table::default()
             };
             self.tables.push(table);
-            self.own(Owner::narrow(narrow), *room);
+            self.own(BucketKey::compact(compact), *room);
         }
         self
     }
@@ -307,35 +307,35 @@ impl World {
         self
     }
 
-    fn own(&mut self, owner: Owner, room: u64) {
-        self.owners.push((owner, u32::try_from(self.limits.len()).unwrap()));
+    fn own(&mut self, bucket_key: BucketKey, room: u64) {
+        self.bucket_keys.push((bucket_key, u32::try_from(self.limits.len()).unwrap()));
         self.limits.push(burst(room, 1));
     }
 
-    /// With a bucket for each owner, of which nothing is used.
+    /// With a bucket for each bucket key, of which nothing is used.
     pub(crate) fn with_buckets(self) -> Self {
         let generation = Generation::new(1);
-        let bucket = |(owner, slot): &(Owner, u32)| {
+        let bucket = |(bucket_key, slot): &(BucketKey, u32)| {
             let resolved = Resolved::new(generation, Slot::new(*slot), Slot::NONE, false);
             let bucket = Bucket { resolved: resolved.raw(), ..Bucket::default() };
-            (*owner, LoomBucket::new(&bucket))
+            (*bucket_key, LoomBucket::new(&bucket))
         };
-        *self.made.lock().unwrap() = self.owners.iter().map(bucket).collect();
+        *self.made.lock().unwrap() = self.bucket_keys.iter().map(bucket).collect();
         self
     }
 
-    /// The use of each owner's bucket, in the order in which they came here.
+    /// The use of each key's bucket, in the order in which they came here.
     pub(crate) fn used(&self) -> Vec<Used> {
         let now = Ticks::from_nanos(NOW);
-        let used = |(owner, slot): &(Owner, u32)| {
-            let bucket = maps::World::source_bucket(self, owner).unwrap();
+        let used = |(bucket_key, slot): &(BucketKey, u32)| {
+            let bucket = maps::Maps::source_bucket(self, bucket_key).unwrap();
             let tat = bucket::Word::from_raw(bucket.word().load()).tat();
             let increment = self.limits[usize::try_from(*slot).unwrap()].increment;
             let owed = usize::try_from(tat.since(now).get() / increment).unwrap();
             let [counted, taken_back] = bucket.counts();
             Used { owed, passed: counted - taken_back, taken_back }
         };
-        self.owners.iter().map(used).collect()
+        self.bucket_keys.iter().map(used).collect()
     }
 
     /// The lease of the first limit of the budget that is bucket 0.
@@ -358,7 +358,8 @@ impl World {
     pub(crate) fn packet_by(&self, way: Way) -> Reason {
         let frame = &FRAME[..];
         let tables = u32::try_from(self.tables.len()).unwrap();
-        let has_sources = self.owners.iter().any(|(owner, _)| owner.source().is_some());
+        let has_sources =
+            self.bucket_keys.iter().any(|(bucket_key, _)| bucket_key.source().is_some());
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, has_sources, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
@@ -386,7 +387,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
-impl maps::World for World {
+impl maps::Maps for Maps {
     type Hashed = LoomBucket;
     type Line = &'static HostLine;
     type Keyed = LoomKeyed;
@@ -403,8 +404,8 @@ impl maps::World for World {
         Moment::UNKNOWN
     }
 
-    fn source_rule(&self, _generation: Generation, owner: &Owner) -> Option<Slot> {
-        let (_, slot) = self.owners.iter().find(|(of, _)| of == owner)?;
+    fn source_rule(&self, _generation: Generation, bucket_key: &BucketKey) -> Option<Slot> {
+        let (_, slot) = self.bucket_keys.iter().find(|(of, _)| of == bucket_key)?;
         Some(Slot::new(*slot))
     }
 
@@ -412,22 +413,22 @@ impl maps::World for World {
         self.limits.get(usize::try_from(slot.index()).unwrap())
     }
 
-    fn source_bucket(&self, owner: &Owner) -> Option<LoomBucket> {
+    fn source_bucket(&self, bucket_key: &BucketKey) -> Option<LoomBucket> {
         let made = self.made.lock().unwrap();
-        made.iter().find(|(of, _)| of == owner).map(|(_, bucket)| bucket.clone())
+        made.iter().find(|(of, _)| of == bucket_key).map(|(_, bucket)| bucket.clone())
     }
 
-    fn insert(&self, owner: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
         let mut made = self.made.lock().unwrap();
-        if made.iter().any(|(of, _)| of == owner) {
+        if made.iter().any(|(of, _)| of == bucket_key) {
             return Insert::Exists;
         }
-        made.push((*owner, LoomBucket::new(bucket)));
+        made.push((*bucket_key, LoomBucket::new(bucket)));
         Insert::Made
     }
 
-    fn remove(&self, owner: &Owner) {
-        self.made.lock().unwrap().retain(|(of, _)| of != owner);
+    fn remove(&self, bucket_key: &BucketKey) {
+        self.made.lock().unwrap().retain(|(of, _)| of != bucket_key);
     }
 
     fn table(&self, _generation: Generation, index: u32) -> Option<&Table> {

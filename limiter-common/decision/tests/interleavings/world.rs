@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -174,7 +174,7 @@ impl SourceBucket for LoomBucket {
 type Meanwhile = (u32, Resolved);
 
 /// The maps.
-pub(crate) struct World {
+pub(crate) struct Maps {
     generation: AtomicU64,
     /// When the last one came into force.
     moment: AtomicU64,
@@ -189,7 +189,7 @@ pub(crate) struct World {
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
 }
 
-impl World {
+impl Maps {
     /// No bucket yet; `limits` by slot; `rules` by the parity of the generation.
     pub(crate) fn new(generation: u64, limits: &[Limit], rules: [u32; 2]) -> Self {
         Self {
@@ -262,10 +262,10 @@ impl World {
     }
 
     fn judge(&self, generation: Generation, now: Ticks) -> Reason {
-        let owner = Source::V4([192, 0, 2, 1]).into();
+        let bucket_key = Source::V4([192, 0, 2, 1]).into();
         engine::plain_source(
             self,
-            &SourcePacket { owner, generation, length: 60, now, deferred: false },
+            &SourcePacket { bucket_key, generation, length: 60, now, deferred: false },
         )
         .unpack()
         .reason
@@ -301,7 +301,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
-impl maps::World for World {
+impl maps::Maps for Maps {
     type Hashed = LoomBucket;
     type Line = &'static HostLine;
     type Keyed = Nothing;
@@ -317,11 +317,11 @@ impl maps::World for World {
         Moment::from_raw(self.moment.load(Ordering::Relaxed))
     }
 
-    fn source_bucket(&self, _owner: &Owner) -> Option<LoomBucket> {
+    fn source_bucket(&self, _bucket_key: &BucketKey) -> Option<LoomBucket> {
         self.bucket.lock().unwrap().clone()
     }
 
-    fn insert(&self, _owner: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, _bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
         let mut place = self.bucket.lock().unwrap();
         if place.is_some() {
             return Insert::Exists;
@@ -330,11 +330,11 @@ impl maps::World for World {
         Insert::Made
     }
 
-    fn remove(&self, _owner: &Owner) {
+    fn remove(&self, _bucket_key: &BucketKey) {
         *self.bucket.lock().unwrap() = None;
     }
 
-    fn source_rule(&self, generation: Generation, _owner: &Owner) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, _bucket_key: &BucketKey) -> Option<Slot> {
         let [even, odd] = self.rules;
         Some(Slot::new(if generation.buffer() == 0 { even } else { odd }))
     }

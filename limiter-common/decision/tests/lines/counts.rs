@@ -6,7 +6,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_decision::line::{Entry as _, Line as _, LiveEntry, Place};
 
-use crate::world::{Lines, Rules, World, limit, source};
+use crate::world::{Lines, Maps, Rules, limit, source};
 
 /// Packets that a CPU counts between two looks at a count.
 const MANY: u64 = 1 << 29;
@@ -18,7 +18,7 @@ fn counts_do_not_wrap() {
     let rules =
         Rules { limits: vec![limit(1 << 10, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(1);
-    let world = World { store: &table, rules: &rules };
+    let world = Maps { store: &table, rules: &rules };
     let mut now = Ticks::new(1 << 40);
     for number in 1..=7 {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);

@@ -6,8 +6,8 @@
 #[path = "../absent/mod.rs"]
 mod absent;
 mod counts;
+mod line_slots;
 mod load;
 mod properties;
-mod seats;
 mod threads;
 mod world;

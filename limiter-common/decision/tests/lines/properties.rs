@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use proptest::prelude::*;
 
-use crate::world::{Lines, Rules, Unbounded, World, limit, source};
+use crate::world::{Lines, Maps, Rules, Unbounded, limit, source};
 
 /// Ticks of a packet.
 const PACKET: u64 = 1 << 20;
@@ -27,7 +27,7 @@ fn rules() -> Rules {
         let number = u32::try_from(generation).unwrap();
         limits.push(limit(PACKET * (1 + generation % 3), 1 + generation % 5, number));
     }
-    let slot = |generation: u64, source: &Owner| {
+    let slot = |generation: u64, source: &BucketKey| {
         let [_, _, _, number, ..] = source.word().to_ne_bytes();
         match number % 6 {
             fixed @ 0..=3 => u32::from(fixed),
@@ -67,8 +67,8 @@ proptest! {
         let rules = rules();
         let table = Lines::new(lines);
         let sources = table.crowd(40);
-        let here = World { store: &table, rules: &rules };
-        let there = World { store: Unbounded::default(), rules: &rules };
+        let here = Maps { store: &table, rules: &rules };
+        let there = Maps { store: Unbounded::default(), rules: &rules };
         let mut now = Ticks::new(1 << 40);
         let mut seen = HashMap::new();
         for step in steps {
@@ -109,7 +109,7 @@ proptest! {
 fn sources_stand_in_three_lines_and_find_no_room() {
     let rules = rules();
     let table = Lines::new(40);
-    let world = World { store: &table, rules: &rules };
+    let world = Maps { store: &table, rules: &rules };
     let now = Ticks::new(1 << 40);
     // Of the kinds that owe: 21 find room, and no other.
     let owes = |number: &u32| (number & 0xff) % 6 < 3;
@@ -127,7 +127,7 @@ fn sources_stand_in_three_lines_and_find_no_room() {
 fn sources_leave_and_find_no_room() {
     let rules = rules();
     let table = Lines::new(1);
-    let world = World { store: &table, rules: &rules };
+    let world = Maps { store: &table, rules: &rules };
     let now = Ticks::new(1 << 40);
     // Seven that owe, of the kind that never changes.
     let owing: Vec<u32> = (0..7).map(|number| 6 * number + 2).collect();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -23,7 +23,7 @@ use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
 pub(crate) const SEED: u64 = 0x5eed;
 
 /// The source with a number.
-pub(crate) fn source(number: u32) -> Owner {
+pub(crate) fn source(number: u32) -> BucketKey {
     Source::V4(number.to_be_bytes()).into()
 }
 
@@ -32,9 +32,9 @@ pub(crate) trait SourceStore {
     type Hashed: SourceBucket;
     type Line: Line;
 
-    fn source_bucket(&self, source: &Owner) -> Option<Self::Hashed>;
+    fn source_bucket(&self, source: &BucketKey) -> Option<Self::Hashed>;
 
-    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert;
+    fn insert(&self, source: &BucketKey, bucket: &Bucket) -> Insert;
 
     fn lines(&self) -> Option<line::Lines>;
 
@@ -59,7 +59,7 @@ impl Lines {
     }
 
     /// True if the lines of a source have nobody in them but others that owe.
-    pub(crate) fn is_full_for(&self, source: &Owner, now: Ticks) -> bool {
+    pub(crate) fn is_full_for(&self, source: &BucketKey, now: Ticks) -> bool {
         let name = source.name().unwrap();
         Place::of(name, self.all()).all().all(|index| {
             let line = &self.lines[usize::try_from(index).unwrap()];
@@ -92,7 +92,7 @@ impl Lines {
     }
 
     /// True if a source has an entry.
-    pub(crate) fn has(&self, source: &Owner) -> bool {
+    pub(crate) fn has(&self, source: &BucketKey) -> bool {
         let name = source.name().unwrap();
         self.entries().iter().any(|entry| entry.name == name)
     }
@@ -108,11 +108,11 @@ impl<'a> SourceStore for &'a Lines {
     type Hashed = Alone;
     type Line = &'a HostLine;
 
-    fn source_bucket(&self, _source: &Owner) -> Option<Self::Hashed> {
+    fn source_bucket(&self, _source: &BucketKey) -> Option<Self::Hashed> {
         None
     }
 
-    fn insert(&self, _source: &Owner, _bucket: &Bucket) -> Insert {
+    fn insert(&self, _source: &BucketKey, _bucket: &Bucket) -> Insert {
         Insert::Refused
     }
 
@@ -155,7 +155,7 @@ impl SourceBucket for Alone {
 
 /// A map without bounds.
 pub(crate) struct Unbounded {
-    buckets: Mutex<HashMap<Owner, Alone>>,
+    buckets: Mutex<HashMap<BucketKey, Alone>>,
     entry_table: HostEntryTable,
 }
 
@@ -167,7 +167,7 @@ impl Default for Unbounded {
 
 impl Unbounded {
     /// Forgets a source. Says whether it had drained, under the limit that it was charged under.
-    pub(crate) fn forget(&self, source: &Owner, now: Ticks) -> bool {
+    pub(crate) fn forget(&self, source: &BucketKey, now: Ticks) -> bool {
         self.buckets
             .lock()
             .unwrap()
@@ -192,11 +192,11 @@ impl SourceStore for Unbounded {
         &self.entry_table
     }
 
-    fn source_bucket(&self, source: &Owner) -> Option<Alone> {
+    fn source_bucket(&self, source: &BucketKey) -> Option<Alone> {
         self.buckets.lock().unwrap().get(source).cloned()
     }
 
-    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, source: &BucketKey, bucket: &Bucket) -> Insert {
         let words = [AtomicU64::new(bucket.word), AtomicU64::new(bucket.resolved)];
         self.buckets.lock().unwrap().insert(*source, Alone(Arc::new(words)));
         Insert::Made
@@ -206,23 +206,23 @@ impl SourceStore for Unbounded {
 /// The rules: limits by slot, and which of them a source has in a generation.
 pub(crate) struct Rules {
     pub(crate) limits: Vec<Limit>,
-    pub(crate) slot: fn(generation: u64, source: &Owner) -> u32,
+    pub(crate) slot: fn(generation: u64, source: &BucketKey) -> u32,
     pub(crate) generation: AtomicU64,
 }
 
 /// The maps of the decision.
-pub(crate) struct World<'a, H> {
+pub(crate) struct Maps<'a, H> {
     pub(crate) store: H,
     pub(crate) rules: &'a Rules,
 }
 
-impl<H: SourceStore> World<'_, H> {
+impl<H: SourceStore> Maps<'_, H> {
     /// One packet of 60 bytes.
-    pub(crate) fn packet(&self, source: &Owner, now: Ticks) -> Reason {
+    pub(crate) fn packet(&self, source: &BucketKey, now: Ticks) -> Reason {
         engine::plain_source(
             self,
             &SourcePacket {
-                owner: *source,
+                bucket_key: *source,
                 generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
                 length: 60,
                 now,
@@ -234,7 +234,7 @@ impl<H: SourceStore> World<'_, H> {
     }
 }
 
-impl<H: SourceStore> maps::World for World<'_, H> {
+impl<H: SourceStore> maps::Maps for Maps<'_, H> {
     type Hashed = H::Hashed;
     type Line = H::Line;
     type Keyed = Nothing;
@@ -260,15 +260,15 @@ impl<H: SourceStore> maps::World for World<'_, H> {
         self.store.line(index)
     }
 
-    fn source_bucket(&self, source: &Owner) -> Option<H::Hashed> {
+    fn source_bucket(&self, source: &BucketKey) -> Option<H::Hashed> {
         self.store.source_bucket(source)
     }
 
-    fn insert(&self, source: &Owner, bucket: &Bucket) -> Insert {
+    fn insert(&self, source: &BucketKey, bucket: &Bucket) -> Insert {
         self.store.insert(source, bucket)
     }
 
-    fn remove(&self, _source: &Owner) {}
+    fn remove(&self, _source: &BucketKey) {}
 
     fn entry_table(&self, _kind: EntryKind) -> Option<impl EntryTableWords> {
         Some(self.store.entry_table())
@@ -278,7 +278,7 @@ impl<H: SourceStore> maps::World for World<'_, H> {
         Some(admission())
     }
 
-    fn source_rule(&self, generation: Generation, source: &Owner) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, source: &BucketKey) -> Option<Slot> {
         Some(Slot::new((self.rules.slot)(u64::from(generation.get()), source)))
     }
 

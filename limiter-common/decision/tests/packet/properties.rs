@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use crate::{facts, generate, oracle};
 
 /// Numbers that change how a frame is read, where they stand in the right place.
-const TELLING: [u8; 24] = [
+const INTERESTING: [u8; 24] = [
     0, 1, 4, 6, 8, 17, 33, 43, 44, 50, 51, 58, 59, 60, 0x40, 0x44, 0x4f, 0x60, 0x81, 132, 135, 136,
     139, 255,
 ];
@@ -48,7 +48,7 @@ impl Damage {
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
-    let value = || prop_oneof![prop::sample::select(TELLING.to_vec()), any::<u8>()];
+    let value = || prop_oneof![prop::sample::select(INTERESTING.to_vec()), any::<u8>()];
     let at = any::<Index>;
     prop_oneof![
         (at(), value()).prop_map(|(at, value)| Damage::Set(at, value)),
@@ -88,8 +88,8 @@ impl Bytes for Split<'_> {
 fn read_at_once_as_walked(frame: &impl Bytes) -> Result<(), TestCaseError> {
     prop_assert_eq!(packet::parse(frame), packet::walk_to_source(frame));
     let (mut at_once, mut walked) = (Facts::EMPTY, Facts::EMPTY);
-    let told = packet::facts(frame, &mut at_once);
-    prop_assert_eq!(told, packet::walk(frame, &mut walked));
+    let reported = packet::facts(frame, &mut at_once);
+    prop_assert_eq!(reported, packet::walk(frame, &mut walked));
     prop_assert_eq!(at_once, walked);
     Ok(())
 }
@@ -223,7 +223,7 @@ proptest! {
     #[test]
     fn any_bytes_as_ip(
         (ether_type, start) in prop_oneof![Just(([8, 0], 0x40)), Just(([0x86, 0xdd], 0x60))],
-        mut frame in vec(prop_oneof![prop::sample::select(TELLING.to_vec()), any::<u8>()], 15..3000),
+        mut frame in vec(prop_oneof![prop::sample::select(INTERESTING.to_vec()), any::<u8>()], 15..3000),
     ) {
         frame[12..14].copy_from_slice(&ether_type);
         frame[14] = start | frame[14] & 0x0f;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
-use crate::living;
+use crate::completion_values;
 #[cfg(feature = "replay")]
 use crate::reading::aside::OwnArgument;
 
@@ -67,12 +67,12 @@ pub(crate) struct Explain {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
-    #[arg(value_name = "ADDRESS", add = living::sources(), group = "whom")]
+    #[arg(value_name = "ADDRESS", add = completion_values::sources(), group = "whom")]
     #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
     #[cfg_attr(not(feature = "replay"), arg(required_unless_present = "from"))]
     pub(crate) address: Option<String>,
     /// The same as ADDRESS
-    #[arg(long, value_name = "ADDRESS", add = living::sources(), group = "whom")]
+    #[arg(long, value_name = "ADDRESS", add = completion_values::sources(), group = "whom")]
     #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
     pub(crate) from: Option<String>,
     /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]

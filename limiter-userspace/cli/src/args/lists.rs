@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::time::some_time;
-use crate::living;
+use crate::completion_values;
 
 /// Addresses and prefixes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
     #[arg(
-        value_name = "ADDRESS|PREFIX", required_unless_present = "file", add = living::listed()
+        value_name = "ADDRESS|PREFIX", required_unless_present = "file", add = completion_values::listed()
     )]
     pub(crate) sources: Vec<String>,
     /// A file with one address or prefix a line, and behind it, if it is to be listed for a time,
@@ -43,7 +43,7 @@ pub(crate) struct Listing {
     /// For how long, as in 10m, 2h or 1d [default: for ever]
     #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
     pub(crate) time: Option<Duration>,
-    /// The reason for it, which `lists`, `show` and `explain` tell
+    /// The reason for it, which `lists`, `show` and `explain` report
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::living;
+use crate::completion_values;
 
 /// Help of commands that read the maps where no daemon answers.
 pub(super) const WITHOUT_DAEMON: &str = "Without a daemon the answer is read from the \
@@ -23,7 +23,7 @@ pub(crate) struct Pinned {
 pub(crate) struct Detach {
     /// Free only this interface: its packets pass, and everything else stays. A start of the daemon
     /// that names it limits it again
-    #[arg(long, value_name = "NAME", add = living::interfaces())]
+    #[arg(long, value_name = "NAME", add = completion_values::interfaces())]
     pub(crate) iface: Option<String>,
     #[command(flatten)]
     pub(crate) pinned: Pinned,

@@ -13,13 +13,13 @@ use limiter_datapath::{ModeChoice, Options, SourceTable};
 
 use super::defaults::{MAX_RULES, PIN_DIR};
 use super::time::{at_least, interval, trial_time};
-use crate::events::Telling;
-use crate::living;
+use crate::completion_values;
+use crate::events::Reporting;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// Interface to limit; may be repeated. All of them share rules and buckets
-    #[arg(long, value_name = "IFACE", required = true, add = living::interfaces())]
+    #[arg(long, value_name = "IFACE", required = true, add = completion_values::interfaces())]
     iface: Vec<String>,
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
     #[arg(long, value_name = "FILE|DIR", required = true)]
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     /// With `--watch apply`: how long changed files are on trial, until `limiter confirm`
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = trial_time)]
     watch_trial: NonZeroU32,
-    /// How often the rule files are read in case the kernel does not tell of a change
+    /// How often the rule files are read in case the kernel does not report a change
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     watch_interval: Duration,
     /// After how long without a sign of life of the daemon rules with `on_daemon_loss: shadow`
@@ -75,11 +75,11 @@ pub(crate) struct Run {
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = KernelLog::Off)]
     kernel_log: KernelLog,
     #[command(flatten)]
-    events: Telling,
+    events: Reporting,
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
-    /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket
+    /// Serve GET /metrics over TCP, too, to anybody who reaches the address [default: on the socket
     /// alone]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<std::net::SocketAddr>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::time::some_time;
-use crate::living;
+use crate::completion_values;
 
 /// Packets of a limit.
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ impl Set {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Unset {
     /// Source whose limit to remove
-    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port", add = living::set())]
+    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "port", add = completion_values::set())]
     pub(crate) source: Option<String>,
     #[command(flatten)]
     pub(crate) whom: Whom,

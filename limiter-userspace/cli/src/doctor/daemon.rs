@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told() {
+    fn each_fault_is_reported() {
         let detached = json!({"interfaces": [{"name": "eth0", "mode": "native", "ifindex": 2,
             "program_id": 5, "adopted": false, "attached": false}]});
         assert_eq!(levels(&detached)[0], ("attached", Level::Problem));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_namespace_is_told_in_both_directions() {
+    fn a_time_namespace_is_reported_in_both_directions() {
         assert_eq!(time_namespace(&Ok(0)).level, Level::Ok);
         for ahead in [1_000_000_000_000_000, -1_000_000_000_000] {
             let found = time_namespace(&Ok(ahead));

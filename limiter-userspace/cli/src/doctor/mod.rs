@@ -27,8 +27,8 @@ use limiter_datapath::{DatapathError, offloads};
 
 use super::answer::Answer;
 use super::args::defaults::PIN_DIR;
+use super::completion_values;
 use super::failure::Failure;
-use super::living;
 use super::output::Output;
 use attaching::Owner;
 use finding::{Finding, Report};
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Ask {
     /// Interface to look at; may be repeated [default: those that can be meant: up, and neither the
     /// loopback nor a container's]
-    #[arg(long, value_name = "IFACE", add = living::interfaces())]
+    #[arg(long, value_name = "IFACE", add = completion_values::interfaces())]
     iface: Vec<String>,
     /// Directory of the pinned maps and links [default: the daemon's; without one,
     /// /sys/fs/bpf/limiter]
@@ -81,8 +81,9 @@ pub(super) fn doctor(ask: &Ask, client: &Client, output: Output) -> Result<Answe
 fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
     let client = client.within(PATIENCE);
     let status = client.get::<Status>("/v1/status");
-    let told = status.as_ref().ok().and_then(|status| status.pin_dir.as_ref()).map(PathBuf::from);
-    let pin_dir = ask.pin_dir.clone().or(told).unwrap_or_else(|| PathBuf::from(PIN_DIR));
+    let reported =
+        status.as_ref().ok().and_then(|status| status.pin_dir.as_ref()).map(PathBuf::from);
+    let pin_dir = ask.pin_dir.clone().or(reported).unwrap_or_else(|| PathBuf::from(PIN_DIR));
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut findings = Vec::new();
     let may_bpf = match machine::privileges() {

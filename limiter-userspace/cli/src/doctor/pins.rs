@@ -62,7 +62,7 @@ pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding 
         }
         Pinned::Maps { brake: true } | Pinned::OtherLayout { brake: true, .. } => {
             Finding::problem(check, "limits are off: every packet passes")
-                .remedy("release the brake")
+                .remedy("turn off the bypass")
                 .command(on_pins("on"))
         }
         Pinned::OtherLayout { found, brake: false } => Finding::note(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_write_is_told_what_that_means() {
+    fn who_may_not_write_learns_what_that_means() {
         let closed = PinPlace { is_writable: false, ..GOOD };
         assert_eq!(judged(closed, true).level, Level::Problem);
         assert_eq!(judged(closed, false).level, Level::Unknown);

@@ -22,7 +22,7 @@ pub(super) fn session(peer: Option<IpAddr>, spared: Option<&[String]>, socket: &
             check,
             format!(
                 "this SSH session is from {peer}: `limiter run` in it never limits that address, a \
-                 service has to be told"
+                 service needs an option"
             ),
         )
         .remedy(format!("start a service with --management {peer}, or the network around it")),

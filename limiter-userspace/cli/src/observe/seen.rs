@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use limiter_common::source::Source;
 use limiter_common::wire::LEVELS;
 
-use crate::blocks::Told;
+use crate::blocks::Reported;
 
-/// Most sources that are told apart: as many as `tune` does.
+/// Most sources that are distinguished: as many as `tune` does.
 const MAX_SOURCES: usize = 7 << 18;
 #[cfg(feature = "replay")]
 const _: () = assert!(MAX_SOURCES == limiter_replay::tune::MAX_SOURCES);
@@ -19,7 +19,8 @@ pub(crate) struct Seen {
     of: HashMap<Source, (u32, u64)>,
     /// Lowest level that is kept.
     lowest: u32,
-    /// Sources that are not kept any more, as far as they were told apart, and all packets of such.
+    /// Sources that are not kept any more, as far as they were distinguished, and all packets of
+    /// such.
     left_out: (u64, u64),
     /// [`MAX_SOURCES`], but in tests.
     room: usize,
@@ -33,12 +34,12 @@ impl Default for Seen {
 
 impl Seen {
     /// Notes a packet; false if its source is not kept.
-    pub(crate) fn note(&mut self, told: &Told) -> bool {
-        if told.level < self.lowest {
+    pub(crate) fn note(&mut self, reported: &Reported) -> bool {
+        if reported.level < self.lowest {
             self.left_out.1 += 1;
             return false;
         }
-        self.of.entry(told.source).or_insert((told.level, 0)).1 += 1;
+        self.of.entry(reported.source).or_insert((reported.level, 0)).1 += 1;
         while self.of.len() > self.room && self.lowest < LEVELS {
             self.lowest += 1;
             let (lowest, left_out) = (self.lowest, &mut self.left_out);
@@ -50,7 +51,7 @@ impl Seen {
                 stays
             });
         }
-        told.level >= self.lowest
+        reported.level >= self.lowest
     }
 
     /// Lowest level that is kept.
@@ -58,7 +59,8 @@ impl Seen {
         self.lowest
     }
 
-    /// Sources that are not kept any more, as far as they were told apart, and all packets of such.
+    /// Sources that are not kept any more, as far as they were distinguished, and all packets of
+    /// such.
     pub(crate) const fn left_out(&self) -> (u64, u64) {
         self.left_out
     }
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn many_sources_are_halved_and_those_that_stay_are_whole() {
         let mut seen = Seen { room: 40, ..Seen::default() };
-        let told = |number: u32| Told {
+        let reported = |number: u32| Reported {
             source: Source::V4(number.to_be_bytes()),
             // As a hash chooses them: half of all in level 0, a quarter in level 1.
             level: (number + 1).trailing_zeros(),
@@ -104,13 +106,13 @@ mod tests {
         };
         for _ in 0..3 {
             for number in 0..200 {
-                seen.note(&told(number));
+                seen.note(&reported(number));
             }
         }
         assert_eq!(seen.lowest(), 3);
-        let level = |number: u32| told(number).level;
+        let level = |number: u32| reported(number).level;
         for number in 0..200 {
-            assert_eq!(seen.has(&told(number).source, 3), level(number) >= 3, "{number}");
+            assert_eq!(seen.has(&reported(number).source, 3), level(number) >= 3, "{number}");
         }
         let whole = seen.of(|level| level >= 3);
         assert_eq!(whole, (25, 75), "three packets each");

@@ -9,7 +9,7 @@ use limiter_replay::explain::{Aside, Own};
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct OwnArgument {
     /// An address of the host that captured: what it sent is left out, as limiter sees only what
-    /// comes in; may be repeated; `none` leaves nothing out [default: told by the packets, where
+    /// comes in; may be repeated; `none` leaves nothing out [default: found from the packets, where
     /// one address is an end of nearly all of them]
     #[arg(long, value_name = "ADDRESS|none", value_parser = own, requires = "pcap")]
     own: Vec<OwnValue>,

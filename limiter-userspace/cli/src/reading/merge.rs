@@ -20,7 +20,7 @@ struct Open {
 
 /// A capture that was looked at.
 enum Waiting {
-    /// A file, to be opened again, with the own addresses that its packets told.
+    /// A file, to be opened again, with the own addresses that its packets reported.
     File(PathBuf, Own),
     /// A pipe, which cannot be.
     Pipe(Box<Open>),

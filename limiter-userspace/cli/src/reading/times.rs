@@ -28,7 +28,7 @@ impl Lengths {
         self.longest = self.longest.max(length);
     }
 
-    /// A line for people, if packets were joined before the capture; `counted` tells how these
+    /// A line for people, if packets were joined before the capture; `counted` says how these
     /// count.
     pub(crate) fn line(&self, counted: &str) -> Option<String> {
         (self.long > 0).then(|| {
@@ -47,7 +47,7 @@ impl Lengths {
 /// Fewer packets than this may be of one time, or of whole seconds, by chance.
 const LEAST: u64 = 8;
 
-/// Times of packets: those before one that came earlier, and those that are too coarse to tell a
+/// Times of packets: those before one that came earlier, and those that are too coarse to give a
 /// rate from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
@@ -87,7 +87,7 @@ impl Times {
         self.late
     }
 
-    /// Lines for people; none if all were in order, and told apart.
+    /// Lines for people; none if all were in order, and distinguished.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.late > 0 {
@@ -100,7 +100,7 @@ impl Times {
         }
         if self.packets >= LEAST && !self.is_other {
             lines.push(format!(
-                "all {} packets have the same time, as if they came at once: nothing can be told \
+                "all {} packets have the same time, as if they came at once: nothing can be said \
                  of a rate; capture again with the time of each",
                 number(self.packets)
             ));
@@ -140,9 +140,9 @@ mod tests {
         assert!(line.starts_with("2 packets are longer than 1,522 bytes, up to 23,054"), "{line}");
     }
 
-    /// Times that tell no rate are named, and no others.
+    /// Times that show no rate are named, and no others.
     #[test]
-    fn times_that_tell_no_rate_are_named() {
+    fn times_that_show_no_rate_are_named() {
         for same in [0, 7, 1_700_000_000 * SECOND] {
             let said = lines([same; 100]);
             assert!(said[0].starts_with("all 100 packets have the same time"), "{said:?}");
@@ -150,7 +150,7 @@ mod tests {
         let said = lines((0..100).map(|packet| packet / 10 * SECOND));
         assert!(said[0].starts_with("all times are whole seconds"), "{said:?}");
         assert_eq!(lines((0..100).map(|packet| packet / 10 * SECOND + packet)), [""; 0]);
-        // One a second is told well enough by seconds.
+        // One a second is shown well enough by seconds.
         assert_eq!(lines((0..100).map(|packet| packet * SECOND)), [""; 0]);
         assert_eq!(lines([5]), [""; 0]);
         let said = lines([10, 5, 20]);

@@ -28,7 +28,7 @@ fn check(files: &[(&str, &str)], options: &str) -> (Answer, String) {
 }
 
 #[test]
-fn what_is_understood_is_told() {
+fn what_is_understood_is_reported() {
     let (answer, _) = check(&[("a.yaml", GOOD), ("b.yaml", "descriptors: []\n")], "");
     assert_eq!((answer.code, answer.errors.len()), (0, 0));
     assert_eq!(
@@ -47,7 +47,7 @@ each source in 192.0.2.0/24: at most 20 packets in any second (10/s, 10 at once)
 each source, of packets to port 22: charged to the budget slow
 each /24 of IPv4, of packets to port 22: charged to the budget slow
 all packets by the interface eth7 together: at most 10 packets in any second (5/s, 5 at once); \
-         more is dropped, and the sender is told
+         more is dropped, and the sender is notified
 budget slow, all that is charged to it together: at most 14 packets in any second (7/s, 7 at \
          once); more is dropped
 
@@ -55,7 +55,7 @@ RATE NOT HELD TO 0.1 %  LIMIT                     WRITTEN      EFFECTIVE
 rule for every source   300000000/s burst 20  300000000/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
 warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \
-         dropped, and nobody is told; add replies to the rule file
+         dropped, and nobody is notified; add replies to the rule file
 warning: the budget slow carries no TCP session: it counts packets, and after 7 packets one more \
          passes every 142 ms, so an open one hangs; to limit connections, write `rate: 7 syns/s` \
          (`limiter set`: --count syns); to limit packets, at least 10/s
@@ -72,7 +72,7 @@ warning: the budget slow carries no TCP session: it counts packets, and after 7 
 }
 
 #[test]
-fn every_file_s_mistake_is_told_with_its_place() {
+fn every_file_s_mistake_is_reported_with_its_place() {
     let bad = [
         ("a.yaml", "descriptors:\n  - {key: remote_adress}\n"),
         ("b.yaml", "descriptors: []\n"),
@@ -99,7 +99,7 @@ fn every_file_s_mistake_is_told_with_its_place() {
 /// Of each descriptor and budget its mistake, and each limit that cannot be held, whatever else is
 /// wrong.
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once() {
+fn all_mistakes_of_a_file_are_reported_at_once() {
     let bad = "replies: {unit: fortnight, requests_per_unit: 1}
 budgets:
   - {name: \"limiter:x\", rate_limit: {unit: second, requests_per_unit: 1}}
@@ -142,7 +142,7 @@ descriptors:
             "{place}: {what}\nnot {wanted}: {begin}"
         );
     }
-    // Mistakes that only the whole set shows are told once all of it can be read.
+    // Mistakes that only the whole set shows are reported once all of it can be read.
     let whole = "descriptors:
   - {key: vlan, descriptors: [{key: dscp, budget: nobody}]}
   - {key: dscp, descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: \
@@ -150,8 +150,12 @@ descriptors:
   - {key: dscp, value: 7, budget: nobody}
 ";
     let (answer, _) = check(&[("a.yaml", whole)], "");
-    let told = |what: &str| answer.errors.iter().filter(|error| error.contains(what)).count();
-    assert_eq!((told("no budget \"nobody\""), told("in another order")), (2, 1), "{answer:#?}");
+    let reported = |what: &str| answer.errors.iter().filter(|error| error.contains(what)).count();
+    assert_eq!(
+        (reported("no budget \"nobody\""), reported("in another order")),
+        (2, 1),
+        "{answer:#?}"
+    );
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn an_emptied_file_is_a_mistake() {
 }
 
 #[test]
-fn what_only_the_whole_set_shows_is_told() {
+fn what_only_the_whole_set_shows_is_reported() {
     let one = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
     let (answer, path) = check(&[("a.yaml", one), ("b.yaml", one)], "");
     assert_eq!(answer.code, 2);
@@ -252,7 +256,7 @@ fn sentences_say_who_shares_how_much_and_who_is_limited() {
 /// An exemption above every table is one: `check` says it, with reason and end, and warns of ends
 /// that have passed.
 #[test]
-fn the_lists_of_a_file_are_told() {
+fn the_lists_of_a_file_are_reported() {
     let text = "allow:
   - {address: 192.0.2.53, reason: name server}
   - {address: 192.0.2.54, until: 2020-01-01}
@@ -302,9 +306,12 @@ fn a_ban_that_never_comes_is_a_mistake() {
     ] {
         let (answer, _) = check(&[("a.yaml", &text)], "");
         assert_eq!(answer.code, 2, "{text}");
-        let told = answer.errors.join("\n");
-        assert!(told.contains("never bans") && told.contains(why), "{told}");
-        assert!(told.contains("write `evidence: none`") && told.contains("a.yaml:1:"), "{told}");
+        let reported = answer.errors.join("\n");
+        assert!(reported.contains("never bans") && reported.contains(why), "{reported}");
+        assert!(
+            reported.contains("write `evidence: none`") && reported.contains("a.yaml:1:"),
+            "{reported}"
+        );
     }
     for text in [
         ban(port, "10 syns/min", "evidence: none"),

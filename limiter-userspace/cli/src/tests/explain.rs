@@ -120,8 +120,8 @@ fn a_capture_that_was_cut_off_keeps_its_sums() {
     let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
     let sums = "\nsum      seen           1   64 B\n";
     assert!(text.contains(sums), "{text}");
-    let told = "the sums are of the packets above: the capture was not explained to its end\n";
-    assert!(text.contains(told), "{text}");
+    let output = "the sums are of the packets above: the capture was not explained to its end\n";
+    assert!(text.contains(output), "{text}");
     let failure = done.unwrap_err();
     assert_eq!(failure.to_string(), stopped);
     assert_eq!(format!("{:?}", failure.exit_code()), format!("{:?}", ExitCode::from(2)));
@@ -137,7 +137,7 @@ fn a_capture_that_was_cut_off_keeps_its_sums() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_told_before_anything_else() {
+fn what_cannot_be_explained_is_reported_before_anything_else() {
     let directory = tempfile::tempdir().unwrap();
     let capture = capture(&directory);
     assert!(

@@ -29,7 +29,7 @@ fn a_format_or_a_file_comes_first() {
     );
     let named = answer(format!("limiter import iptables {} --shadow", at("saved")));
     assert!(named.text.contains("shadow_mode: true\n"), "{}", named.text);
-    // Rules that are not translated are told of, and by the exit code as well.
+    // Rules that are not translated are reported, and by the exit code as well.
     fs::write(
         at("half"),
         RULES.replace("COMMIT", "-A INPUT -m connlimit --connlimit-above 5 -j DROP\nCOMMIT"),
@@ -130,7 +130,7 @@ fn a_translation_is_warned_of_as_check_would() {
         let line = format!("limiter import iptables {file}");
         execute(&parse(&line).unwrap(), &Fake::default()).unwrap().errors
     };
-    let told = errors(
+    let report = errors(
         "-A INPUT -p tcp -m tcp --dport 22 -m hashlimit --hashlimit-above 5/min --hashlimit-burst 5 \
          --hashlimit-mode srcip --hashlimit-name ssh",
     );
@@ -139,10 +139,10 @@ fn a_translation_is_warned_of_as_check_would() {
             && line.contains("carries no TCP session")
             && line.contains("`rate: 5 syns/min`")
     };
-    assert!(told.iter().any(of_tcp), "{told:?}");
-    let told = errors(
+    assert!(report.iter().any(of_tcp), "{report:?}");
+    let report = errors(
         "-A INPUT -p tcp -m tcp --dport 22 --syn -m hashlimit --hashlimit-above 5/min \
          --hashlimit-burst 5 --hashlimit-mode srcip --hashlimit-name ssh",
     );
-    assert!(!told.iter().any(|line| line.starts_with("warning: ")), "{told:?}");
+    assert!(!report.iter().any(|line| line.starts_with("warning: ")), "{report:?}");
 }

@@ -47,9 +47,9 @@ fn named<T: DeserializeOwned>(document: &Value, name: &str) -> T {
 }
 
 /// Texts with such a name and with a plain one have the same lines.
-fn told<T: DeserializeOwned>(document: &Value, text: impl Fn(&T) -> String) {
+fn reported<T: DeserializeOwned>(document: &Value, text: impl Fn(&T) -> String) {
     let (plain, steering) = (text(&named(document, "ordinary")), text(&named(document, STEERING)));
-    assert!(plain.contains("ordinary"), "no name is told: {plain}");
+    assert!(plain.contains("ordinary"), "no name is reported: {plain}");
     assert!(steering.chars().all(|c| is_plain(c) || c == '\n'), "{steering:?}");
     assert_eq!(steering.lines().count(), plain.lines().count(), "{steering:?}");
     let replaced = |text: &str| text.matches('\u{fffd}').count();
@@ -57,7 +57,7 @@ fn told<T: DeserializeOwned>(document: &Value, text: impl Fn(&T) -> String) {
 }
 
 fn rendered<T: DeserializeOwned + Render>(document: &Value) {
-    told::<T>(document, render::text);
+    reported::<T>(document, render::text);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn names_of_sources_and_of_the_daemon_do_neither() {
 }
 
 #[test]
-fn names_in_what_is_told_of_packets_do_neither() {
+fn names_in_what_is_reported_packets_do_neither() {
     let of_step = json!({
         "step": "NAME", "reached": true, "says": "NAME", "rule": "NAME", "name": "NAME", "origin": "NAME",
         "place": "NAME", "budget": "NAME", "action": "NAME", "shadow": false, "key": "NAME",
@@ -166,12 +166,12 @@ fn names_in_what_is_told_of_packets_do_neither() {
             line[field] = json!(value);
         }
         line["packets"] = json!(5);
-        told::<Line>(&line, limiter_daemon::api::events::text);
+        reported::<Line>(&line, limiter_daemon::api::events::text);
     }
     let line = json!({"subject": "NAME", "text": "NAME"});
     let diff = json!({
         "generation": 1, "same": false, "added": [line], "removed": [line], "unchanged": 0, "edits": [line],
         "changed": [{"subject": "NAME", "old": "NAME", "new": "NAME"}],
     });
-    told::<RulesDiff>(&diff, |diff| rule_sets::text(diff, false));
+    reported::<RulesDiff>(&diff, |diff| rule_sets::text(diff, false));
 }

@@ -25,24 +25,24 @@ fn a_load_is_put_before_all_algorithms() {
     fs::write(at("r.yaml"), RULES).unwrap();
     fs::write(at("l.yaml"), LOAD).unwrap();
     let line = format!("limiter simulate --load {} --rules {}", at("l.yaml"), at("r.yaml"));
-    let told = answer(&format!("{line} --algorithms --plot {}", at("p.svg")));
-    assert_eq!((told.code, told.errors), (0, vec![format!("written: {}", at("p.svg"))]));
-    let rows: Vec<&str> = told.text.lines().skip(3).collect();
+    let reported = answer(&format!("{line} --algorithms --plot {}", at("p.svg")));
+    assert_eq!((reported.code, reported.errors), (0, vec![format!("written: {}", at("p.svg"))]));
+    let rows: Vec<&str> = reported.text.lines().skip(3).collect();
     let names =
         ["token_bucket", "leaky_bucket", "fixed_window", "sliding_counter", "sliding_slots"];
-    assert!(rows.iter().zip(names).all(|(row, name)| row.starts_with(name)), "{}", told.text);
+    assert!(rows.iter().zip(names).all(|(row, name)| row.starts_with(name)), "{}", reported.text);
     // A log of 50 is refused, and that is said.
-    assert!(rows[5].starts_with("sliding_log cannot hold these limits: "), "{}", told.text);
-    assert!(!told.text.contains("tcpdump"), "{}", told.text);
+    assert!(rows[5].starts_with("sliding_log cannot hold these limits: "), "{}", reported.text);
+    assert!(!reported.text.contains("tcpdump"), "{}", reported.text);
     let svg = fs::read_to_string(at("p.svg")).unwrap();
     assert_eq!(svg.matches("<polyline").count(), 6);
     let json: Value = serde_json::from_str(&answer(&format!("{line} --json")).text).unwrap();
     assert_eq!((&json["packets"], &json["candidates"][0]["sources_hit"]), (&180.into(), &1.into()));
-    for (line, told) in [
+    for (line, reported) in [
         (line.replace("l.yaml", "none.yaml"), "No such file or directory"),
         (format!("{line} --rules {}", at("l.yaml")), "unknown field \"duration\""),
     ] {
-        assert!(failure(&line).contains(told), "{line}");
+        assert!(failure(&line).contains(reported), "{line}");
     }
 }
 
@@ -53,16 +53,20 @@ fn captures_are_put_before_two_rule_files() {
     let at = |name: &str| directory.path().join(name).display().to_string();
     fs::write(at("r.yaml"), RULES).unwrap();
     fs::write(at("s.yaml"), RULES.replace("20", "1")).unwrap();
-    let told = answer(&format!(
+    let reported = answer(&format!(
         "limiter simulate --pcap {capture} --rules {} --rules {}",
         at("r.yaml"),
         at("s.yaml")
     ));
     let rows: Vec<Vec<&str>> =
-        told.text.lines().map(|line| line.split_whitespace().collect()).collect();
+        reported.text.lines().map(|line| line.split_whitespace().collect()).collect();
     let passed = |row: &[&str]| [row[1].to_owned(), row[2].to_owned()];
     assert_eq!([passed(&rows[3]), passed(&rows[4])], [["2", "0"], ["1", "1"]]);
-    assert!(told.text.ends_with("XDP drops before tcpdump sees a packet\n"), "{}", told.text);
+    assert!(
+        reported.text.ends_with("XDP drops before tcpdump sees a packet\n"),
+        "{}",
+        reported.text
+    );
 }
 
 /// Packets of 192.0.2.1 at these milliseconds.
@@ -92,22 +96,24 @@ fn a_directory_of_captures_is_tuned() {
     let cut = pcap(&[2000, 2000, 3000, 4000]);
     write("a.pcap", &cut[..cut.len() - 7]);
     write("notes", b"what I have seen that day\n");
-    let told = answer(&format!("limiter tune --pcap {folder} --to {} --spare 100%", at("t.yaml")));
-    assert_eq!(told.code, 2, "{}", told.text);
-    assert!(told.errors[1].contains("it ends within packet 4"), "{:?}", told.errors);
+    let reported =
+        answer(&format!("limiter tune --pcap {folder} --to {} --spare 100%", at("t.yaml")));
+    assert_eq!(reported.code, 2, "{}", reported.text);
+    assert!(reported.errors[1].contains("it ends within packet 4"), "{:?}", reported.errors);
     assert!(
-        told.text.starts_with("5 packets, 210 bytes of 1 sources in 3.000 s; "),
+        reported.text.starts_with("5 packets, 210 bytes of 1 sources in 3.000 s; "),
         "{}",
-        told.text
+        reported.text
     );
-    assert!(told.text.contains("an hourly peak is not in it"), "{}", told.text);
-    assert!(told.text.contains("left out: ") && told.text.contains("notes: neither pcap"));
-    assert!(told.text.contains("proposed, to spare 100 %: 2/s, burst 3"), "{}", told.text);
+    assert!(reported.text.contains("an hourly peak is not in it"), "{}", reported.text);
+    assert!(reported.text.contains("left out: ") && reported.text.contains("notes: neither pcap"));
+    assert!(reported.text.contains("proposed, to spare 100 %: 2/s, burst 3"), "{}", reported.text);
     assert!(
-        !told.text.contains('\u{1b}') && told.errors.iter().all(|line| !line.contains('\u{1b}'))
+        !reported.text.contains('\u{1b}')
+            && reported.errors.iter().all(|line| !line.contains('\u{1b}'))
     );
     let rules = fs::read_to_string(at("t.yaml")).unwrap();
-    assert!(told.text.ends_with(&rules) && rules.contains("shadow_mode: true"), "{rules}");
+    assert!(reported.text.ends_with(&rules) && rules.contains("shadow_mode: true"), "{rules}");
     assert!(!rules.contains('\u{1b}'), "{rules}");
     assert!(answer(&format!("limiter check {}", at("t.yaml"))).text.starts_with("ok: 1 file"));
     fs::write(at("out.txt"), "# mine\n192.0.2.0/24 # all of them\n").unwrap();

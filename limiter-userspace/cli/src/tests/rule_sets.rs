@@ -11,7 +11,7 @@ fn line(subject: &str, text: &str) -> RuleLine {
 }
 
 #[test]
-fn a_difference_is_told_line_by_line() {
+fn a_difference_is_reported_line_by_line() {
     let diff = RulesDiff {
         generation: 7,
         same: false,
@@ -41,7 +41,7 @@ stays, by `limiter set`: rule for 192.0.2.1: 5/s burst 5
 }
 
 #[test]
-fn mistakes_of_files_need_no_daemon_to_be_told() {
+fn mistakes_of_files_need_no_daemon_to_be_reported() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("r.yaml");
     std::fs::write(&file, "descriptors: [{key: remote_adress}]\n").unwrap();

@@ -17,7 +17,7 @@ use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::render;
 use limiter_daemon::ssh;
 
-use crate::hand;
+use crate::caller;
 
 type Result<T> = std::result::Result<T, ClientError>;
 
@@ -144,7 +144,7 @@ impl Link for Client {
             Action::Unlist { source } => {
                 self.delete::<ListsChanged>(&format!(
                     "/v1/lists?source={source}{}",
-                    hand::query(false)
+                    caller::query(false)
                 ))?;
                 Ok(format!("{source} is on no list any more"))
             }
@@ -155,7 +155,7 @@ impl Link for Client {
             Action::Unset { source } => {
                 self.delete::<Changed>(&format!(
                     "/v1/limits?source={source}{}",
-                    hand::query(false)
+                    caller::query(false)
                 ))?;
                 Ok(format!("the limit that was set for {source} is gone"))
             }

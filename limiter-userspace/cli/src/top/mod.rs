@@ -65,7 +65,7 @@ impl Look {
     }
 }
 
-/// From a quarter of a second, which the daemon can tell apart, to an hour.
+/// From a quarter of a second, which the daemon can distinguish, to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if (Duration::from_millis(250)..=Duration::from_hours(1)).contains(&time) => {
@@ -114,7 +114,7 @@ fn watch(
     let mut due = Instant::now() + every.min(Duration::from_millis(300));
     let mut changed = true;
     let mut asked = false;
-    while !terminal.is_told_to_end() {
+    while !terminal.is_asked_to_end() {
         if changed {
             terminal.draw(|frame| draw::draw(frame, state, plain))?;
             changed = false;

@@ -32,16 +32,16 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal. A panic gives it back before it is told.
+    /// Takes the terminal. A panic gives it back before it is reported.
     pub(super) fn open() -> io::Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&end))?;
         }
-        let told = Arc::clone(&end);
+        let reported = Arc::clone(&end);
         let watcher = thread::Builder::new().name("terminal".to_owned());
         match ratatui::try_init().and_then(|screen| {
-            watcher.spawn(move || watch(&told))?;
+            watcher.spawn(move || watch(&reported))?;
             Ok(screen)
         }) {
             Ok(screen) => Ok(Self { screen: ManuallyDrop::new(screen), end, open: true }),
@@ -54,7 +54,7 @@ impl Terminal {
     }
 
     /// True if a signal came that ends programs.
-    pub(super) fn is_told_to_end(&self) -> bool {
+    pub(super) fn is_asked_to_end(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }
 
@@ -74,7 +74,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         if self.open {
-            // Nobody is left to be told.
+            // Nobody is left to be notified.
             self.screen.show_cursor().and_then(|()| ratatui::try_restore()).unwrap_or_default();
         }
     }
@@ -88,14 +88,14 @@ pub(super) fn is_gone() -> bool {
 /// Ends the program when the terminal is gone, or when a signal has come and it does not end by
 /// itself. Its other thread may be in a read that does not come back: of a terminal that is gone,
 /// of the second half of a key, of a daemon's answer.
-fn watch(told: &AtomicBool) {
+fn watch(reported: &AtomicBool) {
     while !is_gone() {
-        if told.load(Ordering::Relaxed) {
+        if reported.load(Ordering::Relaxed) {
             thread::sleep(GRACE);
             break;
         }
     }
-    // First, because it waits for nothing. Nobody is left to be told of an error.
+    // First, because it waits for nothing. Nobody is left to be notified of an error.
     disable_raw_mode().unwrap_or_default();
     let restoring = thread::Builder::new().spawn(|| {
         crossterm::execute!(io::stdout(), Show)

@@ -19,7 +19,7 @@ use limiter_daemon::control::ClientError;
 
 use super::link::{Action, Asking, Link};
 
-/// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
+/// A daemon that answers what it was given, notes what it was asked, and refuses if it is to.
 #[derive(Default)]
 struct Fake {
     top: RefCell<Top>,

@@ -126,7 +126,7 @@ impl Render for Tuned {
 
 impl Tuned {
     /// The rates, from the slowest to the first at which no burst is needed.
-    fn told(&self) -> impl Iterator<Item = &AtRate> {
+    fn reported(&self) -> impl Iterator<Item = &AtRate> {
         let rates = &self.report.rates;
         let least = rates.last().and_then(|last| last.bursts.last()).copied().flatten();
         let enough = rates.iter().position(|at| at.bursts.last().copied().flatten() == least);
@@ -138,20 +138,20 @@ impl Tuned {
         let mut names = vec!["LEAST BURST FOR"];
         names.extend(shares.iter().map(String::as_str));
         let mut bursts = table(&names);
-        for at in self.told() {
+        for at in self.reported() {
             let cells = at.bursts.iter().map(|least| burst(*least));
             bursts.add_row([at.rate.clone()].into_iter().chain(cells));
         }
         text.push('\n');
         push(text, &bursts);
-        let all = self.told().flat_map(|at| at.hits.iter().map(|hit| hit.burst));
+        let all = self.reported().flat_map(|at| at.hits.iter().map(|hit| hit.burst));
         let columns: std::collections::BTreeSet<u64> = all.collect();
         let titles: Vec<_> =
             columns.iter().map(|burst| format!(">BURST {}", number(*burst))).collect();
         let mut names = vec!["HIT: SOURCES (THEIR PACKETS)"];
         names.extend(titles.iter().map(String::as_str));
         let mut hits = table(&names);
-        for at in self.told() {
+        for at in self.reported() {
             let cells = columns.iter().map(|column| {
                 let hit = at.hits.iter().find(|hit| hit.burst == *column);
                 hit.map_or_else(
@@ -225,8 +225,8 @@ impl Tuned {
             ),
         );
         if !hit.is_empty() {
-            let told = u64::try_from(hit.len()).unwrap_or(u64::MAX);
-            let more = match sources_hit.saturating_sub(told) {
+            let reported = u64::try_from(hit.len()).unwrap_or(u64::MAX);
+            let more = match sources_hit.saturating_sub(reported) {
                 0 => String::new(),
                 more => format!(" and {} more", number(more)),
             };

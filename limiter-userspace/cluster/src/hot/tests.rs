@@ -115,28 +115,28 @@ fn a_key_that_finds_no_lease_is_counted_and_may_ask_later() {
 #[test]
 fn a_key_of_another_node_is_marked_and_forgotten() {
     let (mut hot, mut entries) = hot(vec![rule(5, &[0])]);
-    let told = |slot: u32, vlan: u16| {
+    let reported = |slot: u32, vlan: u16| {
         let of = rule(slot, &[0]);
         let shared = of.of_key(&of.limits[0], &key(vlan), BUDGET_LEASES);
         let name = [&b"f:"[..], &shared.id.bytes(&shared.name)].concat();
         HotKey { name: name.into(), at: 1 }
     };
-    hot.heard(&told(5, 1), 0, &mut entries);
+    hot.heard(&reported(5, 1), 0, &mut entries);
     assert_eq!(entries.0[&key(1)], KeyLeases::ELSEWHERE);
     // Neither a key of another rule, nor a budget's name.
-    hot.heard(&told(6, 2), 0, &mut entries);
+    hot.heard(&reported(6, 2), 0, &mut entries);
     hot.heard(&HotKey { name: (*b"b:0:packets:bucket:x").into(), at: 1 }, 0, &mut entries);
     assert_eq!(entries.0.len(), 1);
     // A mention makes it last.
-    hot.heard(&told(5, 1), 1000, &mut entries);
-    hot.forget(TOLD + 999, &mut entries);
+    hot.heard(&reported(5, 1), 1000, &mut entries);
+    hot.forget(REPORTED + 999, &mut entries);
     assert_eq!(entries.0.len(), 1);
-    hot.forget(TOLD + 1000, &mut entries);
+    hot.forget(REPORTED + 1000, &mut entries);
     assert!(entries.0.is_empty());
     // One that has leases here is not marked.
     let one = hot.ask(&ask(1, 5), 0, &mut entries).unwrap();
     hot.begun(&one.key, vec![1], &mut entries);
-    hot.heard(&told(5, 1), 0, &mut entries);
+    hot.heard(&reported(5, 1), 0, &mut entries);
     assert_ne!(entries.0[&key(1)], KeyLeases::ELSEWHERE);
 }
 

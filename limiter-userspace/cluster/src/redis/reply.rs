@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::meeting::{self, Meeting, Met, RawChange, RawNode};
+use crate::membership::{self, Membership, Met, RawChange, RawNode};
 use crate::store::{HotKey, StoreError};
 
 /// Answer of a script for limits: numbers, and hot keys.
@@ -46,7 +46,7 @@ pub(super) fn reply(value: Value) -> Result<Reply, StoreError> {
 }
 
 /// Takes an answer of the script for nodes apart.
-pub(super) fn met(meeting: &Meeting, value: Value) -> Result<Met, StoreError> {
+pub(super) fn met(membership: &Membership, value: Value) -> Result<Met, StoreError> {
     let Value::Array(parts) = value else { return Err(StoreError::Wrong("its form")) };
     let [Value::Array(head), Value::Array(nodes), Value::Array(changes)] = parts.as_slice() else {
         return Err(StoreError::Wrong("its parts"));
@@ -65,5 +65,5 @@ pub(super) fn met(meeting: &Meeting, value: Value) -> Result<Met, StoreError> {
     };
     let nodes = nodes.iter().map(node).collect::<Result<_, _>>()?;
     let changes = changes.iter().map(change).collect::<Result<_, _>>()?;
-    meeting::read(meeting, &numbers(head)?, nodes, changes)
+    membership::read(membership, &numbers(head)?, nodes, changes)
 }

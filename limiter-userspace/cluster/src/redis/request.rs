@@ -7,7 +7,7 @@ use redis::Cmd;
 
 use super::settings::Scripts;
 use super::slots::slot_of;
-use crate::meeting::{self, Meeting, Presence};
+use crate::membership::{self, Membership, Presence};
 use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
 
 /// One of the scripts.
@@ -156,20 +156,20 @@ impl Request {
         request
     }
 
-    /// Call for what nodes tell each other.
-    pub(super) fn node(prefix: &str, meeting: &Meeting) -> Self {
+    /// Call for what nodes report to each other.
+    pub(super) fn node(prefix: &str, membership: &Membership) -> Self {
         // In braces: a cluster keeps both in one place.
         let keys = ["nodes", "changes"].map(|key| format!("{prefix}:{{node}}:{key}").into());
-        let (word, text) = match &meeting.presence {
-            Presence::Beat(beat) => ("beat", beat.text()),
+        let (word, text) = match &membership.presence {
+            Presence::Heartbeat(heartbeat) => ("beat", heartbeat.text()),
             Presence::Stay => ("stay", String::new()),
             Presence::Leave => ("leave", String::new()),
         };
-        let known = meeting.known.min(EXACT - 1).to_string();
+        let known = membership.known.min(EXACT - 1).to_string();
         let mut arguments =
-            vec![meeting::instance_text(meeting.instance), word.to_owned(), text, known];
-        for change in &meeting.changes {
-            let left = change.left.map(meeting::micros);
+            vec![membership::instance_text(membership.instance), word.to_owned(), text, known];
+        for change in &membership.changes {
+            let left = change.left.map(membership::micros);
             arguments.push(left.map_or_else(|| "-1".to_owned(), |left| left.to_string()));
             arguments.push(change.line.clone());
         }

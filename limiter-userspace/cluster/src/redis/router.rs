@@ -37,7 +37,7 @@ struct Inner {
     /// Servers that the file of the node names.
     seeds: Vec<Address>,
     state: Mutex<State>,
-    /// Told when slots were asked for, whatever came of it.
+    /// Reported when slots were asked for, whatever came of it.
     asked: Notify,
 }
 
@@ -77,12 +77,12 @@ impl Router {
             };
             match server.call(request, asking, deadline, &read).await {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Elsewhere { server, asking, told }) => {
-                    why = told;
+                Err(Failure::Elsewhere { server, asking, reported }) => {
+                    why = reported;
                     place = Some((self.redirected(slot, server, asking)?, asking));
                 }
-                Err(Failure::Unsettled { told }) => {
-                    why = told;
+                Err(Failure::Unsettled { reported }) => {
+                    why = reported;
                     self.ask_slots();
                     let pause = PAUSE * (1 << (sent - 1));
                     if sent == SENT_MAX || TokioInstant::now() + pause >= deadline {
@@ -179,20 +179,20 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks one server after the other, until one tells: first those that answered last.
+    /// Asks one server after the other, until one answers: first those that answered last.
     async fn read_slots(&self) -> Result<SlotMap, StoreError> {
         let mut error = None;
         for server in self.to_ask()? {
             match server.slots(TokioInstant::now() + self.settings.timeout).await {
                 Ok(slots) if slots.is_empty() => {
-                    let told =
+                    let reported =
                         format!("{} is of a cluster in which nobody has slots", server.address());
-                    error = Some(StoreError::Refused(told));
+                    error = Some(StoreError::Refused(reported));
                 }
                 Ok(slots) => return Ok(slots),
                 // The server before is more to blame than one that is only left alone.
                 Err(StoreError::Waits(_)) if error.is_some() => {}
-                Err(told) => error = Some(told),
+                Err(reported) => error = Some(reported),
             }
         }
         Err(error

@@ -25,9 +25,9 @@ pub(super) enum Failure {
     Store(StoreError),
     /// Nothing was done: the keys are at another server. `asking`: for this call only, which is to
     /// be said there.
-    Elsewhere { server: Address, asking: bool, told: String },
+    Elsewhere { server: Address, asking: bool, reported: String },
     /// Nothing was done: the keys are on their way to another server, or a master is missing.
-    Unsettled { told: String },
+    Unsettled { reported: String },
 }
 
 impl From<StoreError> for Failure {
@@ -122,19 +122,20 @@ impl Server {
             let slots = connection.slots().await;
             slots.map_err(|error| {
                 let is_none = error.to_string().contains("cluster support disabled");
-                match told(&error) {
-                    StoreError::Refused(told) if is_none => {
-                        StoreError::Refused(format!("{told}: name it as `redis.address`")).into()
+                match reported(&error) {
+                    StoreError::Refused(reported) if is_none => {
+                        StoreError::Refused(format!("{reported}: name it as `redis.address`"))
+                            .into()
                     }
-                    told => Failure::Store(told),
+                    reported => Failure::Store(reported),
                 }
             })
         };
         let outcome = self.limited(deadline, made, |value| SlotMap::read(&value, &self.address));
         outcome.await.map_err(|failure| match failure {
             Failure::Store(error) => error,
-            Failure::Elsewhere { told, .. } | Failure::Unsettled { told } => {
-                StoreError::Refused(told)
+            Failure::Elsewhere { reported, .. } | Failure::Unsettled { reported } => {
+                StoreError::Refused(reported)
             }
         })
     }
@@ -186,7 +187,7 @@ impl Server {
             state.waits()?;
         }
         let opened = Connection::open(&self.settings, &self.address).await;
-        let connection = opened.map_err(|error| told(&error))?;
+        let connection = opened.map_err(|error| reported(&error))?;
         self.state().connection = Some(connection.clone());
         Ok(connection)
     }
@@ -195,20 +196,20 @@ impl Server {
     fn failure(&self, request: &Request, error: &RedisError) -> Failure {
         let words = || words(error);
         match error.kind() {
-            // The script itself tells of keys that are not the store's own.
+            // The script itself reports keys that are not the store's own.
             _ if error.code() == Some("WRONGTYPE") => {
                 StoreError::from(Foreign { key: request.own_keys() }).into()
             }
             ErrorKind::Server(kind @ (ServerErrorKind::Moved | ServerErrorKind::Ask)) => {
                 if !self.in_cluster {
-                    let told = format!("{}: name it under `redis.cluster`", words());
-                    return StoreError::Refused(told).into();
+                    let reported = format!("{}: name it under `redis.cluster`", words());
+                    return StoreError::Refused(reported).into();
                 }
                 let place = error.redirect_node().map(|(place, _)| place);
                 match place.and_then(|place| redirect(place, &self.address)) {
                     Some(server) => {
                         let asking = kind == ServerErrorKind::Ask;
-                        Failure::Elsewhere { server, asking, told: words() }
+                        Failure::Elsewhere { server, asking, reported: words() }
                     }
                     None => StoreError::Wrong("the server that it names").into(),
                 }
@@ -216,9 +217,9 @@ impl Server {
             ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown)
                 if self.in_cluster =>
             {
-                Failure::Unsettled { told: words() }
+                Failure::Unsettled { reported: words() }
             }
-            _ => told(error).into(),
+            _ => reported(error).into(),
         }
     }
 }
@@ -268,7 +269,7 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-fn told(error: &RedisError) -> StoreError {
+fn reported(error: &RedisError) -> StoreError {
     match error.kind() {
         ErrorKind::Io => StoreError::Lost(error.to_string()),
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::Wrong("its form"),

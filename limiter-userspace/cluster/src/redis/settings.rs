@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const LEASE: &str = include_str!("../lease.lua");
 /// The script for windows, as it is sent to the server.
 pub const WINDOW: &str = include_str!("../window.lua");
-/// The script for what nodes tell each other, as it is sent to the server.
+/// The script for what nodes report to each other, as it is sent to the server.
 pub const NODE: &str = include_str!("../node.lua");
 
 /// Address of a server.

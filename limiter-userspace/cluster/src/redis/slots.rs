@@ -1,5 +1,5 @@
 //! Slots of a Redis Cluster: which one a key is in, and which server has it, as `CLUSTER SLOTS` of
-//! one of them tells.
+//! one of them reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -113,7 +113,7 @@ impl SlotMap {
     }
 }
 
-/// A server as `CLUSTER SLOTS` tells of it: host, port, and what does not matter here.
+/// A server as `CLUSTER SLOTS` reports it: host, port, and what does not matter here.
 fn server(value: &Value, asked: &Address) -> Option<Address> {
     let Value::Array(parts) = value else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };

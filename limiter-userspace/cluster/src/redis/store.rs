@@ -12,7 +12,7 @@ use super::request::Request;
 use super::router::Router;
 use super::server::{Failure, Server};
 use super::settings::{RedisSettings, Servers, is_prefix};
-use crate::meeting::{Meeting, Met};
+use crate::membership::{Membership, Met};
 use crate::status::ServerStatus;
 use crate::store::{Answers, Batch, Store, StoreError, WindowBatch, read};
 
@@ -70,8 +70,8 @@ impl RedisStore {
             Place::One(server) => match server.call(request, false, deadline, read).await {
                 Ok(answer) => Ok(answer),
                 Err(Failure::Store(error)) => Err(error),
-                Err(Failure::Elsewhere { told, .. } | Failure::Unsettled { told }) => {
-                    Err(StoreError::Refused(told))
+                Err(Failure::Elsewhere { reported, .. } | Failure::Unsettled { reported }) => {
+                    Err(StoreError::Refused(reported))
                 }
             },
             Place::Cluster(router) => router.call(request, deadline, read).await,
@@ -108,10 +108,10 @@ impl Store for RedisStore {
         self.call(&request, understood).await
     }
 
-    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
-        meeting.check()?;
-        let request = Request::node(&self.settings.prefix, meeting);
-        self.call(&request, |value| met(meeting, value)).await
+    async fn meet(&self, membership: &Membership) -> Result<Met, StoreError> {
+        membership.check()?;
+        let request = Request::node(&self.settings.prefix, membership);
+        self.call(&request, |value| met(membership, value)).await
     }
 
     fn is_ready(&self) -> bool {

@@ -9,8 +9,8 @@ use limiter_sharing::leases::Leases;
 use tokio::task::JoinError;
 
 use super::super::contact::Kind;
-use super::super::held::{Held, Request};
-use super::super::meeting::Met;
+use super::super::limit_state::{LimitState, Request};
+use super::super::membership::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,
 };
@@ -39,7 +39,7 @@ pub(super) struct Batches {
 
 impl Batches {
     /// Adds a request; without numbers nobody waits for its answer.
-    pub(super) fn add(&mut self, held: &Held, numbers: Option<(u64, u64)>, request: Request) {
+    pub(super) fn add(&mut self, held: &LimitState, numbers: Option<(u64, u64)>, request: Request) {
         let numbers = numbers.unwrap_or((u64::MAX, 0));
         let shard = held.shard();
         match request {
@@ -148,18 +148,18 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             }
             Ok(Outcome::Met { kind, result: Ok(met), took }) => self.met(kind, &met, took),
             Ok(Outcome::Met { kind, result: Err(error), .. }) => {
-                self.is_meeting = false;
-                self.feed.failed();
+                self.is_in_membership_call = false;
+                self.change_log.failed();
                 self.failed(kind, &error);
-                if kind == Kind::Beat {
-                    self.next_beat = 0;
+                if kind == Kind::Heartbeat {
+                    self.next_heartbeat = 0;
                 }
             }
             // No call is cancelled, so it was a panic: nothing is known of it.
             Err(error) => {
-                self.is_meeting = false;
-                self.feed.failed();
-                self.contact.failed(Kind::Beat, error.to_string());
+                self.is_in_membership_call = false;
+                self.change_log.failed();
+                self.contact.failed(Kind::Heartbeat, error.to_string());
             }
         }
     }
@@ -194,11 +194,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 Err(_) => held.failed(self.leases.now(), *sequence),
             }
             if let Some(notice) = self.contact.asked(*number, answer.as_ref().err()) {
-                self.tell(notice);
+                self.report(notice);
             }
         }
         for notice in notices {
-            self.tell(notice);
+            self.report(notice);
         }
     }
 }

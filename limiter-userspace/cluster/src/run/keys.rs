@@ -4,8 +4,8 @@
 use limiter_sharing::SharedRule;
 use limiter_sharing::leases::Leases;
 
-use super::super::held::Held;
 use super::super::hot::Ended;
+use super::super::limit_state::LimitState;
 use super::super::store::{HotKey, Store};
 use super::Loop;
 use super::calls::Batches;
@@ -22,8 +22,12 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             };
             let mut numbers = Vec::with_capacity(promoted.limits.len());
             for shared in &promoted.limits {
-                let held =
-                    Held::new(shared, self.settings.shards, &mut self.remembered, &mut self.leases);
+                let held = LimitState::new(
+                    shared,
+                    self.settings.shards,
+                    &mut self.remembered,
+                    &mut self.leases,
+                );
                 self.held.insert(self.next, held);
                 numbers.push(self.next);
                 self.next += 1;
@@ -81,7 +85,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Takes over the hot keys of a shard, which the store told at `at` of its clock.
+    /// Takes over the hot keys of a shard, which the store reported at `at` of its clock.
     pub(super) fn listed(&mut self, shard: u16, at: u64, hot: &[HotKey]) {
         let now = self.leases.now();
         for key in hot {
@@ -92,7 +96,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             // The clock was set back, or the shard is on another server: the list is read anew.
             *cursor = 0;
         } else if let Some(last) = hot.last() {
-            // Keys of the last one's time are told again: there may be more.
+            // Keys of the last one's time are reported again: there may be more.
             *cursor = last.at.min(at);
         }
     }

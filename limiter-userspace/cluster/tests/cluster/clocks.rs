@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use limiter_cluster::meeting::{Meeting, Met};
+use limiter_cluster::membership::{Membership, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use limiter_cluster::{Cluster, NodeSettings, Notices};
@@ -47,8 +47,8 @@ impl Store for Clocks {
         self.memory.lock().windows_at(self.now(batch.shard), batch)
     }
 
-    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
-        self.memory.lock().meet_at(self.now(0), meeting)
+    async fn meet(&self, membership: &Membership) -> Result<Met, StoreError> {
+        self.memory.lock().meet_at(self.now(0), membership)
     }
 
     fn is_ready(&self) -> bool {
@@ -84,7 +84,7 @@ fn shards_on_servers_whose_clocks_differ_have_their_leases() {
     node.cluster.stop();
 }
 
-/// Leases of a node that asks for keys when it is told to, and shows which it was told of.
+/// Leases of a node that asks for keys when it is asked to, and shows which it was informed of.
 #[derive(Clone, Default)]
 struct Keys {
     asks: Arc<Mutex<Vec<Ask>>>,

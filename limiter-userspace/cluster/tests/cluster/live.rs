@@ -96,7 +96,7 @@ fn a_slow_server_holds_nobody_up() {
 }
 
 #[test]
-fn refusals_of_a_server_are_told() {
+fn refusals_of_a_server_are_reported() {
     let Some(server) = Server::start(&[]) else { return };
     let runtime = runtime();
     let (store, mut admin) = (server.store(), server.admin(&runtime));
@@ -149,14 +149,14 @@ fn a_key_that_somebody_else_made_costs_that_key() {
     does(&["SET", "rl:{0000}:w2", "1 2 3"]);
     std::thread::sleep(Duration::from_millis(1100));
     for _ in 0..2 {
-        let told = buckets();
-        assert!(told[0].is_ok() && told[3].is_ok(), "{told:?}");
-        let foreign = told[1].as_ref().expect_err("a hash is no account");
+        let reported = buckets();
+        assert!(reported[0].is_ok() && reported[3].is_ok(), "{reported:?}");
+        let foreign = reported[1].as_ref().expect_err("a hash is no account");
         assert!(foreign.to_string().contains("rl:{0000}:b in the store"), "{foreign}");
-        assert_eq!(told[2].as_ref().expect_err("four numbers").key, "rl:{0000}:c");
-        let told = windows();
-        for (at, answer) in told.iter().enumerate() {
-            assert_eq!(answer.is_ok(), at >= 3, "{told:?}");
+        assert_eq!(reported[2].as_ref().expect_err("four numbers").key, "rl:{0000}:c");
+        let reported = windows();
+        for (at, answer) in reported.iter().enumerate() {
+            assert_eq!(answer.is_ok(), at >= 3, "{reported:?}");
         }
     }
     let value = does(&["GET", "rl:{0000}:c"]);
@@ -293,14 +293,14 @@ fn answers_of_somebody_else_are_refused() {
                 if count == 0 {
                     break;
                 }
-                let told = if loads < 3 {
+                let reported = if loads < 3 {
                     let new = bytes[..count].windows(4).filter(|word| word == b"LOAD").count();
                     loads += new;
                     b"$1\r\nx\r\n".repeat(new)
                 } else {
                     answer.to_vec()
                 };
-                if stream.write_all(&told).is_err() {
+                if stream.write_all(&reported).is_err() {
                     break;
                 }
             }
@@ -355,8 +355,8 @@ fn what_a_call_costs() {
                 ask
             });
             let call = Batch { hot_since: Some(u64::MAX), ..batch(asks.collect()) };
-            let told = runtime.block_on(store.exchange(&call)).expect("an answer");
-            let answers = told.answers.iter().flatten();
+            let reported = runtime.block_on(store.exchange(&call)).expect("an answer");
+            let answers = reported.answers.iter().flatten();
             epochs = answers.map(|answer| (answer.epoch, answer.grant)).collect();
         }
         let rate = rounds as f64 / start.elapsed().as_secs_f64();
@@ -370,7 +370,7 @@ fn what_a_call_costs() {
     }
     let used = |info: String| -> u64 {
         let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        line.expect("it is told").trim().parse().expect("a number")
+        line.expect("it is reported").trim().parse().expect("a number")
     };
     let _flushed: String = runtime.block_on(admin.ask(&["FLUSHALL"]));
     for listed in [None, Some(u64::MAX)] {

@@ -42,9 +42,9 @@ impl Load {
                         }
                     }
                 }
-                let told = offered.iter().map(|offered| offered * leases.len() as u64);
+                let reported = offered.iter().map(|offered| offered * leases.len() as u64);
                 let passed = meters.iter().map(Meter::admitted);
-                *counted.lock().expect("nobody panicked") = told.zip(passed).collect();
+                *counted.lock().expect("nobody panicked") = reported.zip(passed).collect();
                 sleep(Duration::from_millis(1));
             }
             meters

@@ -1,5 +1,5 @@
 //! The state machine of a key, and the store's account of one, step by step: what a simulation is
-//! too coarse to tell apart.
+//! too coarse to distinguish.
 
 use limiter_sharing::account::{Account, Answer, Central, Demand, Report};
 use limiter_sharing::key::{Key, Seen, Words};
@@ -22,17 +22,17 @@ fn seen(used: u64, shared: u64, owed: u64) -> Seen {
 }
 
 #[test]
-fn what_the_share_passed_since_the_key_was_not_there_is_told_once() {
+fn what_the_share_passed_since_the_key_was_not_there_is_reported_once() {
     let mut key = key(false);
     assert_eq!(key.tick(1_000, &seen(0, 5, 3)), None);
     key.not_hot(&seen(0, 5, 3));
-    // Twelve passed since, and some of it has drained: all of it is told.
+    // Twelve passed since, and some of it has drained: all of it is reported.
     let call = key.tick(60_000, &seen(0, 17, 8)).expect("half of the share is used");
     assert_eq!(call.demand.owed, 3 + 12);
     key.failed(70_000, call.sequence);
     let call = key.tick(130_000, &seen(0, 18, 8)).expect("it asks again");
-    assert_eq!(call.demand.owed, 3 + 13, "it is not known whether it was told");
-    // Packets that pass while the call is under way are told by the next one.
+    assert_eq!(call.demand.owed, 3 + 13, "it is not known whether it was reported");
+    // Packets that pass while the call is under way are reported by the next one.
     assert_eq!(key.tick(131_000, &seen(0, 20, 8)), None);
     key.answered(135_000, call.sequence, &answer(50));
     let call = key.tick(135_000 + SYNC, &seen(0, 20, 0)).expect("a period is over");
@@ -43,7 +43,7 @@ fn what_the_share_passed_since_the_key_was_not_there_is_told_once() {
 }
 
 #[test]
-fn a_line_that_ended_stays_ended_until_the_store_was_told() {
+fn a_line_that_ended_stays_ended_until_it_was_reported_to_the_store() {
     let mut key = key(false);
     let call = key.tick(10_000, &seen(0, 10, 10)).expect("the share is used");
     key.answered(12_000, call.sequence, &answer(100));

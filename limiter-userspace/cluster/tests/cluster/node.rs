@@ -19,7 +19,7 @@ use limiter_sharing::{Settings, Shared, SharedId, SharedLimit, SharedSet, Shared
 use crate::simulator::meter::Meter;
 use crate::simulator::scene::settings;
 
-/// A node with its leases and what it tells.
+/// A node with its leases and what it reports.
 pub(crate) struct Node {
     pub(crate) cluster: Cluster,
     pub(crate) notices: Notices,
@@ -196,7 +196,7 @@ fn limits_that_stay_keep_their_units_and_others_give_them_back() {
 }
 
 #[test]
-fn nodes_come_and_go_and_tell_each_other() {
+fn nodes_come_and_go_and_inform_each_other() {
     let store = Arc::new(SharedMemory::default());
     let mut nodes = ["a", "b", "c"].map(|name| Node::start(name, &store));
     let is_count = |count| move |notice: &Notice| (*notice == Notice::Nodes(count)).then_some(());

@@ -98,11 +98,11 @@ fn what_is_written_by_hand_is_not_signed() {
     let unban =
         |last: u8| Change::Unban { sources: std::net::IpAddr::from([192, 0, 2, last]).into() };
     a.cluster.publish(unban(1)).expect("there is room");
-    let told = |notice: &Notice| match notice {
+    let reported = |notice: &Notice| match notice {
         Notice::Change(change) => Some(change.clone()),
         _ => None,
     };
-    assert_eq!(b.wait("signed change", told), unban(1));
+    assert_eq!(b.wait("signed change", reported), unban(1));
     let key = "rl:{node}:changes";
     let last: Vec<(String, Vec<String>)> =
         runtime.block_on(admin.ask(&["XREVRANGE", key, "+", "-", "COUNT", "1"]));
@@ -122,7 +122,7 @@ fn what_is_written_by_hand_is_not_signed() {
     assert!(refused.1[0].why.contains("not signed"), "{refused:?}");
     // The repeated line is passed over: the next change is the next one.
     a.cluster.publish(unban(2)).expect("there is room");
-    assert_eq!(b.wait("signed change", told), unban(2));
+    assert_eq!(b.wait("signed change", reported), unban(2));
     a.cluster.stop();
     b.cluster.stop();
 }
@@ -209,7 +209,7 @@ fn a_node_starts_without_a_server_and_finds_it() {
     });
     assert!(status.round_trip.is_some_and(|time| time < Duration::from_millis(350)), "{status:?}");
     assert!(status.clock_ahead.is_some_and(|ahead| ahead.abs() < 1_000_000), "{status:?}");
-    // Told now, since nothing of it has ended.
+    // Reported now, since nothing of it has ended.
     let mut other = start("b", &server, 1);
     other.wait("the change", |notice| matches!(notice, Notice::Change(_)).then_some(()));
     let begin = Instant::now();
@@ -243,7 +243,7 @@ fn a_limit_whose_key_somebody_else_made_does_without_and_others_go_on() {
     let status = node.shows("one lease in contact", one);
     assert!(status.leases.iter().all(|lease| lease.in_contact == (&*lease.name == "customer")));
     assert_eq!(status.last_error.as_ref().map(|(_, text)| text), Some(&error));
-    // Told once, however often it is asked for.
+    // Reported once, however often it is asked for.
     sleep(Duration::from_secs(1));
     while let Ok(notice) = node.notices.try_recv() {
         assert!(!matches!(notice, Notice::Foreign { .. } | Notice::Lost { .. }), "{notice:?}");

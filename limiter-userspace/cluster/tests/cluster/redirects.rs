@@ -51,11 +51,14 @@ fn a_call_goes_where_its_keys_are_and_a_user_of_prefix_and_commands_is_enough() 
     // On its way, and all keys are still here.
     shards.open(slot, 0, 1);
     assert_eq!(granted(&call(&shards).expect("an answer")), 1);
-    // Keys are on both servers: nobody can do it, which is told after some attempts.
+    // Keys are on both servers: nobody can do it, which is reported after some attempts.
     assert_eq!(shards.migrate(slot, 0, 1, 1), 1);
     let (begin, calls) = (Instant::now(), shards.errors(0, "TRYAGAIN"));
     let error = call(&shards).expect_err("neither can");
-    assert!(matches!(&error, StoreError::Refused(told) if told.contains("TRYAGAIN")), "{error}");
+    assert!(
+        matches!(&error, StoreError::Refused(reported) if reported.contains("TRYAGAIN")),
+        "{error}"
+    );
     assert!(begin.elapsed() < Duration::from_millis(400), "{:?}", begin.elapsed());
     let tried = shards.errors(0, "TRYAGAIN") - calls;
     assert!((2..=4).contains(&tried), "{tried}");
@@ -123,7 +126,7 @@ fn one_server_of_those_that_are_named_is_enough() {
 }
 
 #[test]
-fn a_file_that_names_the_wrong_kind_of_server_is_told() {
+fn a_file_that_names_the_wrong_kind_of_server_is_reported() {
     let Some(shards) = Shards::start(&[&["0000"], &["node"]], 0, &[]) else { return };
     let RedisSettings { servers: Servers::Cluster(seeds), .. } = shards.settings(&[1]) else {
         panic!("a cluster")
@@ -189,7 +192,7 @@ fn serve(stream: &TcpStream, port: u16, does: &str, calls: &AtomicUsize) -> Opti
                 calls.fetch_add(1, Ordering::Relaxed);
                 match does {
                     "closes" => return None,
-                    told => format!("-{told}{port}\r\n"),
+                    reported => format!("-{reported}{port}\r\n"),
                 }
             }
             "CLUSTER" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{port}\r\n"),
@@ -213,13 +216,13 @@ fn a_call_that_may_have_been_done_is_never_sent_again() {
 
 #[test]
 fn a_call_that_is_sent_round_in_circles_ends() {
-    for told in ["MOVED 1 127.0.0.1:", "ASK 1 :", "MOVED 1 ?:", "MOVED 1 ", "TRYAGAIN "] {
-        let (settings, calls) = impostor(told);
+    for reported in ["MOVED 1 127.0.0.1:", "ASK 1 :", "MOVED 1 ?:", "MOVED 1 ", "TRYAGAIN "] {
+        let (settings, calls) = impostor(reported);
         let store = RedisStore::new(settings).expect("a good prefix");
         let begin = Instant::now();
         let error = exchange(&runtime(), &store).expect_err("nobody does it");
-        assert!(begin.elapsed() < Duration::from_secs(1), "{told}: {:?}", begin.elapsed());
-        println!("{told}: {error}, {calls:?} calls");
-        assert!(calls.load(Ordering::Relaxed) <= 4, "{told}: {calls:?}");
+        assert!(begin.elapsed() < Duration::from_secs(1), "{reported}: {:?}", begin.elapsed());
+        println!("{reported}: {error}, {calls:?} calls");
+        assert!(calls.load(Ordering::Relaxed) <= 4, "{reported}: {calls:?}");
     }
 }

@@ -64,9 +64,9 @@ fn slots_that_move_under_load_cost_no_unit_beyond_the_bound() {
     passes(&nodes, &[0, 1, 2, 3, 4, 5, 6, 7]);
     let calls = nodes[0].cluster.status();
     let meters = load.end();
-    let told = ["MOVED", "ASK", "TRYAGAIN"].map(|code| errors(&mut shards, code));
+    let reported = ["MOVED", "ASK", "TRYAGAIN"].map(|code| errors(&mut shards, code));
     println!(
-        "{moves} slots moved; MOVED, ASK, TRYAGAIN: {told:?}; {} of {} calls of a node failed",
+        "{moves} slots moved; MOVED, ASK, TRYAGAIN: {reported:?}; {} of {} calls of a node failed",
         calls.failed, calls.calls
     );
     for (limit, meter) in meters.iter().enumerate() {
@@ -78,7 +78,10 @@ fn slots_that_move_under_load_cost_no_unit_beyond_the_bound() {
             meter.excess()
         );
     }
-    assert!(told[0] > before && told[1] > 0 && told[2] > 0, "not all came to pass: {told:?}");
+    assert!(
+        reported[0] > before && reported[1] > 0 && reported[2] > 0,
+        "not all came to pass: {reported:?}"
+    );
     for (limit, meter) in meters.iter().enumerate() {
         assert!(meter.excess() <= 1000, "limit {limit}: {}", meter.excess());
         let (offered, passed) = quick[limit];

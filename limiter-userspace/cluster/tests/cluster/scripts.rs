@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use limiter_cluster::change::{Change, List};
-use limiter_cluster::meeting::{Beat, Meeting, Met, Presence, Sent};
+use limiter_cluster::membership::{Heartbeat, Membership, Met, Presence, Sent};
 use limiter_cluster::memory::Memory;
 use limiter_cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
 use limiter_cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
@@ -129,21 +129,21 @@ fn the_lease_script_and_its_model_give_the_same_answers() {
                 let deadline = a_deadline(&mut rng, now);
                 let batch = Batch { shard: 7, hot_since, deadline, asks };
                 set_clock(&mut admin, now).await;
-                let told = store.exchange(&batch).await.expect("the server answers");
+                let reported = store.exchange(&batch).await.expect("the server answers");
                 if deadline.is_some_and(|deadline| now > deadline) {
                     assert!(
-                        told.answers.iter().flatten().all(|answer| answer.grant == 0),
+                        reported.answers.iter().flatten().all(|answer| answer.grant == 0),
                         "{batch:?}"
                     );
                 }
                 let expected = memory.exchange_at(now, &batch).expect("a good batch");
-                assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
-                for (index, answer) in indexes.iter().zip(told.answers.iter().flatten()) {
+                assert_eq!(reported, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
+                for (index, answer) in indexes.iter().zip(reported.answers.iter().flatten()) {
                     epochs[*index] = answer.epoch;
                     granted += u64::from(answer.grant > 0);
                 }
-                if !told.hot.is_empty() {
-                    cursor = told.now;
+                if !reported.hot.is_empty() {
+                    cursor = reported.now;
                 }
             }
         });
@@ -211,10 +211,10 @@ fn the_window_script_and_its_model_give_the_same_answers() {
                 let deadline = a_deadline(&mut rng, now);
                 let batch = WindowBatch { shard: 3, deadline, asks };
                 set_clock(&mut admin, now).await;
-                let told = store.windows(&batch).await.expect("the server answers");
+                let reported = store.windows(&batch).await.expect("the server answers");
                 let expected = memory.windows_at(now, &batch).expect("a good batch");
-                assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
-                for (epochs, answer) in epochs.iter_mut().zip(told.answers.iter().flatten()) {
+                assert_eq!(reported, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
+                for (epochs, answer) in epochs.iter_mut().zip(reported.answers.iter().flatten()) {
                     epochs.insert(0, answer.epoch);
                     epochs.truncate(4);
                 }
@@ -235,9 +235,9 @@ fn a_change(rng: &mut Rng) -> Change {
     }
 }
 
-fn a_meeting(rng: &mut Rng, known: u64) -> Meeting {
+fn a_membership(rng: &mut Rng, known: u64) -> Membership {
     let instance = rng.u64(1..6) << 60;
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         name: ["a", "b-2.example.org"][rng.usize(..2)].to_owned(),
         digest: rng.u64(..),
         version: "0.1.0".to_owned(),
@@ -245,11 +245,11 @@ fn a_meeting(rng: &mut Rng, known: u64) -> Meeting {
     let presence = match rng.u32(..4) {
         0 => Presence::Stay,
         1 => Presence::Leave,
-        _ => Presence::Beat(beat),
+        _ => Presence::Heartbeat(heartbeat),
     };
     let count = if rng.bool() { 0 } else { rng.usize(..4) };
     let changes = (0..count).map(|_| Sent::from(&a_change(rng))).collect();
-    Meeting { instance, presence, known, changes }
+    Membership { instance, presence, known, changes }
 }
 
 #[test]
@@ -270,14 +270,17 @@ fn the_script_of_nodes_and_its_model_give_the_same_answers() {
                     now -= number(&mut rng, 2 * MINUTE);
                 }
                 let asked = if rng.u32(..8) == 0 { 0 } else { known };
-                let meeting = a_meeting(&mut rng, asked);
+                let membership = a_membership(&mut rng, asked);
                 set_clock(&mut admin, now).await;
-                let mut told: Met = store.meet(&meeting).await.expect("the server answers");
-                told.nodes.sort_by_key(|node| node.instance);
-                let expected = memory.meet_at(now, &meeting).expect("a good meeting");
-                assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {meeting:?}");
-                known = told.changes.last().map_or(known, |entry| entry.number);
-                most = (most.0.max(told.nodes.len()), most.1.max(told.changes.len()));
+                let mut reported: Met = store.meet(&membership).await.expect("the server answers");
+                reported.nodes.sort_by_key(|node| node.instance);
+                let expected = memory.meet_at(now, &membership).expect("a good meeting");
+                assert_eq!(
+                    reported, expected,
+                    "seed {seed}, step {step}, at {now}: {membership:?}"
+                );
+                known = reported.changes.last().map_or(known, |entry| entry.number);
+                most = (most.0.max(reported.nodes.len()), most.1.max(reported.changes.len()));
             }
         });
         assert!(

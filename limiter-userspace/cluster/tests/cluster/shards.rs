@@ -185,7 +185,7 @@ impl Shards {
         });
     }
 
-    /// Settings of a store that is told of these servers.
+    /// Settings of a store that gets these servers.
     pub(crate) fn settings(&self, seeds: &[usize]) -> RedisSettings {
         let seed = |at: &usize| Address::Tcp {
             host: "127.0.0.1".to_owned(),

@@ -1,4 +1,4 @@
-//! The brake, and the end of all limits.
+//! The bypass, and the end of all limits.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

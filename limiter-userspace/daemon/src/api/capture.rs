@@ -13,19 +13,19 @@ pub const NUMBER: &str = "limiter-capture";
 /// A verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Told {
+pub enum CapturedVerdict {
     /// Packets that were dropped.
     Dropped,
     /// Packets that passed.
     Passed,
 }
 
-/// `POST /v1/capture`: the packets to tell.
+/// `POST /v1/capture`: the packets to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AskCapture {
     /// Only packets with this verdict.
-    pub verdict: Option<Told>,
+    pub verdict: Option<CapturedVerdict>,
     /// Only packets that this rule dropped or, of a rule by source alone, let pass: its name, or
     /// its keys as `GET /v1/limits` has them.
     pub rule: Option<String>,
@@ -42,7 +42,7 @@ pub struct AskCapture {
     /// Seconds after which the capture ends.
     #[schema(minimum = 1)]
     pub seconds: Option<u64>,
-    /// Packets that each CPU tells a second, 10,000 without it; a quarter of a second's worth may
+    /// Packets that each CPU reports a second, 10,000 without it; a quarter of a second's worth may
     /// come at once.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub per_second: Option<u32>,
@@ -52,7 +52,7 @@ pub struct AskCapture {
     pub share: Option<u32>,
 }
 
-/// A capture, and what it told.
+/// A capture, and what it reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CaptureReport {
     /// The number of the capture: the header `limiter-capture` of its answer.
@@ -63,15 +63,16 @@ pub struct CaptureReport {
     pub began: String,
     /// Milliseconds that it took, so far.
     pub milliseconds: u64,
-    /// Packets that were told.
-    pub told: u64,
-    /// Packets that were not told because the budget was used up.
+    /// Packets that were reported.
+    #[serde(rename = "told")]
+    pub reported: u64,
+    /// Packets that were not reported because the budget was used up.
     pub over_budget: u64,
     /// Packets that the budget would have had, and for which there was no room.
     pub lost: u64,
     /// Of an observation: the level n of its share, of one in 2^n sources.
     pub asked_level: Option<u32>,
-    /// Of an observation: the level from which on every packet of every source was told; 16 if
+    /// Of an observation: the level from which on every packet of every source was reported; 16 if
     /// there is none.
     pub whole_level: Option<u32>,
 }
@@ -91,12 +92,18 @@ impl Render for CaptureReport {
             // Writing to a string cannot fail.
             let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
         };
-        line("packets", self.told);
+        line("packets", self.reported);
         if self.over_budget > 0 {
-            line("packets more were not told: over the budget (--rate-budget)", self.over_budget);
+            line(
+                "packets more were not reported: over the budget (--rate-budget)",
+                self.over_budget,
+            );
         }
         if self.lost > 0 {
-            line("packets more were not told: no room, nobody had read those before", self.lost);
+            line(
+                "packets more were not reported: no room, nobody had read those before",
+                self.lost,
+            );
         }
     }
 }

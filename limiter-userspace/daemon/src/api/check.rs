@@ -1,4 +1,4 @@
-//! The check of a packet of a source as it would be decided now: the one answer that is told in
+//! The check of a packet of a source as it would be decided now: the one answer that is reported in
 //! headers, too.
 
 use serde::{Deserialize, Serialize};

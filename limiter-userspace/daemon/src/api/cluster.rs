@@ -43,7 +43,7 @@ pub struct Cluster {
     /// Keys that found no lease since the daemon's start, because all were in use: they have their
     /// share.
     pub keys_refused: u64,
-    /// Changes of bans and lists that wait to be told to the other nodes.
+    /// Changes of bans and lists that wait to be reported to the other nodes.
     pub waiting_changes: usize,
     /// True if changes of other nodes count only with the signature of a key of the nodes.
     pub signed: bool,
@@ -236,7 +236,7 @@ impl Render for Cluster {
             line(text, format_args!("the latest error: {error}"));
         }
         if self.waiting_changes > 0 {
-            line(text, format_args!("{} changes wait to be told", self.waiting_changes));
+            line(text, format_args!("{} changes wait to be reported", self.waiting_changes));
         }
         let mut nodes = table(&["NODE", "RULES", "VERSION", ">HEARD OF"]);
         for node in &self.nodes {

@@ -272,7 +272,7 @@ impl EventCounts {
 /// Text of a line, for people.
 pub fn text(line: &Line) -> String {
     let name = line.name();
-    let told = match line {
+    let reported = match line {
         Line::Drop(at) => format!(
             "{name}   {} {} rule {} {}",
             at.source,
@@ -303,7 +303,7 @@ pub fn text(line: &Line) -> String {
         ),
         Line::Lost { lines } => format!("{name}   {} lines: too slow", number(*lines)),
     };
-    clean(&told) + "\n"
+    clean(&reported) + "\n"
 }
 
 /// `udp 40000>53 60 bytes eth0`.

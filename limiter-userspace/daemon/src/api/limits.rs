@@ -189,10 +189,10 @@ pub struct SetLimit {
     /// Tell the sender of what is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
-    /// True if it may limit whoever asks.
+    /// True if it may limit anybody who asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// The SSH session of whoever asks, if it is one.
+    /// The SSH session of anybody who asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 }
@@ -213,10 +213,10 @@ pub struct UnsetLimit {
     /// True for the limit over all of them together.
     #[serde(default)]
     pub shared: bool,
-    /// True if it may limit whoever asks.
+    /// True if it may limit anybody who asks.
     #[serde(default)]
     pub force: bool,
-    /// The client's address of the SSH session of whoever asks, if it is one.
+    /// The client's address of the SSH session of anybody who asks, if it is one.
     #[serde(default)]
     #[param(value_type = Option<words::Address>)]
     pub peer: Option<std::net::IpAddr>,
@@ -252,7 +252,7 @@ impl Render for Limits {
             text.push('\n');
             push(text, &entries("BUDGET", &self.budgets));
         }
-        // The change that brought one has told it.
+        // The change that brought one has reported it.
         match self.warnings.len() {
             0 => {}
             1 => text.push_str("1 warning: `limiter status` has it\n"),

@@ -67,10 +67,10 @@ pub struct SetList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<String>,
-    /// True if it may lock out whoever asks.
+    /// True if it may lock out anybody who asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// The SSH session of whoever asks, if it is one.
+    /// The SSH session of anybody who asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 }
@@ -106,9 +106,9 @@ pub struct UnsetList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Reason>)]
     pub by: Option<String>,
-    /// True if it may lock out whoever asks.
+    /// True if it may lock out anybody who asks.
     pub force: bool,
-    /// The client's address of the SSH session of whoever asks, if it is one.
+    /// The client's address of the SSH session of anybody who asks, if it is one.
     #[param(value_type = Option<words::Address>)]
     pub peer: Option<IpAddr>,
     /// The port that its server listens at.
@@ -231,12 +231,12 @@ impl Render for Lists {
             text.push_str("the lists are empty\n");
             return;
         }
-        let told = self.entries.iter().any(|entry| entry.reason.is_some());
+        let reported = self.entries.iter().any(|entry| entry.reason.is_some());
         let programs = self.entries.iter().any(|entry| entry.by.is_some());
         let overruled = self.entries.iter().any(|entry| entry.not_in_force.is_some());
         let mut columns = vec!["SOURCE", "LIST", ">EXPIRES IN"];
         columns.extend(programs.then_some("?BY"));
-        columns.extend(told.then_some("?REASON"));
+        columns.extend(reported.then_some("?REASON"));
         columns.extend(overruled.then_some("?NOT IN FORCE"));
         let mut table = table(&columns);
         for entry in &self.entries {
@@ -249,7 +249,7 @@ impl Render for Lists {
             if programs {
                 row.push(clean(entry.by.as_deref().unwrap_or("a person")));
             }
-            if told {
+            if reported {
                 row.push(clean(entry.reason.as_deref().unwrap_or_default()));
             }
             if overruled {

@@ -102,7 +102,7 @@ impl Of {
     }
 }
 
-/// Answer to the question if a limit fits the traffic, as far as counters tell.
+/// Answer to the question if a limit fits the traffic, as far as counters show.
 #[derive(
     Clone,
     Copy,
@@ -125,7 +125,7 @@ pub enum Fit {
     Loose,
     /// Few sources lose packets, or some come near the limit.
     Fitting,
-    /// The numbers do not tell.
+    /// The numbers do not show it.
     #[default]
     NotKnownYet,
 }

@@ -93,7 +93,7 @@ pub struct ChangedRule {
 pub struct ApplyRules {
     /// The rule files, which are one rule set.
     pub documents: Vec<Document>,
-    /// True if it may limit whoever must not be locked out.
+    /// True if it may limit anybody who must not be locked out.
     #[serde(default)]
     pub force: bool,
     /// On trial: without a confirmation within so many seconds, at least 1, the program goes back
@@ -101,7 +101,7 @@ pub struct ApplyRules {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86_400)]
     pub confirm_seconds: Option<NonZeroU32>,
-    /// The SSH session of whoever asks, if it is one.
+    /// The SSH session of anybody who asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 }
@@ -133,9 +133,9 @@ impl Session {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ReloadRules {
-    /// True if the files may leave nobody limited, or lock out whoever asks.
+    /// True if the files may leave nobody limited, or lock out anybody who asks.
     pub force: bool,
-    /// The client's address of the SSH session of whoever asks, if it is one.
+    /// The client's address of the SSH session of anybody who asks, if it is one.
     #[param(value_type = Option<words::Address>)]
     pub peer: Option<std::net::IpAddr>,
     /// The port that its server listens at.
@@ -144,7 +144,7 @@ pub struct ReloadRules {
 }
 
 impl ReloadRules {
-    /// The SSH session of whoever asks.
+    /// The SSH session of anybody who asks.
     pub(crate) fn session(&self) -> Option<Session> {
         Session::named(self.peer, self.port)
     }

@@ -53,7 +53,7 @@ pub struct SourceView {
     #[serde(default)]
     pub passed_at_least: bool,
     /// True if more was or may have been dropped: by lists, bans and rules that do not count each
-    /// source, of which events tell a part.
+    /// source, of which events report a part.
     #[serde(default)]
     pub dropped_at_least: bool,
     /// Units that would pass at once now, of the limit of which the least is left; none without a
@@ -146,7 +146,7 @@ pub struct RuleDrops {
     pub reason: String,
     /// Packets that passed; none in a sample.
     pub passed: Option<u64>,
-    /// Packets that were dropped: all of the buckets that there are, or those that events told.
+    /// Packets that were dropped: all of the buckets that there are, or those that events reported.
     pub dropped: u64,
     /// Keys with a bucket of their own, such as ports; none in a sample.
     pub keys: Option<u64>,
@@ -190,7 +190,7 @@ pub fn rule_text(view: &SourceView) -> String {
 }
 
 /// Text about rules on other keys that may drop packets of a source, and about the commands that
-/// tell more.
+/// report more.
 pub fn other_rules(view: &SourceView) -> Option<String> {
     let all = view.other_rules_in_all;
     let named: Vec<_> = view.other_rules.iter().map(|rule| clean(rule)).collect();
@@ -199,7 +199,7 @@ pub fn other_rules(view: &SourceView) -> Option<String> {
     (all > 0).then(|| format!("may drop packets of it, too: {}{more}", named.join("; ")))
 }
 
-/// The question that tells what such rules do.
+/// The question that says what such rules do.
 pub fn question(view: &SourceView) -> String {
     let address = view.source.split_once('/').map_or(view.source.as_str(), |(address, _)| address);
     format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))

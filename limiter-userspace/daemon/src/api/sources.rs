@@ -118,7 +118,7 @@ pub struct OtherDrops {
 }
 
 /// Packets that were dropped since the maps were made, by what dropped them. Sources have all of
-/// the first of these, as long as they are tracked; of the others, what events told.
+/// the first of these, as long as they are tracked; of the others, what events reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DroppedBy {
     /// Rules that count each source; none where there are too many of them to add them up for each
@@ -144,7 +144,7 @@ pub struct SourceRow {
     #[serde(default)]
     pub passed_at_least: bool,
     /// True if more was or may have been dropped: by lists, bans and rules that do not count each
-    /// source, of which events tell a part. Its rate is one of a part then, too.
+    /// source, of which events report a part. Its rate is one of a part then, too.
     #[serde(default)]
     pub dropped_at_least: bool,
     /// Packets that passed a second; none without two readings of the same counters.
@@ -196,7 +196,7 @@ where
     Some(words.collect::<Vec<_>>().join(", "))
 }
 
-/// Commands that tell of the drops that sources do not have.
+/// Commands that report the drops that sources do not have.
 pub const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
 
 /// Packets a second, in few digits.
@@ -292,7 +292,7 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
 impl Render for SourceList {
     fn render(&self, text: &mut String) {
         if self.sources.is_empty() {
-            text.push_str("no such source has a counter, and events told no drops\n");
+            text.push_str("no such source has a counter, and events reported no drops\n");
         } else {
             rows(text, &self.sources);
         }

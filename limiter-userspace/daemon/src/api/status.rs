@@ -87,7 +87,7 @@ pub struct Reloads {
 /// Watch over the rule files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Watching {
-    /// Seconds between two readings, whether the kernel tells of a change or not.
+    /// Seconds between two readings, whether the kernel reports a change or not.
     pub every_seconds: u64,
     /// Seconds that changed files are on trial; none if they are checked and reported only.
     #[serde(default)]

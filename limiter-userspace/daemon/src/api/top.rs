@@ -22,7 +22,7 @@ pub struct AskTop {
     #[serde(default)]
     #[param(value_type = Option<words::Within>)]
     pub prefix: Option<String>,
-    /// An address whose source is told of in any case.
+    /// An address whose source is reported in any case.
     #[serde(default)]
     #[param(value_type = Option<words::Address>)]
     pub watch: Option<String>,

@@ -9,12 +9,12 @@ use limiter_datapath::{Datapath, capture_rate, random};
 use limiter_decision::event::{EventRate, MAX_PER_SECOND};
 use limiter_rules::source_text;
 
-use crate::api::capture::{AskCapture, Told};
+use crate::api::capture::{AskCapture, CapturedVerdict};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{Title, rule_names};
 
-/// Packets that each CPU tells a second, unless it is asked otherwise.
+/// Packets that each CPU reports a second, unless it is asked otherwise.
 const PER_SECOND: u32 = 10_000;
 
 /// A quarter of a second's worth of packets may come at once.
@@ -72,12 +72,12 @@ fn refused(word: &'static str, problem: String) -> ServiceError {
     ServiceError::Word { word, problem }
 }
 
-/// The bits of the reasons that are told.
+/// The bits of the reasons that are reported.
 fn reasons(asked: &AskCapture) -> Result<u64, ServiceError> {
     let of_verdict = |reason: &Reason| match asked.verdict {
         None => true,
-        Some(Told::Dropped) => reason.verdict() == Verdict::Drop,
-        Some(Told::Passed) => reason.verdict() == Verdict::Pass,
+        Some(CapturedVerdict::Dropped) => reason.verdict() == Verdict::Drop,
+        Some(CapturedVerdict::Passed) => reason.verdict() == Verdict::Pass,
     };
     let named = |reason: &Reason| asked.reason.as_ref().is_none_or(|name| name == reason.name());
     if let Some(name) = &asked.reason

@@ -2,7 +2,7 @@
 
 use limiter_common::wire::{CaptureBudget, LEVELS};
 
-/// Packets that were to be told and were not.
+/// Packets that were to be reported and were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
     /// Over the budget of a CPU.
@@ -20,8 +20,8 @@ impl Missed {
             *level = level.wrapping_sub(before);
         }
         Self {
-            over_budget: after.told.over_budget.wrapping_sub(before.told.over_budget),
-            lost: after.told.lost.wrapping_sub(before.told.lost),
+            over_budget: after.reported.over_budget.wrapping_sub(before.reported.over_budget),
+            lost: after.reported.lost.wrapping_sub(before.reported.lost),
             by_level,
         }
     }

@@ -1,4 +1,4 @@
-//! Captures: packets that the program tells whole, as pcapng to one reader at a time.
+//! Captures: packets that the program reports whole, as pcapng to one reader at a time.
 //!
 //! The program stops by itself at a deadline that is put off as long as somebody reads. Packets
 //! that the reader has not taken stay in the ring, where the program counts those that find no
@@ -59,10 +59,10 @@ struct Running {
     renew: Ticks,
     /// Packets that are still wanted, if it has a count.
     left: Option<u64>,
-    told: u64,
-    /// Lowest level of which packets are told now.
+    reported: u64,
+    /// Lowest level of which packets are reported now.
     level: u32,
-    /// Time of its end, once no more is told: what is in the ring is still read.
+    /// Time of its end, once no more is reported: what is in the ring is still read.
     ended: Option<Ticks>,
     /// The names of rules by number, and the generation that they are of.
     names: (u64, BTreeMap<u32, String>),
@@ -108,7 +108,7 @@ impl Captures {
             until: asked.seconds.map(|seconds| later(now, Duration::from_secs(seconds))),
             renew: later(now, RENEW),
             left: asked.count,
-            told: 0,
+            reported: 0,
             level: filter.level,
             ended: None,
             names: (datapath.generation(), names),
@@ -118,7 +118,7 @@ impl Captures {
         Ok((session, reader))
     }
 
-    /// Takes what the program has told, and passes it on; false once there is no capture.
+    /// Takes what the program has reported, and passes it on; false once there is no capture.
     pub(super) fn take(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -132,8 +132,8 @@ impl Captures {
         Ok(true)
     }
 
-    /// Has the capture under way tell no more: its reader gets what is in the ring, and the end. A
-    /// second time it ends at once. Says what it is, or was.
+    /// Has the capture under way report no more: its reader gets what is in the ring, and the end.
+    /// A second time it ends at once. Says what it is, or was.
     pub(super) fn stop(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -156,7 +156,7 @@ impl Captures {
     ) -> Result<(), ServiceError> {
         if let Some(running) = &mut self.running {
             running.stop(datapath)?;
-            // Once what was told, and once the end.
+            // Once what was reported, and once the end.
             for _ in 0..2 {
                 if running.step(datapath, effective)? {
                     break;
@@ -179,7 +179,7 @@ impl Captures {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         running.stop(datapath)?;
         let report = running.report(datapath)?;
-        tracing::info!(told = report.told, "the capture has ended");
+        tracing::info!(told = report.reported, "the capture has ended");
         self.last = Some(report);
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Running {
                 continue;
             }
             self.add(&mut part, &packet, datapath);
-            self.told += 1;
+            self.reported += 1;
             if let Some(left) = &mut self.left {
                 *left -= 1;
                 if *left == 0 {
@@ -248,7 +248,7 @@ impl Running {
         let key: [u8; 16] = bytemuck::cast(record.source);
         let source = (record.version != 0).then(|| TriePrefix::of_source(key).selector()).flatten();
         let source = source.map(|source| source.to_string());
-        let rule = self.shadows.told(Reason::from_index(record.reason.into()), record.rule);
+        let rule = self.shadows.reported(Reason::from_index(record.reason.into()), record.rule);
         let rule = self.names.1.get(&rule).map(String::as_str);
         let name = |index| {
             let at = datapath.attachments().iter().find(|at| at.ifindex == index);
@@ -271,7 +271,7 @@ impl Running {
         Ok(())
     }
 
-    /// Has the program tell no more.
+    /// Has the program report no more.
     fn stop(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
         if self.ended.is_none() {
             datapath.capture_until(Ticks::ZERO)?;
@@ -285,7 +285,7 @@ impl Running {
         let first = datapath.attachments().first();
         let first = first.map_or((0, None), |at| (at.ifindex, Some(at.interface.as_str())));
         let mut end = Vec::new();
-        self.writer.end(&mut end, (self.began, ended), self.told, missed, first);
+        self.writer.end(&mut end, (self.began, ended), self.reported, missed, first);
         Ok(end)
     }
 
@@ -298,7 +298,7 @@ impl Running {
             user: self.user,
             began: self.began_at.clone(),
             milliseconds: ended.since(self.began).as_nanos() / 1_000_000,
-            told: self.told,
+            reported: self.reported,
             over_budget: missed.over_budget,
             lost: missed.lost,
             asked_level: observes.then_some(self.filter.level),

@@ -1,5 +1,5 @@
 //! Captured packets as pcapng: a section, interfaces as they come, packets with their verdict as a
-//! comment, and at the end what was not told.
+//! comment, and at the end what was not reported.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -90,13 +90,13 @@ impl Writer {
         }));
     }
 
-    /// Adds the end: what was told and what not, with the first interface, because the program does
-    /// not count that by interface.
+    /// Adds the end: what was reported and what not, with the first interface, because the program
+    /// does not count that by interface.
     pub(super) fn end(
         &mut self,
         to: &mut Vec<u8>,
         (began, ended): (Ticks, Ticks),
-        told: u64,
+        reported: u64,
         missed: Missed,
         (index, name): (u32, Option<&str>),
     ) {
@@ -110,7 +110,7 @@ impl Writer {
             option(code, halves.concat())
         };
         let comment = format!(
-            "all interfaces: {told} packets told; not told: {} over the budget, {} without room",
+            "all interfaces: {reported} packets reported; not reported: {} over the budget, {} without room",
             missed.over_budget, missed.lost
         );
         to.extend(bytes(InterfaceStatisticsBlock {
@@ -124,9 +124,9 @@ impl Writer {
                 time(OptionCode::IsbStartTime, at(began)),
                 time(OptionCode::IsbEndTime, at(ended)),
                 number(OptionCode::IsbIfDrop, missed.over_budget),
-                number(OptionCode::IsbFilterAccept, told + missed.over_budget + missed.lost),
+                number(OptionCode::IsbFilterAccept, reported + missed.over_budget + missed.lost),
                 number(OptionCode::IsbOsDrop, missed.lost),
-                number(OptionCode::IsbUsrDeliv, told),
+                number(OptionCode::IsbUsrDeliv, reported),
             ],
             block_len2: 0,
         }));

@@ -49,12 +49,12 @@ pub enum Step {
     After(Duration),
     /// The next part of the text; the next slice comes after it.
     Part(Bytes),
-    /// Nothing: all of the text was told.
+    /// Nothing: all of the text was sent.
     Done,
 }
 
 /// Answers somebody who changes something: at once. Nothing is done for a client that has given up:
-/// it was told, or has said, that it may not have happened.
+/// it was reported, or has said, that it may not have happened.
 pub fn change<S, T: Serialize>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -90,7 +90,8 @@ pub async fn respond<S>(
     Ok(with(shared, call)?)
 }
 
-/// Answers with lines that have no end. Whoever follows keeps no turn: there is one only to begin.
+/// Answers with lines that have no end. Anybody who follows keeps no turn: there is one only to
+/// begin.
 pub async fn follow<S>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -120,7 +121,8 @@ pub fn stream<S>(
     Ok((headers, Body::new(LineBody(parts))).into_response())
 }
 
-/// Answers in slices. What is refused, or fails, before the first part of the text is told as such.
+/// Answers in slices. What is refused, or fails, before the first part of the text is reported as
+/// such.
 pub async fn sliced<S, A>(
     shared: Shared<S>,
     peer: Peer,
@@ -140,7 +142,8 @@ where
         with(&shared, |service| answer.step(service))
     });
     let mut ready = Bytes::new();
-    // A part more than the first: so a short text is known to be all of it, and its length is told.
+    // A part more than the first: so a short text is known to be all of it, and its length is
+    // reported.
     let ended = loop {
         match step()? {
             Step::Again => yield_now().await,

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-/// The stream, for whoever serves it and for whoever looks.
+/// The stream, for anybody who serves it and for anybody who looks.
 #[derive(Clone, Debug)]
 pub(super) struct Line(Arc<UnixStream>);
 

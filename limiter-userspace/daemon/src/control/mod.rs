@@ -2,14 +2,14 @@
 //!
 //! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
 //! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is
-//! asked and answered is the service's business: nothing here knows it. Whoever may connect may
+//! asked and answered is the service's business: nothing here knows it. Anybody who may connect may
 //! read; changing takes root or the daemon's own user, and no browser. [`TcpServer`] serves routes
 //! that only read.
 
 mod answer;
 mod browser;
 pub mod client;
-mod crowd;
+mod connection_limit;
 pub mod exposition;
 mod follow;
 mod line;

@@ -1,5 +1,5 @@
-//! Servers over TCP, for whoever reaches their address: of routes that only read. Nobody listens
-//! unless told to.
+//! Servers over TCP, for anybody who reaches their address: of routes that only read. Nobody
+//! listens unless asked to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::crowd::Crowd;
+use super::connection_limit::ConnectionLimit;
 use super::line::is_waited_at;
 use super::peer::Peer;
 use super::server::{Bounds, converse};
@@ -39,7 +39,7 @@ impl TcpServer {
     pub async fn serve(self, router: Router, bounds: Bounds) {
         // Turns for all connections: none waits for another, and none are taken from the socket's.
         let turns = Turns::new(self.most);
-        let mut crowd = Crowd::new(self.most);
+        let mut connection_limit = ConnectionLimit::new(self.most);
         let mut running = JoinSet::new();
         let mut failing = false;
         loop {
@@ -50,13 +50,13 @@ impl TcpServer {
             match accepted {
                 Ok((stream, from)) => {
                     failing = false;
-                    crowd.make_room();
+                    connection_limit.make_room();
                     let (router, peer) = (router.clone(), Peer::remote(&turns));
                     let following = peer.following.clone();
                     let task = running.spawn(async move {
                         converse(stream, router, peer, bounds).await;
                     });
-                    crowd.add(from.ip(), following, task);
+                    connection_limit.add(from.ip(), following, task);
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -65,7 +65,7 @@ impl TcpServer {
                     }
                     failing = true;
                     // As in the control server.
-                    if is_waited_at(&self.listener) && crowd.give_way().is_some() {
+                    if is_waited_at(&self.listener) && connection_limit.evict().is_some() {
                         tokio::task::yield_now().await;
                     } else {
                         tokio::time::sleep(bounds.pause).await;

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Connections that are wanted at least: where they find no descriptors, one gives way to the next.
+/// Connections that are wanted at least: where they find no descriptors, one is evicted for the
+/// next.
 const LEAST: usize = 4;
 
 /// Connections that there is room for: as many as are wanted, and at most half of what this process

@@ -105,7 +105,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Reading is for whoever may connect, everything else is for the owner.
+/// Reading is for anybody who may connect, everything else is for the owner.
 async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) || peer.may_change() {
         return next.run(request).await;

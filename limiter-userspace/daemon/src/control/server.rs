@@ -1,7 +1,7 @@
 //! The server: one request a connection, a bounded number of connections, and a bounded time for
-//! each. Over the bound the oldest connection of whoever has the most ends, so that no client can
-//! hold up another. Connections are accepted while answers are made, and changes do not wait for
-//! those who read.
+//! each. Over the bound the oldest connection of the one that has the most ends, so that no client
+//! can hold up another. Connections are accepted while answers are made, and changes do not wait
+//! for those who read.
 
 use std::fs;
 use std::future::poll_fn;
@@ -25,7 +25,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::crowd::Crowd;
+use super::connection_limit::ConnectionLimit;
 use super::line::{self, Line};
 use super::peer::Peer;
 use super::room::{self, Spare};
@@ -35,15 +35,15 @@ use super::turns::{self, Turns};
 /// Bounds of the connections, and of the time that they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once; one more ends the oldest of whoever has the most.
+    /// Connections at once; one more ends the oldest of the one that has the most.
     pub connections: usize,
     /// Time for the request's head.
     pub head: Duration,
     /// Time for a whole connection.
     pub connection: Duration,
-    /// Time for connections after the daemon was told to stop.
+    /// Time for connections after the daemon was asked to stop.
     pub farewell: Duration,
-    /// Time before the next try where a connection cannot be accepted, and none gives way to it.
+    /// Time before the next try where a connection cannot be accepted, and none is evicted for it.
     pub pause: Duration,
 }
 
@@ -100,7 +100,8 @@ impl Server {
     pub async fn serve(mut self, router: Router, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
         let turns = Turns::new(turns::MOST);
-        let mut crowd = Crowd::new(room::for_connections(self.bounds.connections));
+        let mut connection_limit =
+            ConnectionLimit::new(room::for_connections(self.bounds.connections));
         let mut running = JoinSet::new();
         let mut failing = false;
         let mut warned: Option<Instant> = None;
@@ -125,7 +126,7 @@ impl Server {
                     Ok((stream, _)) if line::is_closed(&stream) => left += 1,
                     Ok((stream, user)) => {
                         failing = false;
-                        if let Some(user) = crowd.make_room() {
+                        if let Some(user) = connection_limit.make_room() {
                             tracing::debug!(
                                 user,
                                 "too many control connections: the oldest was cut off"
@@ -135,7 +136,7 @@ impl Server {
                         let peer = Peer::new(user, owner, Some(line.clone()), &turns);
                         let following = peer.following.clone();
                         let connection = connection(line, peer, router.clone(), self.bounds);
-                        crowd.add(user, following, running.spawn(connection));
+                        connection_limit.add(user, following, running.spawn(connection));
                         served += 1;
                     }
                     Err(error) => {
@@ -149,7 +150,8 @@ impl Server {
                         // Out of file descriptors, say: one connection less makes room for one, at
                         // once, and there are not many. The spare one is the last. Then the next
                         // try would spin.
-                        let room = waited && (crowd.give_way().is_some() || self.spare.give_up());
+                        let room =
+                            waited && (connection_limit.evict().is_some() || self.spare.give_up());
                         if !room {
                             tokio::time::sleep(self.bounds.pause).await;
                         }
@@ -223,7 +225,7 @@ async fn left(peer: &Peer) {
 }
 
 /// Serves one request and its answer; returns true if it was done in time. An answer without an
-/// end, which the peer's `following` tells of, may take for ever: the service bounds how many there
+/// end, which the peer's `following` reports, may take for ever: the service bounds how many there
 /// are.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -255,7 +257,7 @@ pub(super) async fn converse(
     };
     let ended = tokio::select! {
         ended = answered => ended,
-        // An answer that waits for something to tell would never find out by itself.
+        // An answer that waits for something to report would never find out by itself.
         () = left(&watched) => return true,
     };
     match ended {

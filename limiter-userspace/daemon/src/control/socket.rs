@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use limiter_text::beside::BESIDE;
+use limiter_text::second_daemon::SECOND_DAEMON;
 
 /// Read and write for owner and group.
 const MODE: u32 = 0o660;
@@ -15,7 +15,7 @@ const MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Somebody answers there.
-    #[error("{}: another daemon listens there: {BESIDE}", .0.display())]
+    #[error("{}: another daemon listens there: {SECOND_DAEMON}", .0.display())]
     InUse(PathBuf),
     /// A file that is somebody's.
     #[error("{}: is not a socket: remove it, or give --socket", .0.display())]

@@ -139,8 +139,8 @@ fn refusals_keep_their_status_and_words() {
         (404, "no 2001:db8::1".into())
     );
     for path in ["/v1/sources/2001:db8::/64", "/v1/sources/2001:db8::%2f64"] {
-        let told = refused(client.get::<SourceView>(path));
-        assert_eq!(told, (404, "no 2001:db8::/64".into()), "{path}");
+        let output = refused(client.get::<SourceView>(path));
+        assert_eq!(output, (404, "no 2001:db8::/64".into()), "{path}");
     }
     assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
     let forced: Changed = client.post("/v1/reload?force=true").unwrap();
@@ -252,7 +252,7 @@ fn out_of_descriptors(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
     }
 }
 
-/// An idle connection gives way to one that cannot be accepted, and the next one is accepted at
+/// An idle connection is evicted for one that cannot be accepted, and the next one is accepted at
 /// once: the pause would be longer than this test waits.
 #[test]
 fn idle_connections_give_way_without_a_pause() {

@@ -50,7 +50,7 @@ struct Waiting {
 /// A client that reads an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
-    /// Key that tells readers apart: the user.
+    /// Key that distinguishes readers: the user.
     pub(super) who: u32,
     /// True if it comes before others: readers that may change something, too.
     pub(super) first: bool,
@@ -71,14 +71,14 @@ impl Turns {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
-    /// Waits for a turn. Whoever has to wait for long has another one give way: the owner at once,
-    /// and to whomever an answer is sent that takes nothing of it.
+    /// Waits for a turn. Anybody who has to wait for long has another one give way: the owner at
+    /// once, and to whomever an answer is sent that takes nothing of it.
     pub(super) async fn take(self: &Arc<Self>, reader: &Reader) -> Turn {
         let (turn, mut admitted) = self.ask(reader);
         let mut patience = if reader.first { Duration::ZERO } else { WAIT };
         // The sender is only dropped with the turn.
         while timeout(patience, &mut admitted).await.is_err() {
-            self.give_way(reader);
+            self.evict(reader);
             patience = WAIT;
         }
         turn
@@ -95,7 +95,7 @@ impl Turns {
         (Turn { turns: Arc::clone(self), number }, admitted)
     }
 
-    /// Has those begin for whom there is room: whoever comes before others, then whoever has
+    /// Has those begin for whom there is room: the one that comes before others, then whoever has
     /// fewest.
     fn admit(&self, state: &mut State) {
         while state.under_way.len() < self.most {
@@ -113,7 +113,7 @@ impl Turns {
     }
 
     /// Ends an answer for the sake of `reader`, if it has waited long enough for one of them.
-    fn give_way(&self, reader: &Reader) {
+    fn evict(&self, reader: &Reader) {
         let mut state = self.lock();
         let Some(index) = state.victim(reader, Instant::now()) else { return };
         state.under_way.remove(index).reader.leave.notify_one();
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(under_way(&turns), [1, 2]);
         // The two have as many: a third waits until one is done.
         let (third, waits) = turns.ask(&reader(1));
-        turns.give_way(&reader(1));
+        turns.evict(&reader(1));
         assert_eq!(under_way(&turns), [1, 2]);
         drop(second);
         waits.await.unwrap();

@@ -1,4 +1,4 @@
-//! From single drops to episodes: an operator is told once, and not a million times.
+//! From single drops to episodes: an operator is notified once, and not a million times.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -52,7 +52,7 @@ pub(super) struct Unkept {
 impl Unkept {
     fn add(&mut self, time: Ticks) {
         let begins = self.sampled == 0;
-        // Two CPUs tell in whatever order.
+        // Two CPUs report in whatever order.
         self.from = if begins { time } else { self.from.min(time) };
         self.to = if begins { time } else { self.to.max(time) };
         self.sampled += 1;
@@ -105,7 +105,7 @@ impl Episodes {
         if let Some(open) = self.open.get_mut(&key) {
             open.sampled += 1;
             open.unkept.add(time);
-            // Two CPUs tell in whatever order.
+            // Two CPUs report in whatever order.
             if event.time >= open.last.time {
                 open.last = event;
             }
@@ -201,7 +201,7 @@ mod tests {
         Episodes::new(capacity, Duration::from_mins(1), Duration::from_mins(1))
     }
 
-    fn told(due: &[Due]) -> Vec<(&'static str, u64)> {
+    fn reported(due: &[Due]) -> Vec<(&'static str, u64)> {
         due.iter()
             .map(|due| match due {
                 Due::Still(_, open) => ("still", open.sampled),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_told_at_its_start_once_a_minute_and_at_its_end() {
+    fn a_flood_is_reported_at_its_start_once_a_minute_and_at_its_end() {
         let mut episodes = episodes(8);
         let mut lines = Vec::new();
         for second in 100..250 {
@@ -220,10 +220,10 @@ mod tests {
                     episodes.record(drop_of(1, second), &CLOCKS, || None).map(|_| ("start", 1)),
                 );
             }
-            lines.extend(told(&episodes.due(at(second))));
+            lines.extend(reported(&episodes.due(at(second))));
         }
         for second in 250..400 {
-            lines.extend(told(&episodes.due(at(second))));
+            lines.extend(reported(&episodes.due(at(second))));
         }
         let expected = [
             ("start", 1),

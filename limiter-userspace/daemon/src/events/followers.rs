@@ -1,5 +1,5 @@
 //! Readers of events as they come. Nobody waits for a reader: one that is too slow loses lines, and
-//! is told how many.
+//! learns how many.
 
 use std::cmp::Reverse;
 
@@ -33,7 +33,7 @@ pub(super) struct Followers(Vec<Follower>);
 
 impl Followers {
     /// One more reader; none if there are too many. Nobody keeps another user out: the oldest of
-    /// whoever has the most gives way.
+    /// the one that has the most gives way.
     pub(super) fn add(
         &mut self,
         drops: bool,
@@ -76,7 +76,7 @@ impl Followers {
     }
 
     /// Sends a line to all readers.
-    pub(super) fn tell(&mut self, line: &Line) {
+    pub(super) fn report(&mut self, line: &Line) {
         if self.0.is_empty() {
             return;
         }
@@ -139,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_is_told_what_it_missed() {
+    fn a_slow_reader_learns_what_it_missed() {
         let mut followers = Followers::default();
         let mut reader = followers.add(false, Filter::default(), 0, true).unwrap();
         let line = Line::Lost { lines: 0 };
         for _ in 0..WAITING + 5 {
-            followers.tell(&line);
+            followers.report(&line);
         }
         assert_eq!(read(&mut reader).len(), WAITING);
-        followers.tell(&line);
+        followers.report(&line);
         let expected = ["{\"event\":\"lost\",\"lines\":5}\n", "{\"event\":\"lost\",\"lines\":0}\n"];
         assert_eq!(read(&mut reader), expected);
     }
@@ -177,7 +177,7 @@ mod tests {
             (0..MOST).map_while(|_| followers.add(true, Filter::default(), 1000, false)).collect();
         assert_eq!(others.len(), 7);
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 8);
-        // Root takes one more, of whoever has the most.
+        // Root takes one more, of the one that has the most.
         let _second = followers.add(true, Filter::default(), 0, true).unwrap();
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 9);
         readers.clear();

@@ -1,4 +1,4 @@
-//! Telling somebody else: a command and a webhook, for every start, still and end.
+//! Notifying somebody else: a command and a webhook, for every start, still and end.
 //!
 //! One call at a time, each with an end. What comes meanwhile waits, up to a bound; what is over
 //! that is left out and counted.
@@ -19,7 +19,7 @@ use crate::api::events::Line;
 /// Calls that wait.
 pub(super) const WAITING: usize = 64;
 
-/// Whom to tell.
+/// Whom to notify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookOptions {
     /// A program, without arguments.
@@ -36,7 +36,7 @@ impl HookOptions {
     }
 }
 
-/// A hook that fails is told once, and once when it works again.
+/// A hook that fails is reported once, and once when it works again.
 #[derive(Debug, Default)]
 struct Health {
     failed: u64,
@@ -60,7 +60,7 @@ impl Health {
     }
 }
 
-/// Calls the hooks until nobody has anything more to tell.
+/// Calls the hooks until nobody has anything more to report.
 pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) {
     let (mut command_health, mut url_health) = (Health::default(), Health::default());
     let webhook = options.url.map(Webhook::new);

@@ -1,4 +1,4 @@
-//! Single drops as the daemon tells them: episodes, to the log, to followers and to hooks.
+//! Single drops as the daemon reports them: episodes, to the log, to followers and to hooks.
 
 mod episodes;
 pub(crate) mod filter;
@@ -6,8 +6,8 @@ mod followers;
 mod hook;
 mod lines;
 mod log;
+mod reported;
 mod search;
-mod told;
 mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +34,7 @@ use filter::Filter;
 use followers::Followers;
 use lines::{LogBudget, say};
 use log::Log;
-use told::{reason, sample, source, view};
+use reported::{reason, sample, source, view};
 
 pub use hook::HookOptions;
 pub(crate) use search::Search;
@@ -52,13 +52,13 @@ const AT_ONCE: usize = 8192;
 /// Options of the events of drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOptions {
-    /// Drops that each CPU tells a second; none without.
+    /// Drops that each CPU reports a second; none without.
     pub per_second: Option<NonZero<u32>>,
     /// Time between two lines that say that an episode goes on.
     pub still: Duration,
     /// Time without a drop that ends an episode.
     pub quiet: Duration,
-    /// Hooks that are told of events.
+    /// Hooks that are called for events.
     pub hooks: HookOptions,
     /// Most bytes of the log on disk; 0 for none.
     pub log_bytes: u64,
@@ -80,9 +80,9 @@ impl Default for EventOptions {
 #[derive(Debug)]
 pub(super) struct Events {
     episodes: Episodes,
-    /// Episodes that have ended, and what they tell of their sources: nothing where they ended
+    /// Episodes that have ended, and what they report of their sources: nothing where they ended
     /// before the daemon's start.
-    ended: VecDeque<(Option<Told>, Episode)>,
+    ended: VecDeque<(Option<Reported>, Episode)>,
     followers: Followers,
     hook: Option<mpsc::Sender<Line>>,
     hooks_left_out: u64,
@@ -117,7 +117,7 @@ impl Events {
         }
     }
 
-    /// Takes what the program has told.
+    /// Takes what the program has reported.
     pub(super) fn take(&mut self, datapath: &mut dyn Datapath, effective: &EffectiveSet) {
         let clocks = Clocks::of(datapath);
         for _ in 0..AT_ONCE {
@@ -127,7 +127,7 @@ impl Events {
                 self.names = (generation, views::rule_names(datapath, effective));
                 self.shadows = Shadows::of(datapath, effective);
             }
-            let rule = self.shadows.told(Reason::from_index(event.reason.into()), event.rule);
+            let rule = self.shadows.reported(Reason::from_index(event.reason.into()), event.rule);
             if self.followers.want_drops() {
                 let title = self.names.1.get(&rule).cloned();
                 let reason = reason(event.reason);
@@ -139,12 +139,12 @@ impl Events {
                     reason,
                     packet: sample(&event, datapath),
                 };
-                self.followers.tell(&Line::Drop(dropped));
+                self.followers.report(&Line::Drop(dropped));
             }
             let names = &self.names.1;
             if let Some(open) = self.episodes.record(event, &clocks, || names.get(&rule).cloned()) {
                 let line = Line::Start(view(&Key::of(&event), &open, false, datapath));
-                self.tell(line, datapath.now());
+                self.report(line, datapath.now());
             }
         }
     }
@@ -158,11 +158,11 @@ impl Events {
                 Due::End(key, open) => {
                     let episode = view(&key, &open, true, datapath);
                     self.ended.truncate(MOST_ENDED - 1);
-                    self.ended.push_front((Some(told(key, &open)), episode.clone()));
+                    self.ended.push_front((Some(reported(key, &open)), episode.clone()));
                     Line::End(episode)
                 }
             };
-            self.tell(line, now);
+            self.report(line, now);
         }
         let left_out = self.lines.left_out;
         if left_out > 0 && self.lines.admit(now.as_nanos()) {
@@ -173,14 +173,14 @@ impl Events {
         }
     }
 
-    fn tell(&mut self, line: Line, now: Ticks) {
+    fn report(&mut self, line: Line, now: Ticks) {
         if self.lines.admit(now.as_nanos()) {
             say(&line);
         }
         self.pass_on(line);
     }
 
-    /// Tells of a table of entries without room. There are three, so no budget is needed.
+    /// Reports a table of entries without room. There are three, so no budget is needed.
     pub(super) fn table_full(&mut self, notice: &Notice) {
         let (phase, table, packets) = match notice {
             Notice::Started(table, packets) => (Phase::Start, table, packets),
@@ -193,7 +193,7 @@ impl Events {
     }
 
     fn pass_on(&mut self, line: Line) {
-        self.followers.tell(&line);
+        self.followers.report(&line);
         if let Some(hook) = &self.hook
             && hook.try_send(line).is_err()
         {
@@ -245,14 +245,14 @@ impl Events {
         })
     }
 
-    /// The drops that were told in episodes that go on or ended lately.
-    pub(super) fn told(&self) -> impl Iterator<Item = Told> {
-        let open = self.episodes.open().into_iter().map(|(key, open)| told(key, open));
-        let told = open.chain(self.ended.iter().filter_map(|(told, _)| told.clone()));
-        told.filter(|told| told.reason().verdict() == Verdict::Drop)
+    /// The drops that were reported in episodes that go on or ended lately.
+    pub(super) fn reported(&self) -> impl Iterator<Item = Reported> {
+        let open = self.episodes.open().into_iter().map(|(key, open)| reported(key, open));
+        let reported = open.chain(self.ended.iter().filter_map(|(reported, _)| reported.clone()));
+        reported.filter(|reported| reported.reason().verdict() == Verdict::Drop)
     }
 
-    /// Sources of which drops were told, the latest first.
+    /// Sources of which drops were reported, the latest first.
     pub(super) fn dropping(&self) -> impl Iterator<Item = Source> {
         self.episodes.open().into_iter().map(|(key, _)| views::of_key(key.source))
     }
@@ -267,9 +267,9 @@ impl Events {
     }
 }
 
-/// Drops of a source by one rule for one reason, as events told them: a part of all.
+/// Drops of a source by one rule for one reason, as events reported them: a part of all.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
@@ -279,13 +279,13 @@ pub(super) struct Told {
     pub(super) dropped: u64,
 }
 
-impl Told {
+impl Reported {
     pub(super) fn reason(&self) -> Reason {
         Reason::from_index(u32::from(self.reason))
     }
 }
 
-fn told(Key { source, rule, reason }: Key, open: &Open) -> Told {
+fn reported(Key { source, rule, reason }: Key, open: &Open) -> Reported {
     let (title, dropped) = (open.rule.clone(), open.sampled);
-    Told { source, rule, reason, title, began: open.began, dropped }
+    Reported { source, rule, reason, title, began: open.began, dropped }
 }

@@ -9,9 +9,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::episodes::{Key, Open};
 use super::filter::Filter;
 use super::log::{Answer, Drops, Found, Health, Log, PART};
-use super::told::{reason, sample, source};
+use super::reported::{reason, sample, source};
 use super::{Events, MOST_ENDED};
-use crate::api::events::Events as ToldEvents;
+use crate::api::events::Events as ReportedEvents;
 use crate::clocks::Clocks;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
@@ -38,7 +38,7 @@ impl Events {
         let (log, before) = Log::open(directory, *bytes, counts, clocks)
             .map_err(|error| ServiceError::EventLog(error.to_string()))?;
         self.log = Some(log);
-        let (episodes, _) = before.told(clocks.wall, clocks.wall, None);
+        let (episodes, _) = before.reported(clocks.wall, clocks.wall, None);
         self.ended.extend(episodes.into_iter().take(MOST_ENDED).map(|episode| (None, episode)));
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Events {
         live: Vec<Drops>,
         datapath: &dyn Datapath,
         effective: &EffectiveSet,
-    ) -> Result<ToldEvents, ServiceError> {
+    ) -> Result<ReportedEvents, ServiceError> {
         for Title { rule, name } in views::rule_names(datapath, effective).values() {
             found.note_rule(rule, name.as_deref());
         }
@@ -126,8 +126,8 @@ impl Events {
             }
             None => Some(NO_LOG.to_owned()),
         };
-        let (episodes, reach) = found.told(now, self.began, trouble);
-        Ok(ToldEvents { episodes, counts: self.counts(datapath)?, reach: Some(reach) })
+        let (episodes, reach) = found.reported(now, self.began, trouble);
+        Ok(ReportedEvents { episodes, counts: self.counts(datapath)?, reach: Some(reach) })
     }
 }
 

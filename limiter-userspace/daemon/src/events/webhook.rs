@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_that_cannot_be_told_are_refused() {
+    fn urls_that_cannot_be_reported_are_refused() {
         for url in ["http://[::1]:8080/a?b=c", "https://hooks.example/x", "http://hooks.example"] {
             assert!(url.parse::<HookUrl>().is_ok(), "{url}");
         }

@@ -8,14 +8,14 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::Selector;
 use limiter_text::plain::clean;
 
-use super::Book;
+use super::ListStore;
 use super::entries::{Entry, name};
 use super::laid::Laid;
 use super::standing::{All, Changes, Standing, UNCHANGED};
 use crate::api::lists::{ListName, ListedSource, ListsChanged};
 use crate::render::seconds;
 
-impl Book {
+impl ListStore {
     /// The sources after one, in their order, with the entries for them as they are reported, but
     /// for those that have expired.
     pub(crate) fn after(
@@ -32,8 +32,8 @@ impl Book {
             let own = entries.next_if(|(at, _)| **at == selector);
             let of_file = file.next_if(|(at, _)| **at == selector);
             let both = [own, of_file].into_iter().flatten();
-            let told = both.filter_map(|(at, entry)| self.listed(at, entry, now));
-            Some((selector, told.collect()))
+            let reported = both.filter_map(|(at, entry)| self.listed(at, entry, now));
+            Some((selector, reported.collect()))
         })
     }
 
@@ -60,8 +60,8 @@ impl Book {
         }
         let around = |at: &Selector| self.file.get(at).is_some_and(|it| std::ptr::eq(it, decides));
         Some(match at.wider().find(around) {
-            Some(prefix) => format!("it is inside {prefix}, which is {}", decides.told()),
-            None => format!("it is {}", decides.told()),
+            Some(prefix) => format!("it is inside {prefix}, which is {}", decides.reported()),
+            None => format!("it is {}", decides.reported()),
         })
     }
 
@@ -71,8 +71,8 @@ impl Book {
         let mut at = std::iter::once(*source).chain(source.wider());
         let Some(at) = at.find(|at| self.deciding(at, now).is_some()) else { return Vec::new() };
         let both = [self.entries.get(&at), self.file.get(&at)].into_iter().flatten();
-        let told = both.filter_map(|entry| self.listed(&at, entry, now));
-        told.filter(|told| told.not_in_force.is_some()).collect()
+        let reported = both.filter_map(|entry| self.listed(&at, entry, now));
+        reported.filter(|reported| reported.not_in_force.is_some()).collect()
     }
 
     pub(super) fn all(&self) -> All<'_> {
@@ -100,7 +100,7 @@ impl Book {
     }
 
     /// How a source stands on the lists now, in words: by its own entry, else by the one around it.
-    pub(crate) fn told(&self, source: &Selector, now: Ticks) -> String {
+    pub(crate) fn reported(&self, source: &Selector, now: Ticks) -> String {
         for selector in std::iter::once(*source).chain(source.wider()) {
             let entry = self.deciding(&selector, now);
             let Some((entry, listed)) =

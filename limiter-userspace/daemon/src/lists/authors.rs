@@ -9,7 +9,7 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::{Selector, source_text};
 
 use super::entries::{Entry, after};
-use super::{Book, Changes, reason, verdict};
+use super::{Changes, ListStore, reason, verdict};
 use crate::api::lists::{RULE_FILE, SetList, Skipped};
 use crate::error::ServiceError;
 
@@ -40,7 +40,7 @@ enum Leave {
 }
 
 impl Wanted {
-    /// The change, for whoever asks what it would mean.
+    /// The change, for anybody who asks what it would mean.
     pub(crate) fn changes(&self) -> Changes {
         let gone = self.gone.iter().map(|selector| (*selector, None));
         gone.chain(self.put.iter().map(|(at, entry)| (*at, Some(entry.clone())))).collect()
@@ -73,7 +73,7 @@ pub(crate) fn author(by: Option<&str>) -> Result<Option<Arc<str>>, ServiceError>
     }
 }
 
-impl Book {
+impl ListStore {
     /// Works out what a request would change. `managed` and `hazard` say why a source is not to be
     /// listed: to a person that is a refusal of all, to a program it is one source less.
     pub(crate) fn wanted(
@@ -182,7 +182,7 @@ impl Book {
             |at: &Selector| self.entries.get(at).filter(|it| it.listed.at(now).is_some());
         let against = |it: &&Entry| it.listed.at(now).is_some_and(|it| Some(it) != new.verdict());
         if let Some(old) = self.file.get(selector).filter(against) {
-            return Leave::Refused(format!("it is {}", old.told()));
+            return Leave::Refused(format!("it is {}", old.reported()));
         }
         let (wanted, ends) = (new.verdict(), new.expires());
         let lasts =
@@ -194,7 +194,7 @@ impl Book {
                 return Leave::Stays;
             }
             if theirs && (old.by.is_none() || !same && old.listed.verdict() != Some(Listed::Deny)) {
-                return Leave::Refused(format!("it is {}", old.told()));
+                return Leave::Refused(format!("it is {}", old.reported()));
             }
         }
         let around = selector.wider().find_map(|at| Some((at, self.deciding(&at, now)?)));
@@ -204,7 +204,7 @@ impl Book {
                     && old.by.as_deref() != Some(by)
                     && (old.is_of_people() || old.listed.verdict() != Some(Listed::Deny)) =>
             {
-                Leave::Refused(format!("it is inside {at}, which is {}", old.told()))
+                Leave::Refused(format!("it is inside {at}, which is {}", old.reported()))
             }
             _ => Leave::Take,
         }
@@ -226,7 +226,7 @@ impl Book {
             };
             // A program whose entry has ended has what it wants.
             if by.is_none() {
-                let why = format!("it is {}: take it out of that", entry.told());
+                let why = format!("it is {}: take it out of that", entry.reported());
                 skipped.skip(*selector, why);
             }
             by.is_some()
@@ -234,7 +234,7 @@ impl Book {
         if let Some(by) = by {
             own.retain(|selector| match self.entries.get(selector) {
                 Some(entry) if entry.by.as_deref() != Some(by) => {
-                    skipped.skip(*selector, format!("it is {}", entry.told()));
+                    skipped.skip(*selector, format!("it is {}", entry.reported()));
                     false
                 }
                 _ => true,

@@ -37,7 +37,7 @@ impl Entry {
     }
 
     /// The entry and its author in words: `denied by fail2ban (sshd)`.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn reported(&self) -> String {
         let what = match self.listed.verdict() {
             Some(Listed::Deny) => "denied",
             _ => "allowed",

@@ -8,14 +8,14 @@ use limiter_rules::model::ROOM;
 
 use super::authors::{CLUSTER, Wanted};
 use super::entries::Entry;
-use super::{Book, MANY, verdict};
+use super::{ListStore, MANY, verdict};
 use crate::api::lists::ListName;
 use crate::error::ServiceError;
 
 /// Widest entries of other nodes that there may be on a list at once.
 const OTHERS: u128 = 16;
 
-impl Book {
+impl ListStore {
     pub(super) fn put(
         &mut self,
         datapath: &mut dyn Datapath,

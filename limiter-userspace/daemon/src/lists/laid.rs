@@ -11,14 +11,14 @@ use limiter_datapath::Datapath;
 use limiter_rules::model::{Listing, until_text};
 use limiter_rules::{Selector, Subject};
 
-use super::Book;
+use super::ListStore;
 use super::entries::{Entries, Entry, after, name};
 use crate::api::lists::RULE_FILE;
 use crate::error::ServiceError;
 use crate::layers::Layers;
 
-/// Warnings of one sort that are told one by one.
-const MOST_TOLD: usize = 5;
+/// Warnings of one sort that are reported one by one.
+const MOST_REPORTED: usize = 5;
 
 /// The entries of rule files as they are in force with a rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Laid {
             }
             let verdict = listing.verdict();
             if let Some(why) = hazard(selector).filter(|_| !listing.allow) {
-                let told = told(layers, selector, listing.list());
-                laid.kept_out.push(format!("{told}: {why}"));
+                let reported = reported(layers, selector, listing.list());
+                laid.kept_out.push(format!("{reported}: {why}"));
                 continue;
             }
             let left = listing.until.map(|until| Duration::from_secs(until).saturating_sub(wall));
@@ -62,7 +62,7 @@ impl Laid {
 
     /// Warnings about entries that are not in force.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let kept_out = self.kept_out.iter().map(|told| format!("not in force: {told}"));
+        let kept_out = self.kept_out.iter().map(|reported| format!("not in force: {reported}"));
         let mut warnings = in_short(kept_out.collect());
         warnings.extend(in_short(self.over.clone()));
         warnings
@@ -83,14 +83,14 @@ pub(crate) fn over(layers: &Layers, now: u64) -> Vec<String> {
 
 fn over_text(layers: &Layers, selector: &Selector, entry: &Listing) -> String {
     let until = entry.until.map(until_text).unwrap_or_default();
-    format!("{} ended at {until}: remove it", told(layers, selector, entry.list()))
+    format!("{} ended at {until}: remove it", reported(layers, selector, entry.list()))
 }
 
 /// Warnings of one sort: the first ones, and how many more there are.
 fn in_short(mut all: Vec<String>) -> Vec<String> {
-    if all.len() > MOST_TOLD {
-        let more = all.len() - MOST_TOLD;
-        all.truncate(MOST_TOLD);
+    if all.len() > MOST_REPORTED {
+        let more = all.len() - MOST_REPORTED;
+        all.truncate(MOST_REPORTED);
         if let Some(last) = all.last_mut() {
             *last = format!("{last}; and {more} more such entries");
         }
@@ -99,13 +99,13 @@ fn in_short(mut all: Vec<String>) -> Vec<String> {
 }
 
 /// An entry with its place: `rules.yaml:3:5: the entry 192.0.2.7 of the allow list`.
-fn told(layers: &Layers, selector: &Selector, list: &str) -> String {
+fn reported(layers: &Layers, selector: &Selector, list: &str) -> String {
     let place = layers.file.places.get(&Subject::Listed(*selector));
     let place = place.map_or_else(String::new, |place| format!("{place}: "));
     format!("{place}the entry {selector} of the {list} list")
 }
 
-impl Book {
+impl ListStore {
     /// Refuses entries of rule files that the lists have no room for.
     pub(crate) fn check_room_for(&self, laid: &Laid) -> Result<(), ServiceError> {
         let mut sizes = self.sizes;

@@ -8,10 +8,10 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_datapath::Datapath;
 use limiter_rules::Selector;
 
-use super::Book;
+use super::ListStore;
 use crate::error::ServiceError;
 
-impl Book {
+impl ListStore {
     /// Writes what decides on sources into the maps; if it is a word of people, also of those
     /// inside that.
     pub(super) fn settle_all(

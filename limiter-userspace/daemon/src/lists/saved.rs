@@ -118,7 +118,7 @@ pub(super) type Words = (ListName, Option<Arc<str>>, Option<Arc<str>>);
 pub(super) type Reasons = BTreeMap<Selector, Words>;
 
 /// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the
-/// machine: it is set aside, and told in a warning with its remedy.
+/// machine: it is set aside, and reported in a warning with its remedy.
 pub(super) fn read(
     state: &StateDir,
     now: Ticks,
@@ -170,9 +170,9 @@ fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
             .and_then(|content| serde_json::from_slice(content).map_err(|error| error.to_string()));
         match read {
             Ok(Saved { entries }) => {
-                problems.extend(take(&mut found, entries).map(|problem| told(&path, &problem)));
+                problems.extend(take(&mut found, entries).map(|problem| reported(&path, &problem)));
             }
-            Err(error) => problems.push(told(&path, &error)),
+            Err(error) => problems.push(reported(&path, &error)),
         }
     }
     drop(text);
@@ -235,7 +235,7 @@ fn take(found: &mut Found, entries: Vec<SavedEntry<'_>>) -> Option<String> {
     bad.map(|(error, count)| format!("{count} of its entries cannot be: {error}"))
 }
 
-fn told(path: &Path, problem: &str) -> String {
+fn reported(path: &Path, problem: &str) -> String {
     format!("not all saved lists are in force: {}: {problem}", path.display())
 }
 
@@ -257,7 +257,7 @@ fn journal(
         line.clear();
         if file.read_until(b'\n', &mut line)? == 0 {
             if number == 1 {
-                problems.push(told(path, "it is empty"));
+                problems.push(reported(path, "it is empty"));
             }
             break;
         }
@@ -268,7 +268,7 @@ fn journal(
             match read_line::<Header>(content) {
                 Ok(header) if header.continues == continued.to_string() => continue,
                 Ok(_) => {
-                    problems.push(told(
+                    problems.push(reported(
                         path,
                         "it continues another lists.json than the one beside it, so its changes \
                          were left out",
@@ -286,7 +286,7 @@ fn journal(
                             found.remove(&selector);
                         }
                     }
-                    problems.extend(take(found, put).map(|problem| told(path, &problem)));
+                    problems.extend(take(found, put).map(|problem| reported(path, &problem)));
                     continue;
                 }
                 Ok(_) => "it has no end".to_owned(),
@@ -299,7 +299,7 @@ fn journal(
                 path.display()
             );
         } else {
-            problems.push(told(
+            problems.push(reported(
                 path,
                 &format!("line {number}: {problem}: this change and those after it were left out"),
             ));

@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<Followed>() <= 72);
 
 impl Followed {
     /// A bucket that is read for the first time. `is_new` if it was made after the reading before:
-    /// then all of its packets are told of, else none.
+    /// then all of its packets are reported, else none.
     pub(super) fn new(read: Read, at: Ticks, is_new: bool) -> Self {
         let half = Half { seen: read.near, at_most: read.near, ..Half::default() };
         let begun = Read { passed: 0, dropped: 0, near: 0.0, ..read };

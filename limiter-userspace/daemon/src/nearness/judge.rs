@@ -14,7 +14,7 @@ pub(super) const TIGHT_ONE_IN: u64 = 100;
 pub(super) const TIGHT_AT_LEAST: u64 = 3;
 
 /// Bound of an attack from few: if more than one in so many sources lost most of its packets, these
-/// may be attackers or users, and counters do not tell.
+/// may be attackers or users, and counters do not show it.
 pub(super) const MANY_ONE_IN: u64 = 10;
 
 /// Seconds that have to be seen before a limit is called fitting or loose.
@@ -81,7 +81,7 @@ pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
     if lost_most.saturating_mul(MANY_ONE_IN) > sent {
         return unknown(format!(
             "{} lost most of what they sent in {minutes}: attackers, or users of a limit that is \
-             far too tight; counters do not tell which, `limiter sources` names them",
+             far too tight; counters do not show it which, `limiter sources` names them",
             of_all(lost_most)
         ));
     }

@@ -5,7 +5,7 @@
 mod followed;
 mod judge;
 mod read;
-mod told;
+mod reported;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -51,7 +51,7 @@ const FOLLOWED: usize = 1 << 14;
 /// Rules that are looked at, at most.
 const MOST_RULES: usize = 4096;
 
-/// Steps of the used share that are told apart.
+/// Steps of the used share that are distinguished.
 pub(super) const TENTHS: usize = 10;
 
 /// Buckets of a rule in one round.
@@ -98,7 +98,7 @@ struct Done {
     tallies: HashMap<u32, Tally>,
 }
 
-/// All that is known of the nearness.
+/// All that is known of the utilization.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     round: Option<Round>,
@@ -186,7 +186,7 @@ impl Watch {
         self.turn(datapath, now)?;
         let mut round = match self.round.take() {
             Some(round) if round.generation == generation => round,
-            // Others came into force: what is told is of one rule set.
+            // Others came into force: what is reported is of one rule set.
             _ => Round {
                 began: now,
                 generation,
@@ -412,7 +412,7 @@ impl Watch {
         let [apart, _] = self.apart;
         self.apart = [Ticks::ZERO, apart];
         if self.level > 0 && self.followed.len() < self.room.unwrap_or(FOLLOWED) / 4 {
-            // Buckets that are followed from now on are told of from their first reading on.
+            // Buckets that are followed from now on are reported from their first reading on.
             self.level -= 1;
             self.all_known = None;
         }

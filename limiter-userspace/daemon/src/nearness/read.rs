@@ -122,7 +122,7 @@ fn capacity(spec: &LimitSpec) -> u64 {
 }
 
 /// A part of a whole, 0 to 1.
-#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+#[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
 fn part(part: u64, whole: u64) -> f32 {
     (part as f32 / whole.max(1) as f32).min(1.0)
 }

@@ -15,13 +15,13 @@ use limiter_rules::{Selector, SourceTextError, source_text};
 use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
 use crate::api::lists::ListName;
 use crate::bans::{self, BY_HAND};
-use crate::cluster::told_prefix;
+use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
 };
 use crate::error::ServiceError;
-use crate::guard::Hand;
+use crate::guard::Caller;
 use crate::service::{Service, Shared};
 use crate::views::{self, Title};
 
@@ -100,7 +100,8 @@ impl Service {
             )));
         }
         let own = request.session.filter(|session| Selector::address(session.peer) == selector);
-        Hand { session: request.session, force: request.force }.heed(own.map(|session| {
+        Caller { session: request.session, force: request.force }
+            .authorize(own.map(|session| {
             format!(
                 "{} is where your own SSH session comes from, and all of it would be dropped: log \
                  in from elsewhere to ban it, or use --force",
@@ -133,7 +134,7 @@ impl Service {
         let selector = source_text::parse(&request.source)?;
         let forgotten = bans::forget(self.datapath.get_mut()?, selector)?;
         if self.cluster.status().is_some()
-            && let Some(sources) = told_prefix(&selector)
+            && let Some(sources) = reported_prefix(&selector)
         {
             // Another node may have a ban where this one has none.
             self.cluster.publish([Change::Unban { sources }]);
@@ -144,7 +145,7 @@ impl Service {
     }
 }
 
-/// `GET /v1/bans`, told in parts: the bans in force when it was asked for, the one that ends last
+/// `GET /v1/bans`, sent in parts: the bans in force when it was asked for, the one that ends last
 /// first.
 #[derive(Debug)]
 pub(crate) struct BansText {
@@ -160,7 +161,7 @@ impl BansText {
     /// Reads the bans.
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let datapath = service.datapath()?;
-        service.leftovers.note();
+        service.heap_trim.note();
         let now = datapath.now();
         let mut bans = datapath.bans()?;
         let known = bans.len();

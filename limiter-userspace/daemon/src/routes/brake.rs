@@ -1,4 +1,4 @@
-//! Requests that end the limits: the brake, and the end of all of them.
+//! Requests that end the limits: the bypass, and the end of all of them.
 
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
@@ -12,7 +12,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/brake", put(brake)).at("/v1/detach", post(detach))
 }
 
-/// Engages or releases the brake
+/// Turns the bypass on or off
 #[utoipa::path(
     put,
     path = "/v1/brake",

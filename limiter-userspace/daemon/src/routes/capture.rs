@@ -17,7 +17,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/capture", post(capture).get(captures).delete(stop))
 }
 
-/// Tells packets with their verdict, as pcapng, until it is ended
+/// Reports packets with their verdict, as pcapng, until it is ended
 #[utoipa::path(
     post,
     path = "/v1/capture",

@@ -1,4 +1,4 @@
-//! The request for a check: the one answer that is told in headers, too.
+//! The request for a check: the one answer that is reported in headers, too.
 
 use axum::extract::{Extension, State};
 use axum::http::header::RETRY_AFTER;

@@ -49,7 +49,7 @@ pub(super) async fn events(
 /// Time between two looks whether the log was read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A search of the log under way; none once all was told.
+/// A search of the log under way; none once all was reported.
 pub(crate) struct EventsText(Option<Search>);
 
 impl EventsText {

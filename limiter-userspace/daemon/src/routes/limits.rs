@@ -8,7 +8,7 @@ use crate::api::rules::Changed;
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
 use crate::control::{Refusal, Sliced, Step};
 use crate::service::{Service, Shared};
-use crate::views::{LimitsText, Told as _};
+use crate::views::{LimitsText, Reported as _};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/limits", get(list).put(set).delete(unset))
@@ -62,7 +62,7 @@ pub(super) async fn unset(
 
 impl LimitsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
     }
 }

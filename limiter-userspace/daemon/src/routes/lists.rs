@@ -11,19 +11,19 @@ use limiter_rules::{Selector, Subject, source_text};
 
 use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
 use crate::api::rules::Session;
-use crate::cluster::told_prefix;
+use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, Sliced, Step, change,
     sliced,
 };
 use crate::error::ServiceError;
-use crate::guard::{self, Hand, Scene};
-use crate::lists::{self, Book, Changes, Wanted};
+use crate::guard::{self, Caller, Scene};
+use crate::lists::{self, Changes, ListStore, Wanted};
 use crate::service::{Service, Shared};
 
-/// Sources of one request whose standing is told, at most.
-const MOST_TOLD: usize = 10;
+/// Sources of one request whose standing is reported, at most.
+const MOST_REPORTED: usize = 10;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at_rules("/v1/lists", get(all).put(list).delete(unlist))
@@ -75,16 +75,16 @@ pub(super) async fn unlist(
 impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
-        let hand = Hand { session: request.session, force: request.force };
+        let caller = Caller { session: request.session, force: request.force };
         let wanted = self.wanted(request, lists::author(request.by.as_deref())?.as_ref())?;
-        self.heed_lists(&wanted.changes(), hand)?;
+        self.authorize_lists(&wanted.changes(), caller)?;
         let now = self.datapath()?.now();
         let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);
-        let told = told(request, &wanted, now);
+        let reported = reported(request, &wanted, now);
         let denied = wanted.put().filter(|_| request.list == ListName::Deny);
-        let warnings = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_TOLD).collect();
+        let warnings = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_REPORTED).collect();
         let changed = self.change_lists(wanted)?;
-        self.cluster.publish(told);
+        self.cluster.publish(reported);
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
         Ok(ListsChanged { done, warnings, ..changed })
     }
@@ -102,9 +102,9 @@ impl Service {
             return Err(self.listed_in_file(selector).into());
         }
         let session = Session::named(request.peer, request.port);
-        let hand = Hand { session, force: request.force };
+        let caller = Caller { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
-        self.heed_lists(&off, hand)?;
+        self.authorize_lists(&off, caller)?;
         let before = stand(&self.lists, selectors.iter().copied(), self.datapath()?.now());
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
@@ -115,10 +115,10 @@ impl Service {
             && self.cluster.status().is_none()
         {
             // Nothing has changed then. Another node may have an entry where this one has none.
-            let stands = self.lists.told(selector, self.datapath()?.now());
+            let stands = self.lists.reported(selector, self.datapath()?.now());
             return Err(ServiceError::NotListed { selector: *selector, stands }.into());
         }
-        let sources = selectors.iter().filter_map(told_prefix);
+        let sources = selectors.iter().filter_map(reported_prefix);
         self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
         Ok(ListsChanged { skipped, done, ..changed })
@@ -136,54 +136,54 @@ impl Service {
         }
     }
 
-    /// Refuses changes of the lists that would lock out whoever makes them.
-    fn heed_lists(&self, changes: &Changes, hand: Hand) -> Result<(), ServiceError> {
+    /// Refuses changes of the lists that would lock out anybody who makes them.
+    fn authorize_lists(&self, changes: &Changes, caller: Caller) -> Result<(), ServiceError> {
         let unchanged = Changes::new();
         let before = self.scene(&unchanged)?;
         let after = Scene { changes, ..before };
-        hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
+        caller.authorize(guard::objection_to_lists(before, after, caller.session.as_ref()))
     }
 }
 
-/// Changes that the other nodes are told of when the lists change here.
-fn told(request: &SetList, wanted: &Wanted, now: Ticks) -> Vec<Change> {
+/// Changes that the other nodes are informed of when the lists change here.
+fn reported(request: &SetList, wanted: &Wanted, now: Ticks) -> Vec<Change> {
     let list = match request.list {
         ListName::Deny => List::Deny,
         ListName::Allow => List::Allow,
     };
-    let gone = wanted.gone().filter_map(told_prefix).map(|sources| Change::Unlist { sources });
+    let gone = wanted.gone().filter_map(reported_prefix).map(|sources| Change::Unlist { sources });
     let put = wanted.put().filter_map(|(selector, end)| {
         let left = end.map(|end| Duration::from_nanos(end.since(now).as_nanos()));
-        Some(Change::List { list, sources: told_prefix(selector)?, left })
+        Some(Change::List { list, sources: reported_prefix(selector)?, left })
     });
     gone.chain(put).collect()
 }
 
 /// How sources stand on the lists, in words; of none, if they are many.
 fn stand(
-    lists: &Book,
+    lists: &ListStore,
     selectors: impl Iterator<Item = Selector>,
     now: Ticks,
 ) -> Vec<(Selector, String)> {
-    let told = |selector: Selector| (selector, lists.told(&selector, now));
-    let stand: Vec<_> = selectors.take(MOST_TOLD + 1).map(told).collect();
-    if stand.len() > MOST_TOLD { Vec::new() } else { stand }
+    let reported = |selector: Selector| (selector, lists.reported(&selector, now));
+    let stand: Vec<_> = selectors.take(MOST_REPORTED + 1).map(reported).collect();
+    if stand.len() > MOST_REPORTED { Vec::new() } else { stand }
 }
 
 /// How sources stand now, beside how they stood.
-fn stand_otherwise(lists: &Book, before: Vec<(Selector, String)>, now: Ticks) -> Vec<String> {
-    let told = |(selector, was): (Selector, String)| {
-        format!("{selector}: {}, was {was}", lists.told(&selector, now))
+fn stand_otherwise(lists: &ListStore, before: Vec<(Selector, String)>, now: Ticks) -> Vec<String> {
+    let reported = |(selector, was): (Selector, String)| {
+        format!("{selector}: {}, was {was}", lists.reported(&selector, now))
     };
-    before.into_iter().map(told).collect()
+    before.into_iter().map(reported).collect()
 }
 
 /// Entries that are looked at before others have their turn, when most of them have expired.
 const SLICE: usize = 4096;
 
 /// How far `GET /v1/lists` has come. Nothing is copied for it: an entry that stays on a list all
-/// the while is told once, and one that comes, goes or changes meanwhile as it is when its place is
-/// reached.
+/// the while is reported once, and one that comes, goes or changes meanwhile as it is when its
+/// place is reached.
 #[derive(Debug, Default)]
 pub(crate) struct ListsText {
     parts: Parts,
@@ -194,7 +194,7 @@ pub(crate) struct ListsText {
 
 impl Sliced<Service> for ListsText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        let (book, now) = (&service.lists, service.datapath()?.now());
+        let (list_store, now) = (&service.lists, service.datapath()?.now());
         if self.ended {
             return Ok(Step::Done);
         }
@@ -204,8 +204,8 @@ impl Sliced<Service> for ListsText {
         }
         let mut looked = 0;
         let last = self.last;
-        for (selector, told) in book.after(last.as_ref(), now) {
-            for entry in told {
+        for (selector, reported) in list_store.after(last.as_ref(), now) {
+            for entry in reported {
                 self.parts.item(&entry)?;
             }
             self.last = Some(selector);
@@ -218,7 +218,7 @@ impl Sliced<Service> for ListsText {
             }
         }
         self.parts.close_array();
-        self.parts.member("not_saved", &book.not_saved())?;
+        self.parts.member("not_saved", &list_store.not_saved())?;
         self.parts.end();
         self.ended = true;
         Ok(Step::Part(self.parts.take()))
@@ -228,7 +228,7 @@ impl Sliced<Service> for ListsText {
 impl ListsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         service.datapath()?;
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self::default())
     }
 }

@@ -33,12 +33,12 @@ pub(super) async fn metrics(
     sliced(service, peer, CONTENT_TYPE, MetricsText::begin).await
 }
 
-/// The reading of the counters under way; none once all was told.
+/// The reading of the counters under way; none once all was reported.
 pub(crate) struct MetricsText(Option<Census>);
 
 impl MetricsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self(Some(Census::new(service.datapath()?, &service.rule_sets.effective))))
     }
 }
@@ -80,7 +80,7 @@ impl Service {
                 .gauges
                 .nearness
                 .borrow()
-                .told(self.datapath()?, &self.rule_sets.effective)?,
+                .reported(self.datapath()?, &self.rule_sets.effective)?,
             warnings: self.warnings().len(),
             event_log: self.events.log_health().map(|health| EventLog {
                 bytes: health.bytes,

@@ -1,4 +1,4 @@
-//! The request for the nearness of sources to their limits.
+//! The request for the utilization of sources to their limits.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -34,7 +34,7 @@ pub(crate) struct NearnessText {
 impl NearnessText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let asked = service.datapath()?.now();
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self { asked, ended: false })
     }
 }
@@ -49,7 +49,8 @@ impl Sliced<Service> for NearnessText {
             return Ok(Step::Again);
         }
         self.ended = true;
-        let told = service.gauges.nearness.borrow().told(datapath, &service.rule_sets.effective)?;
-        Ok(Step::Part(serde_json::to_vec(&told)?.into()))
+        let reported =
+            service.gauges.nearness.borrow().reported(datapath, &service.rule_sets.effective)?;
+        Ok(Step::Part(serde_json::to_vec(&reported)?.into()))
     }
 }

@@ -118,7 +118,7 @@ impl RulesText {
     /// The beginning of the rules in force, or of those of `limiter set` alone.
     pub(crate) fn begin(service: &Service, asked: ExportRules) -> Result<Self, Refusal> {
         let generation = service.datapath()?.generation();
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self::new(generation, asked.edits))
     }
 }
@@ -133,7 +133,7 @@ impl Sliced<Service> for RulesText {
 impl Service {
     /// Differences that other rule files would make.
     pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
-        self.rule_sets.compare(&self.datapath, &self.leftovers, &self.lists, rules)
+        self.rule_sets.compare(&self.datapath, &self.heap_trim, &self.lists, rules)
     }
 
     /// Puts other rules in the place of the rule files.

@@ -40,7 +40,7 @@ pub(super) async fn source(
 /// A source, for whose account all keys are read: a pass under way.
 pub(crate) struct SourceText {
     address: IpAddr,
-    /// None once it was told.
+    /// None once it was reported.
     accounts: Option<Accounts>,
 }
 

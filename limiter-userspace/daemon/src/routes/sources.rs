@@ -37,7 +37,7 @@ pub(crate) struct SourcesText {
 impl SourcesText {
     pub(crate) fn begin(service: &Service, asked: &AskSources) -> Result<Self, Refusal> {
         service.datapath()?;
-        service.leftovers.note();
+        service.heap_trim.note();
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
         Ok(Self { reading: Reading::new(wanted), ended: false })
     }

@@ -7,7 +7,7 @@ use crate::api::stats::Stats;
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::control::{Refusal, Sliced, Step};
 use crate::service::{Service, Shared};
-use crate::views::{StatsText, Told as _};
+use crate::views::{Reported as _, StatsText};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/stats", get(stats))
@@ -28,7 +28,7 @@ pub(super) async fn stats(
 
 impl StatsText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
-        service.leftovers.note();
+        service.heap_trim.note();
         Ok(Self::over(service.datapath()?, &service.rule_sets.effective))
     }
 }

@@ -11,7 +11,7 @@ use crate::service::{Service, Shared};
 use crate::sources::{Known, Wanted, tracked};
 use crate::views;
 
-/// Sources that an event told of, and that are shown to every view as dropping.
+/// Sources that an event reported, and that are shown to every view as dropping.
 const MOST_DROPPING: usize = 256;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -34,7 +34,7 @@ pub(super) async fn top(
 }
 
 impl Service {
-    /// Looks on, and tells of those that stand out.
+    /// Looks on, and reports those that stand out.
     pub(crate) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
         let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;

@@ -14,9 +14,9 @@ use crate::api::status::Reload;
 use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::guard::{self, Hand, Scene};
-use crate::lists::Book;
-use crate::memory::Leftovers;
+use crate::guard::{self, Caller, Scene};
+use crate::lists::ListStore;
+use crate::memory::HeapTrim;
 use crate::rule_files::{self, Digest};
 use crate::state_dir::{APPLIED, Applied, StateDir};
 use crate::taken;
@@ -68,11 +68,11 @@ impl RuleSets {
         let read = rule_files::read(&self.paths);
         let digest = Digest::of(&read);
         let done = self.planned_files(ground, read, asked.force).and_then(|planned| {
-            let hand = Hand { session: asked.session(), force: asked.force };
+            let caller = Caller { session: asked.session(), force: asked.force };
             let before = ground.scene(&self.layers, &self.effective, None)?;
             let (layers, effective) = (&planned.layers, &planned.effective);
             let after = Scene { layers, effective, laid: Some(&planned.laid), ..before };
-            hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
+            caller.authorize(guard::objection_to_edit(before, after, caller.session.as_ref()))?;
             if self.layers.applied {
                 let forgotten = ground.state.removal(APPLIED);
                 self.apply_and_keep(ground, planned, forgotten)
@@ -85,8 +85,8 @@ impl RuleSets {
             Err(error) => {
                 // The watch has nothing to add.
                 let differs = digest != self.taken;
-                let told = Some(error.to_string());
-                self.on_disk = differs.then_some(OnDisk { digest, error: told });
+                let reported = Some(error.to_string());
+                self.on_disk = differs.then_some(OnDisk { digest, error: reported });
                 return Err(error);
             }
         }
@@ -100,12 +100,12 @@ impl RuleSets {
         read: Result<Vec<Document>, RuleFileError>,
         force: bool,
     ) -> Result<Planned, ServiceError> {
-        ground.leftovers.note();
+        ground.heap_trim.note();
         let max_frame = ground.datapath.get()?.max_frame();
         let file = rule_files::taken(read?, max_frame)?;
         let planned = Planned::new(
             ground.datapath,
-            ground.leftovers,
+            ground.heap_trim,
             ground.lists,
             self.layers.with_file(file, false),
         )?;
@@ -138,7 +138,7 @@ impl RuleSets {
         }
         let checked = self.planned_files(ground, read, false).and_then(|planned| {
             let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
-            Hand::default().heed(guard::objection_to_rules(scene, None))?;
+            Caller::default().authorize(guard::objection_to_rules(scene, None))?;
             Ok(planned)
         });
         let error = checked.as_ref().err().map(ToString::to_string);
@@ -161,12 +161,12 @@ impl RuleSets {
     pub(crate) fn compare(
         &self,
         datapath: &Attached,
-        leftovers: &Leftovers,
-        lists: &Book,
+        heap_trim: &HeapTrim,
+        lists: &ListStore,
         rules: &CompareRules,
     ) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } =
-            self.read_and_planned(datapath, leftovers, lists, &rules.documents)?;
+            self.read_and_planned(datapath, heap_trim, lists, &rules.documents)?;
         let generation = datapath.get()?.generation();
         let edits = self.layers.edits().lines().into_iter().map(line).collect();
         let mut new = layers.file.rules.lines();
@@ -193,13 +193,13 @@ impl RuleSets {
         self.not_on_trial(ground)?;
         let planned = self.read_and_planned(
             ground.datapath,
-            ground.leftovers,
+            ground.heap_trim,
             ground.lists,
             &rules.documents,
         )?;
-        let hand = Hand { session: rules.session, force: rules.force };
+        let caller = Caller { session: rules.session, force: rules.force };
         let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
-        hand.heed(guard::objection_to_rules(scene, rules.session.as_ref()))?;
+        caller.authorize(guard::objection_to_rules(scene, rules.session.as_ref()))?;
         // The documents replace the files as they are now: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
         if let Some(seconds) = rules.confirm_seconds {
@@ -222,17 +222,17 @@ impl RuleSets {
     fn read_and_planned(
         &self,
         datapath: &Attached,
-        leftovers: &Leftovers,
-        lists: &Book,
+        heap_trim: &HeapTrim,
+        lists: &ListStore,
         documents: &[Document],
     ) -> Result<Planned, ServiceError> {
         // Files with a mistake leave memory behind, too, and so do those that are only compared.
-        leftovers.note();
+        heap_trim.note();
         if documents.is_empty() {
             return Err(ServiceError::NoDocuments);
         }
         let file = rule_files::taken(documents.to_vec(), datapath.get()?.max_frame())?;
-        Planned::new(datapath, leftovers, lists, self.layers.with_file(file, true))
+        Planned::new(datapath, heap_trim, lists, self.layers.with_file(file, true))
     }
 }
 

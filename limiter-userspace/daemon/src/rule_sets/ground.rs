@@ -6,20 +6,20 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::guard::Scene;
 use crate::layers::Layers;
-use crate::lists::{Book, Laid, UNCHANGED};
-use crate::memory::Leftovers;
+use crate::lists::{Laid, ListStore, UNCHANGED};
+use crate::memory::HeapTrim;
 use crate::state_dir::StateDir;
 
 /// The parts of the daemon that a rule set is put in force with.
 pub(crate) struct Ground<'a> {
     pub(crate) datapath: &'a mut Attached,
     /// The lists, which may keep a session safe from a rule, and to which rule files have entries.
-    pub(crate) lists: &'a mut Book,
+    pub(crate) lists: &'a mut ListStore,
     /// The node that is given shared limits.
     pub(crate) cluster: &'a Membership,
     pub(crate) state: &'a StateDir,
     /// Memory that large rule sets leave behind.
-    pub(crate) leftovers: &'a Leftovers,
+    pub(crate) heap_trim: &'a HeapTrim,
 }
 
 impl Ground<'_> {

@@ -38,7 +38,7 @@ impl RuleSets {
         ground: &mut Ground<'_>,
         layers: Layers,
     ) -> Result<(), ServiceError> {
-        let planned = Planned::new(ground.datapath, ground.leftovers, ground.lists, layers)?;
+        let planned = Planned::new(ground.datapath, ground.heap_trim, ground.lists, layers)?;
         self.put_in_force(ground, planned, None).map(drop)
     }
 

@@ -17,7 +17,7 @@ use crate::api::limits::{SetLimit, UnsetLimit};
 use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::guard::{self, Hand, Scene};
+use crate::guard::{self, Caller, Scene};
 use crate::layers::Layers;
 use crate::limit_ends;
 use crate::render::exact;
@@ -64,7 +64,7 @@ impl RuleSets {
         let replaced = self.on_path(&path).cloned();
         layers.edits.insert(path.clone(), Arc::clone(&rule));
         let changed =
-            self.edit(ground, layers, Hand { session: limit.session, force: limit.force })?;
+            self.edit(ground, layers, Caller { session: limit.session, force: limit.force })?;
         let mut done = set_line(&rule, &before, limit.seconds);
         if let Some(over) = replaced.and_then(|replaced| not_taken_over(&replaced, &rule)) {
             done.push_str(&over);
@@ -88,7 +88,7 @@ impl RuleSets {
         layers.ends.remove(&path);
         if let Some(rule) = layers.edits.remove(&path) {
             let session = Session::named(limit.peer, limit.port);
-            let changed = self.edit(ground, layers, Hand { session, force: limit.force })?;
+            let changed = self.edit(ground, layers, Caller { session, force: limit.force })?;
             let was = terms_text(&rule.terms);
             let done = format!("{path}: {}, was {was}", self.stands(&path));
             return Ok(Changed { done: Some(done), ..changed });
@@ -112,13 +112,13 @@ impl RuleSets {
     /// another of the same kind.
     fn of_this_first(&self, rule: &Rule, news: Vec<String>) -> Vec<String> {
         let of_this = Warnings::of_rule(rule);
-        let is_told = |line: &String| {
+        let is_reported = |line: &String| {
             let mut short = self.effective.judged.in_short();
             short.any(|(kind, text)| {
                 text == *line && of_this.iter().any(|warning| warning.kind == kind)
             })
         };
-        let news = news.into_iter().filter(|line| !is_told(line));
+        let news = news.into_iter().filter(|line| !is_reported(line));
         of_this.iter().map(|warning| warning.text(0)).chain(news).collect()
     }
 
@@ -145,15 +145,15 @@ impl RuleSets {
         &mut self,
         ground: &mut Ground<'_>,
         layers: Layers,
-        hand: Hand,
+        caller: Caller,
     ) -> Result<Changed, ServiceError> {
         let max_frame = ground.datapath.get()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        let planned = Planned::new(ground.datapath, ground.leftovers, ground.lists, layers)?;
+        let planned = Planned::new(ground.datapath, ground.heap_trim, ground.lists, layers)?;
         let before = ground.scene(&self.layers, &self.effective, None)?;
         let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
-        hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
+        caller.authorize(guard::objection_to_edit(before, after, caller.session.as_ref()))?;
         let prepared = ground.state.prepare(EDITS, &text)?;
         // Before the edits: an end without its edit is none.
         limit_ends::store(ground.state, &planned.layers)?;
@@ -174,7 +174,7 @@ impl RuleSets {
             layers.ends.remove(path);
             layers.edits.remove(path);
         }
-        self.edit(ground, layers, Hand { session: None, force: true })?;
+        self.edit(ground, layers, Caller { session: None, force: true })?;
         for path in over {
             tracing::info!("the time of the limit on {path} is over: {}", self.stands(&path));
         }

@@ -9,8 +9,8 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::guard;
 use crate::layers::Layers;
-use crate::lists::{Book, Laid};
-use crate::memory::Leftovers;
+use crate::lists::{Laid, ListStore};
+use crate::memory::HeapTrim;
 
 /// A rule set that can be put in force, as the data path is now.
 pub(super) struct Planned {
@@ -25,11 +25,11 @@ impl Planned {
     /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
     pub(super) fn new(
         datapath: &Attached,
-        leftovers: &Leftovers,
-        lists: &Book,
+        heap_trim: &HeapTrim,
+        lists: &ListStore,
         layers: Layers,
     ) -> Result<Self, ServiceError> {
-        leftovers.note();
+        heap_trim.note();
         let mut effective = layers.effective();
         let laid = laid(datapath.get()?, &layers);
         lists.check_room_for(&laid)?;

@@ -44,7 +44,8 @@ pub(crate) struct RuleSets {
     pub(crate) replan: bool,
     /// True if the entries of the rule files are not on the lists as they are to be.
     pub(super) relay: bool,
-    /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
+    /// Warnings that the last rule set brought, for anybody who asked for it: a warning is reported
+    /// once.
     pub(crate) news: Vec<String>,
     /// The consequences of the last change for sources that have used up a limit.
     pub(super) used: Option<String>,
@@ -106,7 +107,7 @@ impl RuleSets {
         self.effective.rules.len()
     }
 
-    /// Notes how the rule files are watched, to tell it.
+    /// Notes how the rule files are watched, to report it.
     pub(crate) fn watched(&mut self, watch: Option<Watch>) {
         self.watch = watch.map(|Watch { every, trial }| Watching {
             every_seconds: every.as_secs(),

@@ -150,7 +150,7 @@ impl RuleSets {
         Ok(())
     }
 
-    /// The data path is as before; so are the rules that are told.
+    /// The data path is as before; so are the rules that are reported.
     fn restore(&mut self, ground: &mut Ground<'_>, reason: &str) {
         if let Some(Trying { layers, effective, .. }) = self.trial.take() {
             self.layers = layers;

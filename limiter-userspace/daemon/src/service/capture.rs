@@ -1,4 +1,4 @@
-//! The packets that the program tells whole.
+//! The packets that the program reports whole.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::capture::Captures;
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Service {
-    /// Takes what the program has told; false once there is no capture.
+    /// Takes what the program has reported; false once there is no capture.
     pub(crate) fn take_captured(&mut self) -> bool {
         let Ok(datapath) = self.datapath.get_mut() else {
             self.captures = Captures::default();
@@ -34,7 +34,7 @@ impl Service {
     }
 }
 
-/// Takes what the program tells, as long as there is a capture.
+/// Takes what the program reports, as long as there is a capture.
 pub(crate) async fn read_on(service: std::sync::Arc<Mutex<Service>>) {
     loop {
         tokio::time::sleep(LOOK).await;

@@ -37,24 +37,24 @@ impl Service {
         self.cluster.join(cluster, &self.rule_sets.layers, &self.rule_sets.effective);
     }
 
-    /// Does what the node tells. Changes of lists are on disk at the end, all of them together.
-    pub(crate) fn heed(&mut self, notices: impl IntoIterator<Item = Notice>) {
+    /// Does what the node reports. Changes of lists are on disk at the end, all of them together.
+    pub(crate) fn handle_notices(&mut self, notices: impl IntoIterator<Item = Notice>) {
         let mut taken = Vec::new();
         // One question to the kernel for all of them.
         let mut own = None;
         for notice in notices {
-            match self.cluster.heed(notice) {
+            match self.cluster.handle_notices(notice) {
                 None => {}
                 Some(Order::CatchUp) => {
                     self.rule_sets.replan = true;
                     self.catch_up();
                 }
                 Some(Order::TakeOver(change)) => {
-                    let told = change.to_string();
+                    let reported = change.to_string();
                     let own = own.get_or_insert_with(|| self.own_addresses());
                     match self.take_over(&change, own) {
-                        Ok(()) => taken.push(told),
-                        Err(error) => self.cluster.refuse(told, error.to_string()),
+                        Ok(()) => taken.push(reported),
+                        Err(error) => self.cluster.refuse(reported, error.to_string()),
                     }
                 }
             }
@@ -62,8 +62,8 @@ impl Service {
         if !taken.is_empty() {
             self.store_lists();
         }
-        for told in taken.iter().take(LOGGED) {
-            tracing::info!("by another node: {told}");
+        for reported in taken.iter().take(LOGGED) {
+            tracing::info!("by another node: {reported}");
         }
         if taken.len() > LOGGED {
             tracing::info!("by another node: {} changes more", taken.len() - LOGGED);

@@ -1,4 +1,4 @@
-//! The drops that the program tells.
+//! The drops that the program reports.
 
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
@@ -20,9 +20,9 @@ pub(super) const KEEP_EVENTS: &str = "keep the log of events";
 const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are
+    /// Begins to report drops, inside a tokio runtime. Says what becomes readable when there are
     /// some.
-    pub(crate) fn tell_events(
+    pub(crate) fn report_events(
         &mut self,
         options: &EventOptions,
     ) -> Result<Option<OwnedFd>, ServiceError> {
@@ -32,7 +32,7 @@ impl Service {
             let directory = self.state.path("");
             let datapath = self.datapath.get()?;
             let begun = self.events.keep_log(datapath, directory, options.log_bytes);
-            self.troubles.note(KEEP_EVENTS, &begun);
+            self.repeated_errors.note(KEEP_EVENTS, &begun);
         }
         let datapath = self.datapath.get_mut()?;
         let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
@@ -40,14 +40,14 @@ impl Service {
         Ok(datapath.event_descriptor()?)
     }
 
-    /// Takes what the program has told.
+    /// Takes what the program has reported.
     pub(crate) fn take_events(&mut self) {
         if let Ok(datapath) = self.datapath.get_mut() {
             self.events.take(datapath, &self.rule_sets.effective);
         }
     }
 
-    /// Keeps what was told in the log on disk.
+    /// Keeps what was reported in the log on disk.
     pub(crate) fn keep_events(&mut self) -> Result<(), ServiceError> {
         self.events.keep(self.datapath.get()?)
     }
@@ -57,7 +57,7 @@ impl Service {
         self.events.end();
     }
 
-    /// Ends the log of events: what was told by now is in it.
+    /// Ends the log of events: what was reported by now is in it.
     pub(crate) fn end_event_log(&mut self) {
         self.take_events();
         if let Ok(datapath) = self.datapath.get()

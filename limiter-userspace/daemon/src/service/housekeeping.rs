@@ -12,7 +12,8 @@ use crate::recent::Scene;
 impl Service {
     /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
     /// the program learns how the wall clock was set, soft limits that packets pass over, full
-    /// tables and packets that nobody limits are told, a few buckets are read, and the counters.
+    /// tables and packets that nobody limits are reported, a few buckets are read, and the
+    /// counters.
     ///
     /// # Errors
     ///
@@ -24,7 +25,7 @@ impl Service {
         let mut all = Ok(());
         for (what, step) in STEPS {
             let done = step(self);
-            self.troubles.note(what, &done);
+            self.repeated_errors.note(what, &done);
             all = all.and(done);
         }
         self.take_events();
@@ -33,9 +34,9 @@ impl Service {
             self.gauges.views.forget(datapath.now());
         }
         let kept = self.keep_events();
-        self.troubles.note(KEEP_EVENTS, &kept);
+        self.repeated_errors.note(KEEP_EVENTS, &kept);
         all = all.and(kept);
-        self.leftovers.give_back();
+        self.heap_trim.give_back();
         all
     }
 
@@ -43,7 +44,7 @@ impl Service {
     pub(crate) fn live(&mut self, lost_after: Duration) {
         let Ok(datapath) = self.datapath.get_mut() else { return };
         let done = datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath);
-        self.troubles.note("tell the program that the daemon lives", &done);
+        self.repeated_errors.note("tell the program that the daemon lives", &done);
     }
 
     fn follow_wall_clock(&mut self) -> Result<(), ServiceError> {
@@ -64,14 +65,14 @@ impl Service {
 
     fn save_lists(&mut self) -> Result<(), ServiceError> {
         if self.lists.many_went() {
-            self.leftovers.note();
+            self.heap_trim.note();
         }
         let datapath = self.datapath.get()?;
         Ok(self.lists.keep_stored(&self.state, datapath)?)
     }
 
-    fn tell_bans(&mut self) -> Result<(), ServiceError> {
-        self.cluster.tell_bans(&self.datapath)
+    fn report_bans(&mut self) -> Result<(), ServiceError> {
+        self.cluster.report_bans(&self.datapath)
     }
 
     fn keep_heard(&mut self) -> Result<(), ServiceError> {
@@ -129,7 +130,7 @@ const STEPS: [(&str, Step); 11] = [
     ("take expired entries off the lists", Service::expire_lists),
     ("put what rule files list in force", Service::keep_lists),
     (SAVE_LISTS, Service::save_lists),
-    ("tell the other nodes of bans", Service::tell_bans),
+    ("tell the other nodes of bans", Service::report_bans),
     ("note which change of other nodes is the newest", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_nearness),

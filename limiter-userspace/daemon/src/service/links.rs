@@ -5,7 +5,7 @@ use limiter_datapath::LinkChange;
 use super::Service;
 
 impl Service {
-    /// Attaches to interfaces that came back, and tells what changed. Without its pins the daemon
+    /// Attaches to interfaces that came back, and says what changed. Without its pins the daemon
     /// ends.
     pub(crate) fn look_after_links(&mut self) {
         let Ok(datapath) = self.datapath.get_mut() else {
@@ -52,7 +52,7 @@ impl Service {
                 ),
                 LinkChange::Refused(name, error) => {
                     let error = error.to_string();
-                    // Every look tries again; it is told once.
+                    // Every look tries again; it is reported once.
                     if self.refused_links.get(&name) != Some(&error) {
                         tracing::error!("{name} is back, and not limited: {error}");
                         self.refused_links.insert(name, error);
@@ -67,7 +67,7 @@ impl Service {
     pub(super) fn catch_up(&mut self) {
         let (rule_sets, mut ground) = self.at_rules();
         if let Some(learned) = rule_sets.catch_up(&mut ground) {
-            self.troubles
+            self.repeated_errors
                 .note("tell the rules in force which interfaces and nodes there are", &learned);
         }
     }

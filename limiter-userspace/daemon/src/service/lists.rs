@@ -116,7 +116,7 @@ impl Service {
     pub(super) fn store_lists(&mut self) {
         let Ok(datapath) = self.datapath.get() else { return };
         if let Some(done) = self.lists.store(&self.state, datapath) {
-            self.troubles.note(SAVE_LISTS, &done.map_err(ServiceError::State));
+            self.repeated_errors.note(SAVE_LISTS, &done.map_err(ServiceError::State));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lines that the service tells of itself, also to the service manager.
+//! Lines that the service reports of itself, also to the service manager.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ impl Service {
             }
             let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
-            // A brake outlives the daemon that was told to pull it.
+            // A bypass outlives the daemon that was asked to turn it on.
             if matches!(datapath.brake(), Ok(true)) {
                 line.push_str(", but nothing is limited until `limiter on`");
             }
@@ -45,7 +45,7 @@ impl Service {
         self.notifier.ready(&summary);
     }
 
-    /// Tells of rules, brakes and interfaces that changed.
+    /// Reports rules, bypasses and interfaces that changed.
     pub(crate) fn notify_changes(&mut self) {
         let summary = self.summary();
         self.notifier.status(&summary);

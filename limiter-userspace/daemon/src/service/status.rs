@@ -17,7 +17,7 @@ impl Service {
         warnings.extend(self.gauges.not_ip.warning());
         warnings.extend(layers.nobody_is_safe());
         warnings.extend(self.rule_sets.not_in_force());
-        warnings.extend(self.troubles.warnings());
+        warnings.extend(self.repeated_errors.warnings());
         warnings.extend(self.cluster.warnings(layers));
         warnings
     }

@@ -23,8 +23,8 @@ pub(super) enum Counter {
     Source,
     /// The bucket of a key. No two tables have had one id, whatever rules came between.
     Key(TableKey),
-    /// The drops that events told in an episode: a part of all.
-    Told { rule: u32, reason: u8, began: SystemTime },
+    /// The drops that events reported in an episode: a part of all.
+    Reported { rule: u32, reason: u8, began: SystemTime },
 }
 
 /// A counter of a source, as it was read.
@@ -34,13 +34,13 @@ pub(super) struct Line {
     /// The number of the rule.
     pub(super) rule: Option<u32>,
     pub(super) counters: Counters,
-    /// The rule of drops that were told, as it was called then.
+    /// The rule of drops that were reported, as it was called then.
     pub(super) title: Option<Box<Title>>,
 }
 
 impl Line {
-    const fn is_told(&self) -> bool {
-        matches!(self.counter, Counter::Told { .. })
+    const fn is_reported(&self) -> bool {
+        matches!(self.counter, Counter::Reported { .. })
     }
 }
 
@@ -72,8 +72,8 @@ pub(super) struct Seen {
     pub(super) source: bool,
     /// True if it has all keys of tables.
     pub(super) keys: bool,
-    /// True if it has what events had told.
-    pub(super) told: bool,
+    /// True if it has what events had reported.
+    pub(super) reported: bool,
 }
 
 impl Account {
@@ -91,7 +91,7 @@ impl Account {
         match counter {
             Counter::Source => true,
             Counter::Key(key) => self.own == Some(key.table),
-            Counter::Told { .. } => false,
+            Counter::Reported { .. } => false,
         }
     }
 
@@ -104,7 +104,7 @@ impl Account {
         whole: bool,
     ) -> Self {
         let tables = keys::forms(datapath).into_keys().collect();
-        let seen = Seen { source: own_key.is_none(), keys: whole, told: false };
+        let seen = Seen { source: own_key.is_none(), keys: whole, reported: false };
         let mut account = Self { seen, tables, ..Self::default() };
         account.lines = lines.iter().map(Line::from).collect();
         let counter = own_key.map_or(Counter::Source, Counter::Key);
@@ -140,12 +140,12 @@ impl Account {
             passed.add(counter, counters.passed);
         }
         let shared = self.shared.iter().any(|(_, _, counters)| counters.dropped > 0);
-        let told = self.lines.iter().any(Line::is_told);
+        let reported = self.lines.iter().any(Line::is_reported);
         Total {
             passed: passed.most(),
             dropped,
             passed_at_least: !self.has_own(),
-            dropped_at_least: told || shared || self.in_part || !self.seen.keys,
+            dropped_at_least: reported || shared || self.in_part || !self.seen.keys,
         }
     }
 
@@ -163,7 +163,7 @@ impl Account {
             since.dropped = since.dropped.saturating_add(delta.dropped);
             passed.add(counter, delta.passed);
         }
-        let has_left = |line: &Line| !line.is_told() && self.find(&line.counter).is_none();
+        let has_left = |line: &Line| !line.is_reported() && self.find(&line.counter).is_none();
         if before.lines.iter().any(has_left) {
             return None;
         }
@@ -179,7 +179,7 @@ impl Account {
     fn knew_of(&self, counter: &Counter) -> bool {
         match counter {
             Counter::Source => self.seen.source,
-            Counter::Told { .. } => self.seen.told,
+            Counter::Reported { .. } => self.seen.reported,
             Counter::Key(key) => self.seen.keys && self.tables.contains(&key.table),
         }
     }
@@ -209,7 +209,7 @@ impl Account {
                 None => line.rule.and_then(|rule| titles.get(&rule)).cloned(),
             };
             let reason = match line.counter {
-                Counter::Told { reason, .. } => Some(reason),
+                Counter::Reported { reason, .. } => Some(reason),
                 _ => None,
             };
             let (sum, keys) = sums.entry((reason, None, title)).or_default();
@@ -228,12 +228,13 @@ impl Account {
     }
 }
 
-/// The reason of drops that were told, the prefix of sources that are counted together, the rule.
+/// The reason of drops that were reported, the prefix of sources that are counted together, the
+/// rule.
 type Row = (Option<u8>, Option<IpNet>, Option<Title>);
 
-fn row(((told, net, title), (counters, keys)): (Row, (Counters, u64))) -> RuleDrops {
-    let reason = told.map_or(Reason::OverLimit, |reason| Reason::from_index(u32::from(reason)));
-    let exact = told.is_none();
+fn row(((reported, net, title), (counters, keys)): (Row, (Counters, u64))) -> RuleDrops {
+    let reason = reported.map_or(Reason::OverLimit, |reason| Reason::from_index(u32::from(reason)));
+    let exact = reported.is_none();
     let (rule, rule_name) = match title {
         Some(Title { rule, name }) => (Some(rule), name),
         None => (exact.then(|| BEFORE.to_owned()), None),
@@ -262,7 +263,7 @@ impl Passed {
         match counter {
             Counter::Source => self.add_in(None, packets),
             Counter::Key(key) => self.add_in(Some(key.table), packets),
-            Counter::Told { .. } => {}
+            Counter::Reported { .. } => {}
         }
     }
 

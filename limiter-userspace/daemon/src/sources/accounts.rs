@@ -60,7 +60,7 @@ impl Accounts {
             for source in self.of.keys() {
                 let net = IpNet::from(address(source));
                 let length = form.source.and_then(|masks| masks.of(&net));
-                let Some(length) = length.filter(|_| !form.tells_sources_apart(&net)) else {
+                let Some(length) = length.filter(|_| !form.distinguishes_sources(&net)) else {
                     continue;
                 };
                 if let Ok(prefix) = IpNet::new(net.addr(), length) {

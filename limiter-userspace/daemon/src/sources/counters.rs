@@ -11,7 +11,7 @@ pub(super) struct Rates {
 
 impl Rates {
     /// So many packets in a time.
-    #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
+    #[expect(clippy::cast_precision_loss, reason = "a rate is reported to a few digits")]
     pub(super) fn of(packets: Counters, time: Ticks) -> Option<Self> {
         let nanos = time.as_nanos();
         let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;

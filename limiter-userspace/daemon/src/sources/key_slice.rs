@@ -54,7 +54,7 @@ impl KeySlice {
             let lines = self.pass.read(datapath, BATCH)?;
             read += BATCH;
             for line in lines {
-                // A prefix has no source of its own; what it dropped, events tell of.
+                // A prefix has no source of its own; what it dropped, events report.
                 if let Whose::One(source) = line.whose
                     && wanted.has(&source)
                 {

@@ -121,7 +121,7 @@ fn whose(form: TableForm, key: &TableKey) -> Option<Whose> {
     };
     let net = IpNet::from(address);
     let length = form.source?.of(&net)?;
-    Some(if form.tells_sources_apart(&net) {
+    Some(if form.distinguishes_sources(&net) {
         Whose::One(views::key(address))
     } else {
         Whose::Prefix(IpNet::new(address, length).ok()?)

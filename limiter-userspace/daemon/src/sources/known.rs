@@ -17,7 +17,7 @@ use crate::api::sources::{By, SourceRow};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;
-use crate::lists::Book;
+use crate::lists::ListStore;
 use crate::views;
 
 /// State of the daemon that a source is described from.
@@ -25,7 +25,7 @@ use crate::views;
 pub(crate) struct Known<'a> {
     pub(crate) datapath: &'a dyn Datapath,
     pub(crate) effective: &'a EffectiveSet,
-    pub(crate) lists: &'a Book,
+    pub(crate) lists: &'a ListStore,
     pub(crate) events: &'a Events,
 }
 
@@ -133,7 +133,7 @@ impl Known<'_> {
 }
 
 /// The used share of what may come at once, of the limit of which the least is left.
-#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+#[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
 fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);
     Some(burst.saturating_sub(remaining) as f64 / burst as f64)

@@ -1,4 +1,4 @@
-//! Accounts of sources, from what the maps hold and events told.
+//! Accounts of sources, from what the maps hold and events reported.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,22 +15,22 @@ use super::keys::{self, KeyLine, Whose};
 use crate::api::source::RuleDrops;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::events::{Events, Told};
+use crate::events::{Events, Reported};
 use crate::views::{self, CountsEach, Title};
 
 /// All that accounts are made of beside the buckets: read once for many sources.
 pub(crate) struct Ledger<'a> {
     datapath: &'a dyn Observed,
-    /// Drops that events told and no counter has.
-    told: HashMap<Source, Vec<Line>>,
-    /// Sources of which drops were told by rules that are not in force any more.
+    /// Drops that events reported and no counter has.
+    reported: HashMap<Source, Vec<Line>>,
+    /// Sources of which drops were reported by rules that are not in force any more.
     in_part: HashSet<Source>,
     tables: Vec<u32>,
     own: Option<u32>,
 }
 
 impl<'a> Ledger<'a> {
-    /// All that was told so far. Without a daemon nobody knows that.
+    /// All that was reported so far. Without a daemon nobody knows that.
     pub(crate) fn open(
         datapath: &'a dyn Observed,
         effective: &EffectiveSet,
@@ -38,15 +38,15 @@ impl<'a> Ledger<'a> {
     ) -> Self {
         let mut ledger = Self {
             datapath,
-            told: HashMap::new(),
+            reported: HashMap::new(),
             in_part: HashSet::new(),
             tables: keys::forms(datapath).into_keys().collect(),
             own: own_table(datapath),
         };
         let mut rules = None;
-        for told in events.into_iter().flat_map(Events::told) {
-            let source = views::of_key(told.source);
-            let counted = match told.reason() {
+        for reported in events.into_iter().flat_map(Events::reported) {
+            let source = views::of_key(reported.source);
+            let counted = match reported.reason() {
                 // Dropped before there is a bucket, or without one.
                 Reason::Denied
                 | Reason::Banned
@@ -56,11 +56,11 @@ impl<'a> Ledger<'a> {
                 | Reason::OverAggregate => Some(false),
                 _ => rules
                     .get_or_insert_with(|| Counting::of(datapath, effective))
-                    .counts(&told, &source),
+                    .counts(&reported, &source),
             };
             match counted {
                 Some(true) => {}
-                Some(false) => ledger.told.entry(source).or_default().push(line_of(told)),
+                Some(false) => ledger.reported.entry(source).or_default().push(line_of(reported)),
                 None => {
                     ledger.in_part.insert(source);
                 }
@@ -69,15 +69,15 @@ impl<'a> Ledger<'a> {
         ledger
     }
 
-    /// The sources of which drops were told that no counter has, with their number.
-    pub(super) fn told(&self) -> impl Iterator<Item = (&Source, u64)> {
+    /// The sources of which drops were reported that no counter has, with their number.
+    pub(super) fn reported(&self) -> impl Iterator<Item = (&Source, u64)> {
         let sum = |lines: &Vec<Line>| lines.iter().map(|line| line.counters.dropped).sum();
-        self.told.iter().map(move |(source, lines)| (source, sum(lines)))
+        self.reported.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
-    /// Drops that were told, by source and rule.
-    pub(super) fn told_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
-        self.told.iter().flat_map(|(source, lines)| {
+    /// Drops that were reported, by source and rule.
+    pub(super) fn reported_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
+        self.reported.iter().flat_map(|(source, lines)| {
             let account = Account { lines: lines.clone(), ..Account::default() };
             account.rows(&BTreeMap::new(), |_| true).into_iter().map(move |row| (source, row))
         })
@@ -91,7 +91,7 @@ impl<'a> Ledger<'a> {
         whole: bool,
     ) -> Result<Account, ServiceError> {
         let mut account = Account {
-            seen: Seen { source: true, keys: whole || self.tables.is_empty(), told: true },
+            seen: Seen { source: true, keys: whole || self.tables.is_empty(), reported: true },
             in_part: self.in_part.contains(source),
             tables: self.tables.clone(),
             own: self.own,
@@ -113,7 +113,7 @@ impl<'a> Ledger<'a> {
                 Whose::Prefix(net) => account.shared.push((net, line.rule, line.counters)),
             }
         }
-        account.lines.extend(self.told.get(source).into_iter().flatten().cloned());
+        account.lines.extend(self.reported.get(source).into_iter().flatten().cloned());
         account.lines.sort_by_key(|line| line.counter);
         Ok(account)
     }
@@ -125,9 +125,9 @@ pub(super) fn own_table(datapath: &dyn Observed) -> Option<u32> {
     ids.get(&RuleId::of_source(&Selector::Every).form).copied()
 }
 
-fn line_of(Told { rule, reason, began, title, dropped, .. }: Told) -> Line {
+fn line_of(Reported { rule, reason, began, title, dropped, .. }: Reported) -> Line {
     Line {
-        counter: Counter::Told { rule, reason, began },
+        counter: Counter::Reported { rule, reason, began },
         rule: None,
         counters: Counters { passed: 0, dropped },
         title: title.map(Box::new),
@@ -146,14 +146,14 @@ impl Counting {
         Self { titles, rules: views::counts_each(datapath.installed()) }
     }
 
-    /// True if a bucket of the source has what was told; none if that is not known.
-    fn counts(&self, told: &Told, source: &Source) -> Option<bool> {
+    /// True if a bucket of the source has what was reported; none if that is not known.
+    fn counts(&self, reported: &Reported, source: &Source) -> Option<bool> {
         // The number may be another rule's by now.
         let rule = |title: &Title| title.rule.clone();
-        if self.titles.get(&told.rule).map(rule) != told.title.as_ref().map(rule) {
+        if self.titles.get(&reported.rule).map(rule) != reported.title.as_ref().map(rule) {
             return None;
         }
-        let CountsEach { v4, v6 } = *self.rules.get(&told.rule)?;
+        let CountsEach { v4, v6 } = *self.rules.get(&reported.rule)?;
         if matches!(source, Source::V4(_)) { v4 } else { v6 }
     }
 }

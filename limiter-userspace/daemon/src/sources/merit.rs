@@ -1,4 +1,4 @@
-//! Telling quickly who may stand out, without asking which rule a source falls under.
+//! Finding quickly who may stand out, without asking which rule a source falls under.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -22,10 +22,10 @@ use crate::views;
 /// Sources that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
 
-/// Sources whose rate is measured, of each kind: the pass tells counters, and no rates.
+/// Sources whose rate is measured, of each kind: the pass reports counters, and no rates.
 const CANDIDATES: usize = 1024;
 
-/// Between the two readings that tell a rate.
+/// Between the two readings that report a rate.
 const APART: Duration = Duration::from_millis(250);
 
 /// The step after a slice.
@@ -82,7 +82,7 @@ impl Reading {
         match &mut self.stage {
             Stage::Keys => {
                 if self.sums.step(known.datapath, &self.wanted)? {
-                    self.sums.add_told(&known.ledger(), &self.wanted);
+                    self.sums.add_reported(&known.ledger(), &self.wanted);
                     self.stage = Stage::Sources(None);
                 }
                 Ok(Next::Slice)

@@ -33,7 +33,7 @@ const MOST_BATCHES: usize = 32;
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
 
-/// Between two looks. Whoever asks sooner is told what the last one found.
+/// Between two looks. Anybody who asks sooner gets what the last one found.
 const APART: Ticks = Ticks::from_nanos(200_000_000);
 
 /// A view that nobody asked for is given up after this.
@@ -42,7 +42,7 @@ const PATIENCE: Ticks = Ticks::from_nanos(10_000_000_000);
 /// Views of different prefixes at once.
 const MOST_VIEWS: usize = 4;
 
-/// Sources of one view that are told of in any case.
+/// Sources of one view that are reported in any case.
 const MOST_WATCHED: usize = 16;
 
 /// Views that are watched now: none while nobody looks.
@@ -146,7 +146,7 @@ impl View {
         }
     }
 
-    /// Looks, unless that was just done. `dropping` are sources of which drops were told.
+    /// Looks, unless that was just done. `dropping` are sources of which drops were reported.
     pub(crate) fn look(
         &mut self,
         known: Known<'_>,
@@ -324,7 +324,7 @@ impl View {
         keep(&mut self.pool, &always);
     }
 
-    /// Tells of a source from now on, until nobody has asked for it for a while.
+    /// Reports a source from now on, until nobody has asked for it for a while.
     pub(crate) fn watch(&mut self, source: Source, now: Ticks) {
         if self.watched.len() < MOST_WATCHED || self.watched.contains_key(&source) {
             self.watched.insert(source, now.plus(PATIENCE));
@@ -373,7 +373,7 @@ impl View {
     }
 
     /// Rounds over all sources, of which there are `tracked`.
-    #[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+    #[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
     pub(crate) fn rounds(&self, tracked: u64) -> f64 {
         let share = if self.sweep.is_done() {
             1.0

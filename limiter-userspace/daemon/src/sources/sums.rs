@@ -79,9 +79,9 @@ impl Sums {
         Ok(self.pass.is_done())
     }
 
-    /// Adds the drops that were told and that no counter has.
-    pub(super) fn add_told(&mut self, ledger: &Ledger<'_>, wanted: &Wanted) {
-        for (source, dropped) in ledger.told().filter(|(source, _)| wanted.has(source)) {
+    /// Adds the drops that were reported and that no counter has.
+    pub(super) fn add_reported(&mut self, ledger: &Ledger<'_>, wanted: &Wanted) {
+        for (source, dropped) in ledger.reported().filter(|(source, _)| wanted.has(source)) {
             let sum = self.of.entry(*source).or_default();
             sum.dropped = sum.dropped.saturating_add(dropped);
         }
@@ -126,8 +126,8 @@ impl Sums {
             Some(OtherDrops { source: selector.to_string(), drops })
         });
         let mut rows: Vec<OtherDrops> = exact.collect();
-        let told = ledger.told_by_rule().filter(|(source, _)| wanted.has(source));
-        rows.extend(told.map(|(source, drops)| OtherDrops {
+        let reported = ledger.reported_by_rule().filter(|(source, _)| wanted.has(source));
+        rows.extend(reported.map(|(source, drops)| OtherDrops {
             source: Selector::address(address(source)).to_string(),
             drops,
         }));

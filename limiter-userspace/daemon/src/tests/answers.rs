@@ -151,7 +151,7 @@ fn large_answers_come_in_parts() {
     assert_eq!(daemon.service.export(ExportRules::default()).unwrap().text, text);
 }
 
-/// An answer that was begun tells of the rules that it was begun with; one that only counts begins
+/// An answer that was begun reports the rules that it was begun with; one that only counts begins
 /// again.
 #[test]
 fn rules_that_change_between_two_parts_tear_no_answer() {
@@ -170,9 +170,9 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
         while let Some(part) = daemon.service.next_part(&mut slices).unwrap() {
             text.extend(part);
         }
-        let told = String::from_utf8(text).unwrap();
+        let reported = String::from_utf8(text).unwrap();
         let expected = if parts == 0 { whole(&asked, &daemon) } else { before };
-        assert!(told == expected, "{asked:?}");
+        assert!(reported == expected, "{asked:?}");
         daemon.unset("10.9.9.9").unwrap();
     }
     // An exported file is of one rule set as well, and the newest where it is written anew.
@@ -189,9 +189,9 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
     assert!(String::from_utf8(text).unwrap() == whole(&asked, &daemon));
 }
 
-/// A source that stays on a list is told once, whatever comes and goes.
+/// A source that stays on a list is reported once, whatever comes and goes.
 #[test]
-fn who_stays_on_a_list_is_told_once() {
+fn who_stays_on_a_list_is_reported_once() {
     let mut daemon = Daemon::start(&[]);
     let name = |number: u32| std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).to_string();
     let put = |daemon: &mut Daemon, list, sources| {
@@ -207,12 +207,12 @@ fn who_stays_on_a_list_is_told_once() {
     while let Some(part) = daemon.service.next_part(&mut slices).unwrap() {
         text.extend(part);
     }
-    let told: Lists = serde_json::from_slice(&text).unwrap();
-    let denied = told.entries.iter().filter(|entry| entry.list == ListName::Deny);
+    let reported: Lists = serde_json::from_slice(&text).unwrap();
+    let denied = reported.entries.iter().filter(|entry| entry.list == ListName::Deny);
     let expected: Vec<_> = (0..4000).map(|number| name(2 * number)).collect();
     assert_eq!(denied.map(|entry| entry.source.clone()).collect::<Vec<_>>(), expected);
-    let mut all: Vec<_> = told.entries.iter().map(|entry| &entry.source).collect();
+    let mut all: Vec<_> = reported.entries.iter().map(|entry| &entry.source).collect();
     all.sort_unstable();
     all.dedup();
-    assert_eq!(all.len(), told.entries.len(), "somebody was told twice");
+    assert_eq!(all.len(), reported.entries.len(), "somebody was notified twice");
 }

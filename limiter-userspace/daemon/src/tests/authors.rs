@@ -24,14 +24,14 @@ impl Daemon {
     }
 
     /// `192.0.2.7 deny never a person`
-    fn told(&self) -> Vec<String> {
+    fn reported(&self) -> Vec<String> {
         let entries = self.service.lists().unwrap().entries;
-        let told = entries.iter().map(|entry| {
+        let reported = entries.iter().map(|entry| {
             let ends = entry.expires_in_seconds.map_or("never".to_owned(), |s| s.to_string());
             let by = entry.by.as_deref().unwrap_or("a person");
             format!("{} {} {ends} {by}", entry.source, entry.list.name())
         });
-        told.collect()
+        reported.collect()
     }
 
     fn take_off(&mut self, source: &str, by: &str) -> ListsChanged {
@@ -82,22 +82,22 @@ fn a_feed_replaces_and_shortens_nothing_of_a_person() {
         "198.51.100.7 allow never a person",
         "203.0.113.0/24 allow never a person",
     ];
-    assert_eq!(daemon.told(), after);
+    assert_eq!(daemon.reported(), after);
     // Strict, it is refused whole.
     daemon.service.list(&SetList { strict: true, ..tonight }).unwrap_err();
-    assert_eq!(daemon.told(), after);
+    assert_eq!(daemon.reported(), after);
     // Tomorrow the feed has nothing of it: what a person said stays. So it does over a restart.
     assert_eq!(daemon.feed("night", &["192.0.2.201"]).off, 1);
     let mut daemon = daemon.restart(&["203.0.113.250"]);
     let mut left = after.map(str::to_owned);
     left[2] = "192.0.2.201 deny never night".to_owned();
-    assert_eq!(daemon.told(), left);
+    assert_eq!(daemon.reported(), left);
     // And over a reboot.
     daemon.service.housekeep().unwrap();
     daemon.fake.state().clear_lists();
     daemon.fake.state().adopted = false;
     let daemon = daemon.restart(&["203.0.113.250"]);
-    assert_eq!(daemon.told()[2], "192.0.2.201 deny never night");
+    assert_eq!(daemon.reported()[2], "192.0.2.201 deny never night");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn replace_takes_off_what_came_by_that_feed_only() {
     daemon.feed("b", &["192.0.2.3", "192.0.2.4"]);
     assert_eq!(daemon.feed("a", &["192.0.2.5"]).off, 2);
     assert_eq!(
-        daemon.told(),
+        daemon.reported(),
         ["192.0.2.1 deny never a person", "192.0.2.4 deny never b", "192.0.2.5 deny never a"]
     );
 }
@@ -124,17 +124,17 @@ fn an_unban_removes_its_own_ban() {
     };
     daemon.lists(&ban("192.0.2.1"));
     daemon.lists(&ban("192.0.2.2"));
-    assert_eq!(daemon.told(), ["192.0.2.1 deny never a person", "192.0.2.2 deny 600 fail2ban"]);
+    assert_eq!(daemon.reported(), ["192.0.2.1 deny never a person", "192.0.2.2 deny 600 fail2ban"]);
     let changed = daemon.take_off("192.0.2.1", "fail2ban");
     assert_eq!(skipped(&changed), [("192.0.2.1", "it is denied by hand")]);
     daemon.take_off("192.0.2.2", "fail2ban");
     // A ban that has ended by itself is no trouble.
     daemon.take_off("192.0.2.2", "fail2ban");
-    assert_eq!(daemon.told(), ["192.0.2.1 deny never a person"]);
+    assert_eq!(daemon.reported(), ["192.0.2.1 deny never a person"]);
     // A person takes off anything, and the last word of a person counts.
     daemon.lists(&ban("192.0.2.2"));
     daemon.person(ListName::Allow, &["192.0.2.2"], None);
-    assert_eq!(daemon.told()[1], "192.0.2.2 allow never a person");
+    assert_eq!(daemon.reported()[1], "192.0.2.2 allow never a person");
 }
 
 #[test]
@@ -143,7 +143,10 @@ fn what_a_person_allows_is_not_denied_inside_by_a_feed_of_before() {
     daemon.feed("a", &["203.0.113.80", "203.0.113.81", "192.0.2.1"]);
     let changed = daemon.person(ListName::Allow, &["203.0.113.0/24"], None);
     assert_eq!(changed.off, 2);
-    assert_eq!(daemon.told(), ["192.0.2.1 deny never a", "203.0.113.0/24 allow never a person"]);
+    assert_eq!(
+        daemon.reported(),
+        ["192.0.2.1 deny never a", "203.0.113.0/24 allow never a person"]
+    );
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn nearly_everybody_and_the_own_network_are_guarded_at_each_door() {
         let sources = [source, "203.0.113.7"];
         let changed = daemon.feed("a", &sources);
         assert_eq!(changed.skipped.len(), 1, "{source}: {changed:?}");
-        assert_eq!(daemon.told(), ["203.0.113.7 deny never a"], "{source}");
+        assert_eq!(daemon.reported(), ["203.0.113.7 deny never a"], "{source}");
         let deny = |force| SetList {
             list: ListName::Deny,
             sources: vec![source.to_owned()],
@@ -191,7 +194,7 @@ fn a_list_that_does_not_fit_is_refused_before_anything_is_in_force() {
     };
     let refusal = daemon.service.list(&many(0, 65_536)).unwrap_err();
     assert!(refusal.to_string().contains("room for 65536 prefixes"), "{refusal}");
-    assert_eq!(daemon.told(), ["10.0.0.0/8 deny never a person"]);
+    assert_eq!(daemon.reported(), ["10.0.0.0/8 deny never a person"]);
     // What goes makes room for what comes.
     assert_eq!(daemon.lists(&many(0, 65_535)).new, 65_535);
     let changed = daemon.lists(&many(65_535, 65_535));
@@ -229,14 +232,14 @@ fn nothing_is_for_ever_that_is_not_saved() {
     assert!(!daemon.service.lists().unwrap().entries[0].not_saved);
 }
 
-/// Whoever denies or bans an address that many people are behind is told, and is not refused.
+/// Anybody who denies or bans an address that many people are behind is warned, and is not refused.
 #[test]
-fn a_denial_of_everybody_behind_an_address_is_told() {
+fn a_denial_of_everybody_behind_an_address_is_reported() {
     let mut daemon = Daemon::start(&[]);
     let sources = ["100.64.0.7", "192.0.2.7", "64:ff9b::808:808"];
-    let told = daemon.person(ListName::Deny, &sources, None).warnings;
+    let reported = daemon.person(ListName::Deny, &sources, None).warnings;
     assert_eq!(
-        told,
+        reported,
         [
             "100.64.0.7 is denied with everybody behind it: providers share the addresses of \
              100.64.0.0/10 among customers",
@@ -251,8 +254,8 @@ fn a_denial_of_everybody_behind_an_address_is_told() {
         let ban = crate::api::bans::SetBan { source, seconds: 60, ..Default::default() };
         daemon.service.ban(&ban).unwrap().warning
     };
-    let told = ban("2001:0:c000:204::1").unwrap();
-    assert!(told.ends_with("all clients of the Teredo server 192.0.2.4 have addresses there"));
+    let reported = ban("2001:0:c000:204::1").unwrap();
+    assert!(reported.ends_with("all clients of the Teredo server 192.0.2.4 have addresses there"));
     assert_eq!(ban("203.0.113.7"), None);
     daemon.write("deny: [100.64.0.0/10]\ndescriptors: []\n");
     daemon.service.reload().unwrap();

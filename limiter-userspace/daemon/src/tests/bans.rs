@@ -168,9 +168,9 @@ fn the_wall_clock_is_refreshed_at_the_start_and_from_time_to_time() {
     assert_eq!(daemon.fake.state().clock_refreshed, before + 1);
 }
 
-/// Promise P8: a table without room is told, and so is the end of it.
+/// Promise P8: a table without room is reported, and so is the end of it.
 #[test]
-fn packets_without_room_are_told() {
+fn packets_without_room_are_reported() {
     let mut daemon = Daemon::start(&[]);
     let look = |daemon: &mut Daemon, over_budget, full| {
         let counts = Admission { over_budget, full, ..Admission::default() };
@@ -193,8 +193,8 @@ fn packets_without_room_are_told() {
     assert!(
         daemon.service.metrics().unwrap().contains("entries_alarm{table=\"ipv6_sources\"} 0\n")
     );
-    // Followers are told as well, and so are hooks.
-    let told: Vec<_> = std::iter::from_fn(|| lines.try_recv().ok())
+    // Followers are notified as well, and so are hooks.
+    let reported: Vec<_> = std::iter::from_fn(|| lines.try_recv().ok())
         .map(|line| String::from_utf8(line.to_vec()).unwrap())
         .collect();
     let line = |phase: &str, packets| {
@@ -203,5 +203,5 @@ fn packets_without_room_are_told() {
              sources\",\"packets\":{packets}}}\n"
         )
     };
-    assert_eq!(told, [line("start", 1), line("end", 3)]);
+    assert_eq!(reported, [line("start", 1), line("end", 3)]);
 }

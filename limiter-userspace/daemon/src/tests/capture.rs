@@ -12,7 +12,7 @@ use limiter_common::wire::{CaptureFilter, CaptureRecord, MAX_SNAP};
 use limiter_datapath::CapturedPacket;
 
 use super::*;
-use crate::api::capture::{AskCapture, Told};
+use crate::api::capture::{AskCapture, CapturedVerdict};
 use crate::control::Lines;
 use crate::routes;
 
@@ -22,8 +22,8 @@ fn millis(millis: u64) -> Ticks {
     Ticks::from_nanos(millis * 1_000_000)
 }
 
-/// Has the program tell packets of a length, by the rule for 192.0.2.0/24.
-fn tell(daemon: &Daemon, packets: usize, length: u32) {
+/// Has the program report packets of a length, by the rule for 192.0.2.0/24.
+fn report(daemon: &Daemon, packets: usize, length: u32) {
     let mut state = daemon.fake.state();
     let rule = state.installed().rules[&select("192.0.2.0/24")].limit.rule;
     let (high, low) = SOURCE.trie_words();
@@ -87,7 +87,7 @@ fn packets_are_for_whoever_may_change() {
 fn a_slow_reader_leaves_packets_in_the_ring() {
     const PACKETS: usize = 400;
     let (mut daemon, mut reader) = begin(&AskCapture::default());
-    tell(&daemon, PACKETS, MAX_SNAP);
+    report(&daemon, PACKETS, MAX_SNAP);
     assert!(daemon.service.take_captured());
     let left = daemon.fake.state().captured.len();
     assert!(left > PACKETS / 2, "{left}");
@@ -100,11 +100,11 @@ fn a_slow_reader_leaves_packets_in_the_ring() {
     }
     file.extend(read(&mut reader));
     assert_eq!(said(&file, "dropped: over-limit, rule 192.0.2.0/24"), PACKETS);
-    assert_eq!(said(&file, "all interfaces: 400 packets told; not told: 0 over"), 1);
+    assert_eq!(said(&file, "all interfaces: 400 packets reported; not reported: 0 over"), 1);
     assert!(reader.is_closed());
 }
 
-/// The program is told again and again that somebody reads, and no more once nobody does.
+/// The program is informed again and again that somebody reads, and no more once nobody does.
 #[test]
 fn a_capture_lasts_as_long_as_its_reader() {
     let (mut daemon, reader) = begin(&AskCapture::default());
@@ -124,33 +124,37 @@ fn a_capture_lasts_as_long_as_its_reader() {
 #[test]
 fn a_capture_ends_by_its_count_and_by_its_time() {
     let (mut daemon, mut reader) = begin(&AskCapture { count: Some(3), ..AskCapture::default() });
-    tell(&daemon, 9, 60);
+    report(&daemon, 9, 60);
     // One of a capture before it.
     daemon.fake.state().captured[0].record.session = 1;
     while daemon.service.take_captured() {}
     assert_eq!(said(&read(&mut reader), "dropped: over-limit"), 3);
-    assert_eq!(daemon.service.captures().unwrap().last.unwrap().told, 3);
+    assert_eq!(daemon.service.captures().unwrap().last.unwrap().reported, 3);
 
     let (mut daemon, mut reader) = begin(&AskCapture { seconds: Some(2), ..AskCapture::default() });
     daemon.fake.state().now = millis(2_999);
     assert!(daemon.service.take_captured());
-    tell(&daemon, 2, 60);
+    report(&daemon, 2, 60);
     daemon.fake.state().now = millis(3_000);
     while daemon.service.take_captured() {}
-    assert_eq!(said(&read(&mut reader), "dropped: over-limit"), 2, "what was told before is read");
+    assert_eq!(
+        said(&read(&mut reader), "dropped: over-limit"),
+        2,
+        "what was reported before is read"
+    );
     let last = daemon.service.captures().unwrap().last.unwrap();
-    assert_eq!((last.told, last.milliseconds), (2, 2_000));
+    assert_eq!((last.reported, last.milliseconds), (2, 2_000));
 }
 
-/// A level of which a packet was missed is told no more, and the answer says which are whole.
+/// A level of which a packet was missed is reported no more, and the answer says which are whole.
 #[test]
 fn levels_that_were_missed_are_left_out() {
     let (mut daemon, mut reader) = begin(&AskCapture { share: Some(4), ..AskCapture::default() });
     let filter = daemon.fake.state().capture_filter;
     assert_eq!((filter.level, filter.snap), (2, 96));
-    tell(&daemon, 1, 60);
+    report(&daemon, 1, 60);
     daemon.fake.state().capture_counts.missed[3] = 5;
-    daemon.fake.state().capture_counts.told.over_budget = 5;
+    daemon.fake.state().capture_counts.reported.over_budget = 5;
     daemon.fake.state().now = millis(1_300);
     assert!(daemon.service.take_captured());
     assert_eq!(daemon.fake.state().capture_filter.level, 4);
@@ -163,7 +167,7 @@ fn levels_that_were_missed_are_left_out() {
 #[test]
 fn a_filter_is_what_was_asked_for() {
     let asked = AskCapture {
-        verdict: Some(Told::Dropped),
+        verdict: Some(CapturedVerdict::Dropped),
         source: Some("192.0.2.0/24".to_owned()),
         rule: Some("192.0.2.0/24".to_owned()),
         snap: Some(60),
@@ -183,7 +187,7 @@ fn a_filter_is_what_was_asked_for() {
         (
             AskCapture {
                 reason: Some("conforming".to_owned()),
-                verdict: Some(Told::Dropped),
+                verdict: Some(CapturedVerdict::Dropped),
                 ..AskCapture::default()
             },
             "reason: no packet with it has that verdict",

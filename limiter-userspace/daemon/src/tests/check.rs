@@ -28,7 +28,7 @@ fn numbers(checked: &Checked) -> [Option<u64>; 4] {
     [*limit, *remaining, *reset_in_seconds, *retry_after_seconds]
 }
 
-fn told(checked: &Checked) -> (&str, bool, bool) {
+fn reported(checked: &Checked) -> (&str, bool, bool) {
     (&checked.reason, checked.passes, checked.exact)
 }
 
@@ -46,7 +46,7 @@ fn deny(daemon: &mut Daemon, source: &str, seconds: Option<u64>) {
 }
 
 #[test]
-fn a_source_over_its_limit_is_told_when_to_come_again() {
+fn a_source_over_its_limit_learns_when_to_come_again() {
     let mut daemon = Daemon::start(&[]);
     reload(
         &mut daemon,
@@ -57,11 +57,11 @@ fn a_source_over_its_limit_is_told_when_to_come_again() {
     assert_eq!(numbers(&check(&mut daemon)), [Some(3), Some(3), Some(0), None]);
     daemon.fake.send(SOURCE, 2, 60);
     let checked = check(&mut daemon);
-    assert_eq!(told(&checked), ("conforming", true, true));
+    assert_eq!(reported(&checked), ("conforming", true, true));
     assert_eq!(numbers(&checked), [Some(3), Some(1), Some(20), None]);
     daemon.fake.send(SOURCE, 2, 60);
     let checked = check(&mut daemon);
-    assert_eq!(told(&checked), ("over-limit", false, true));
+    assert_eq!(reported(&checked), ("over-limit", false, true));
     assert_eq!(checked.rule.as_deref(), Some("every source"));
     assert_eq!(numbers(&checked), [Some(3), Some(0), Some(30), Some(10)]);
     // The time in the answer holds: a second before it is too early, and then it passes.
@@ -80,7 +80,7 @@ fn with_bytes_the_length_counts() {
     daemon.fake.send(SOURCE, 1, 1500);
     assert!(check(&mut daemon).passes);
     let checked = ask(&mut daemon, "192.0.2.1", Some(1514));
-    assert_eq!(told(&checked), ("over-limit", false, true));
+    assert_eq!(reported(&checked), ("over-limit", false, true));
     assert_eq!(numbers(&checked), [Some(2000), Some(500), Some(2), Some(2)]);
     // No bucket of that size ever holds it.
     assert_eq!(ask(&mut daemon, "192.0.2.1", Some(2001)).retry_after_seconds, None);
@@ -99,29 +99,29 @@ fn the_order_is_the_program_s() {
     let mut daemon = Daemon::start(&["192.0.2.8/30"]);
     at(&daemon, 5_000);
     daemon.fake.send(SOURCE, 101, 60);
-    assert_eq!(told(&check(&mut daemon)).0, "over-limit");
+    assert_eq!(reported(&check(&mut daemon)).0, "over-limit");
     let until = Ticks::from_nanos(9_500_000_000).get();
     daemon.fake.state().model.put_ban(&SOURCE, &Ban { until, history: 0, rule: 0 });
     let checked = check(&mut daemon);
-    assert_eq!(told(&checked), ("banned", false, true));
+    assert_eq!(reported(&checked), ("banned", false, true));
     assert_eq!(numbers(&checked), [Some(0), Some(0), Some(5), Some(5)]);
     deny(&mut daemon, "192.0.2.0/24", Some(60));
     let checked = check(&mut daemon);
-    assert_eq!(told(&checked), ("denied", false, true));
+    assert_eq!(reported(&checked), ("denied", false, true));
     assert_eq!((checked.listed, checked.retry_after_seconds), (Some(ListName::Deny), Some(60)));
     deny(&mut daemon, "192.0.2.0/25", None);
     assert_eq!(numbers(&check(&mut daemon)), [Some(0), Some(0), None, None]);
     // Management prefixes are the longer ones.
-    assert_eq!(told(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
+    assert_eq!(reported(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
     let sources = vec!["192.0.2.1".into()];
     let request =
         SetList { list: ListName::Allow, sources, seconds: Some(2), ..SetList::default() };
     daemon.service.list(&request).unwrap();
-    assert_eq!(told(&check(&mut daemon)), ("allowed", true, true));
+    assert_eq!(reported(&check(&mut daemon)), ("allowed", true, true));
     at(&daemon, 7_000);
-    assert_eq!(told(&check(&mut daemon)).0, "denied", "the entry has expired");
+    assert_eq!(reported(&check(&mut daemon)).0, "denied", "the entry has expired");
     daemon.service.brake(Brake { engaged: true }).unwrap();
-    assert_eq!(told(&check(&mut daemon)), ("brake", true, true));
+    assert_eq!(reported(&check(&mut daemon)), ("brake", true, true));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_is_over_a_limit_may_pass() {
         at(&daemon, 1_000);
         daemon.fake.send(SOURCE, 1, 60);
         let checked = check(&mut daemon);
-        assert_eq!(told(&checked), (reason, passes, exact), "{checked:?}");
+        assert_eq!(reported(&checked), (reason, passes, exact), "{checked:?}");
         assert_eq!(checked.retry_after_seconds.is_some(), !passes);
         assert_eq!(checked.remaining, Some(0));
     }
@@ -196,7 +196,7 @@ fn what_was_not_looked_at_is_said() {
         let mut daemon = Daemon::start(&[]);
         reload(&mut daemon, &rules);
         let checked = check(&mut daemon);
-        assert_eq!(told(&checked), (reason, true, missing.is_empty()), "{rules}");
+        assert_eq!(reported(&checked), (reason, true, missing.is_empty()), "{rules}");
         assert_eq!(checked.not_looked_at, missing, "{rules}");
     }
     let mut daemon = Daemon::start(&[]);
@@ -204,16 +204,16 @@ fn what_was_not_looked_at_is_said() {
     let admission = Admission { full: 1, made: u64::from(SOURCES), ..Admission::default() };
     daemon.fake.state().admission.insert(EntryKind::V4, admission);
     let checked = check(&mut daemon);
-    assert_eq!(told(&checked), ("conforming", true, false));
+    assert_eq!(reported(&checked), ("conforming", true, false));
     assert_eq!(checked.not_looked_at, ["the bucket that new sources share in a flood"]);
     assert!(ask(&mut daemon, "2001:db8::1", None).exact, "another family's table");
     daemon.fake.send(SOURCE, 1, 60);
     assert!(check(&mut daemon).exact, "it has a bucket of its own");
     daemon.write("descriptors: []\n");
     daemon.service.reload_rules(ReloadRules { force: true, ..ReloadRules::default() }).unwrap();
-    assert_eq!(told(&check(&mut daemon)), ("no-rule", true, true));
+    assert_eq!(reported(&check(&mut daemon)), ("no-rule", true, true));
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
-    assert_eq!(told(&ask(&mut daemon, "127.0.0.1", None)), ("martian", false, true));
+    assert_eq!(reported(&ask(&mut daemon, "127.0.0.1", None)), ("martian", false, true));
 }
 
 /// The program must find the management prefix again, or a wider denial would be the longest.
@@ -231,5 +231,5 @@ fn a_management_prefix_outlives_its_time_on_a_list() {
     let now = daemon.fake.state().now;
     let entry = daemon.fake.state().lists[&select("192.0.2.9")];
     assert_eq!(entry.at(now), Some(Listed::Management));
-    assert_eq!(told(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
+    assert_eq!(reported(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
 }

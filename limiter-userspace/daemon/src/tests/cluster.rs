@@ -1,4 +1,5 @@
-//! The daemon as a node: what the rules share, what other nodes tell, and what is told to them.
+//! The daemon as a node: what the rules share, what other nodes report, and what is reported to
+//! them.
 
 mod store;
 
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use limiter_cluster::meeting::{Meeting, Met};
+use limiter_cluster::membership::{Membership, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::status::ServerStatus;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
@@ -52,8 +53,8 @@ impl Store for Distant {
         self.there()?.windows(batch).await
     }
 
-    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
-        self.there()?.meet(meeting).await
+    async fn meet(&self, membership: &Membership) -> Result<Met, StoreError> {
+        self.there()?.meet(membership).await
     }
 
     fn is_ready(&self) -> bool {
@@ -147,13 +148,13 @@ impl Node {
         }
     }
 
-    /// Does what the node tells, until it is `told`.
-    fn heed_until(&mut self, what: &str, told: impl Fn(&Notice) -> bool) {
+    /// Does what the node reports, until it is `reported`.
+    fn handle_until(&mut self, what: &str, reported: impl Fn(&Notice) -> bool) {
         self.until(what, |node| {
             let notice = node.notices.try_recv().ok()?;
-            let is_told = told(&notice);
-            node.daemon.service.heed([notice]);
-            is_told.then_some(())
+            let is_reported = reported(&notice);
+            node.daemon.service.handle_notices([notice]);
+            is_reported.then_some(())
         });
     }
 
@@ -171,7 +172,7 @@ impl Node {
     }
 
     /// Waits for the change that the other node hears of next.
-    fn told(&mut self, other: &mut Other) -> Change {
+    fn reported(&mut self, other: &mut Other) -> Change {
         self.until("change", |_| match other.notices.try_recv().ok()? {
             Notice::Change(change) => Some(change),
             _ => None,
@@ -181,7 +182,7 @@ impl Node {
     /// Waits for a change of another node, and takes it over.
     fn takes_over(&mut self, other: &Other, change: Change) {
         other.cluster.publish(change).unwrap();
-        self.heed_until("change", |notice| matches!(notice, Notice::Change(_)));
+        self.handle_until("change", |notice| matches!(notice, Notice::Change(_)));
     }
 
     fn ban(&mut self, source: &str, seconds: u64) {
@@ -313,7 +314,7 @@ fn shares_follow_the_number_of_nodes() {
     assert_eq!(node.shares(), 1);
     let nodes = |count| move |notice: &Notice| *notice == Notice::Nodes(count);
     let other = node.other("b");
-    node.heed_until("second node", nodes(2));
+    node.handle_until("second node", nodes(2));
     assert_eq!((node.shares(), names(&node)), (2, before.clone()));
     assert_eq!(node.daemon.fake.state().commits, commits + 1);
     // A reload does not forget it.
@@ -322,7 +323,7 @@ fn shares_follow_the_number_of_nodes() {
     for confirm in [false, true] {
         node.try_out(SHARED);
         let third = node.other("c");
-        node.heed_until("third node", nodes(3));
+        node.handle_until("third node", nodes(3));
         assert_eq!(node.shares(), 2, "on trial");
         if confirm {
             node.daemon.service.confirm().unwrap();
@@ -332,7 +333,7 @@ fn shares_follow_the_number_of_nodes() {
         node.daemon.service.look_after_links();
         assert_eq!((node.shares(), names(&node)), (3, before.clone()));
         third.cluster.stop();
-        node.heed_until("end of the third node", nodes(2));
+        node.handle_until("end of the third node", nodes(2));
         assert_eq!(node.shares(), 2);
     }
     other.cluster.stop();
@@ -340,29 +341,30 @@ fn shares_follow_the_number_of_nodes() {
 }
 
 #[test]
-fn changes_made_here_are_told() {
+fn changes_made_here_are_reported() {
     let mut node = Node::start();
     let mut other = node.other("b");
     node.ban("192.0.2.7", 60);
-    let Change::Ban { source, left } = node.told(&mut other) else { panic!("not the ban") };
+    let Change::Ban { source, left } = node.reported(&mut other) else { panic!("not the ban") };
     assert_eq!(source.to_string(), "192.0.2.7");
     assert!(left > Duration::from_secs(30) && left <= Duration::from_mins(1), "{left:?}");
     node.daemon.service.unban(&Unban { source: "192.0.2.0/24".into() }).unwrap();
-    assert_eq!(node.told(&mut other), Change::Unban { sources: net("192.0.2.0/24") });
+    assert_eq!(node.reported(&mut other), Change::Unban { sources: net("192.0.2.0/24") });
     node.list(ListName::Allow, "198.51.100.0/24", None);
     let sources = net("198.51.100.0/24");
-    assert_eq!(node.told(&mut other), Change::List { list: List::Allow, sources, left: None });
+    assert_eq!(node.reported(&mut other), Change::List { list: List::Allow, sources, left: None });
     node.list(ListName::Deny, "2001:db8::1", Some(60));
-    let Change::List { list: List::Deny, sources, left: Some(left) } = node.told(&mut other) else {
+    let Change::List { list: List::Deny, sources, left: Some(left) } = node.reported(&mut other)
+    else {
         panic!("not the deny entry");
     };
     assert_eq!(sources, net("2001:db8::/64"));
     assert!(left > Duration::from_secs(30) && left <= Duration::from_mins(1), "{left:?}");
     let sources = Some("198.51.100.0/24,2001:db8::1".to_owned());
     node.daemon.service.unlist(&UnsetList { sources, ..UnsetList::default() }).unwrap();
-    assert_eq!(node.told(&mut other), Change::Unlist { sources: net("198.51.100.0/24") });
-    assert_eq!(node.told(&mut other), Change::Unlist { sources: net("2001:db8::/64") });
-    // A rule bans a source: that is told once.
+    assert_eq!(node.reported(&mut other), Change::Unlist { sources: net("198.51.100.0/24") });
+    assert_eq!(node.reported(&mut other), Change::Unlist { sources: net("2001:db8::/64") });
+    // A rule bans a source: that is reported once.
     {
         let mut state = node.daemon.fake.state();
         let until = state.now.plus(Ticks::from_nanos(60_000_000_000)).get();
@@ -373,21 +375,24 @@ fn changes_made_here_are_told() {
     for _ in 0..3 {
         node.daemon.service.housekeep().unwrap();
     }
-    let told = node.told(&mut other);
-    assert!(matches!(told, Change::Ban { source: by, .. } if by.to_string() == source), "{told:?}");
-    // Refusals are not told: the next change that is heard of comes after them.
+    let reported = node.reported(&mut other);
+    assert!(
+        matches!(reported, Change::Ban { source: by, .. } if by.to_string() == source),
+        "{reported:?}"
+    );
+    // Refusals are not reported: the next change that is heard of comes after them.
     let bad = SetBan { source: "203.0.113.9".into(), seconds: 5, ..SetBan::default() };
     node.daemon.service.ban(&bad).unwrap_err();
     let sources = vec!["192.0.2.1".to_owned(), "nonsense".to_owned()];
     node.daemon.service.list(&SetList { sources, ..SetList::default() }).unwrap_err();
     node.daemon.service.unban(&Unban { source: "192.0.2.9".into() }).unwrap();
-    assert_eq!(node.told(&mut other), Change::Unban { sources: net("192.0.2.9/32") });
+    assert_eq!(node.reported(&mut other), Change::Unban { sources: net("192.0.2.9/32") });
     other.cluster.stop();
     node.end();
 }
 
 #[test]
-fn changes_of_another_node_are_taken_over_and_not_told_again() {
+fn changes_of_another_node_are_taken_over_and_not_reported_again() {
     let mut node = Node::start();
     let mut other = node.other("b");
     let source = "192.0.2.7".parse().unwrap();
@@ -417,7 +422,7 @@ fn changes_of_another_node_are_taken_over_and_not_told_again() {
     // The first that the other node hears of is this.
     node.ban("192.0.2.99", 60);
     assert!(matches!(
-        node.told(&mut other),
+        node.reported(&mut other),
         Change::Ban { source, .. } if source.to_string() == "192.0.2.99"
     ));
     other.cluster.stop();
@@ -463,7 +468,7 @@ fn forgetting_what_is_not_here_is_an_answer() {
 }
 
 #[test]
-fn the_state_of_the_cluster_is_told() {
+fn the_state_of_the_cluster_is_reported() {
     let alone = Daemon::start(&[]);
     let refusal =
         "this daemon shares nothing with others: start it with `limiter run --cluster FILE`";
@@ -474,7 +479,7 @@ fn the_state_of_the_cluster_is_told() {
     assert_eq!(node.daemon.service.cluster().unwrap().contact, ContactState::Starting);
     let other = node.other("b");
     other.cluster.set_rules(SharedSet::default(), 0xabc);
-    node.heed_until("second node", |notice| *notice == Notice::Nodes(2));
+    node.handle_until("second node", |notice| *notice == Notice::Nodes(2));
     node.until("both nodes and leases", |node| {
         let status = node.status();
         let live = status.leases.len() == 2 && status.without_contact == 0;
@@ -527,14 +532,14 @@ fn the_state_of_the_cluster_is_told() {
         "limiter_cluster_lease_used_total{limit=\"0:packets:bucket:customer\"} 0",
         "limiter_cluster_lease_denied_total{limit=\"1:packets:fixed_3600s:customer\"} 0",
     ] {
-        assert!(metrics.lines().any(|told| told == line), "{line}\n{metrics}");
+        assert!(metrics.lines().any(|reported| reported == line), "{line}\n{metrics}");
     }
     other.cluster.stop();
     node.end();
 }
 
 /// Warnings of the status, but those of the node's limits on the store.
-fn troubles(node: &Node) -> Vec<String> {
+fn repeated_errors(node: &Node) -> Vec<String> {
     let mut warnings = node.daemon.service.status().unwrap().warnings;
     warnings.retain(|warning| !warning.starts_with("the answers of "));
     warnings
@@ -544,10 +549,10 @@ fn troubles(node: &Node) -> Vec<String> {
 fn troubles_are_warned_of_while_they_last() {
     let mut node = Node::start();
     node.keeps(&BOTH);
-    assert_eq!(troubles(&node), [""; 0]);
+    assert_eq!(repeated_errors(&node), [""; 0]);
     node.store.away.store(true, Ordering::Relaxed);
-    node.heed_until("loss", |notice| matches!(notice, Notice::Lost { .. }));
-    let warnings = troubles(&node);
+    node.handle_until("loss", |notice| matches!(notice, Notice::Lost { .. }));
+    let warnings = repeated_errors(&node);
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("no contact to the other nodes: "), "{warnings:?}");
     assert!(warnings[0].contains("the store is away"), "{warnings:?}");
@@ -559,13 +564,13 @@ fn troubles_are_warned_of_while_they_last() {
     let metrics = node.daemon.service.metrics().unwrap();
     assert!(metrics.contains("limiter_cluster_connected 0\n"), "{metrics}");
     node.store.away.store(false, Ordering::Relaxed);
-    node.heed_until("contact", |notice| matches!(notice, Notice::Regained { .. }));
-    assert_eq!(troubles(&node), [""; 0]);
+    node.handle_until("contact", |notice| matches!(notice, Notice::Regained { .. }));
+    assert_eq!(repeated_errors(&node), [""; 0]);
 
     // One of several servers alone: the others answer.
     node.store.down.store(true, Ordering::Relaxed);
-    node.heed_until("loss of a server", |notice| matches!(notice, Notice::ServerLost { .. }));
-    let warnings = troubles(&node);
+    node.handle_until("loss of a server", |notice| matches!(notice, Notice::ServerLost { .. }));
+    let warnings = repeated_errors(&node);
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("no contact to 192.0.2.2:6379, one of "), "{warnings:?}");
     let shown = node.daemon.service.cluster().unwrap();
@@ -574,29 +579,29 @@ fn troubles_are_warned_of_while_they_last() {
     let metrics = node.daemon.service.metrics().unwrap();
     assert!(metrics.contains("limiter_cluster_server_up{server=\"192.0.2.2:6379\"} 0\n"));
     node.store.down.store(false, Ordering::Relaxed);
-    node.heed_until("the server", |notice| matches!(notice, Notice::ServerRegained { .. }));
-    assert_eq!(troubles(&node), [""; 0]);
+    node.handle_until("the server", |notice| matches!(notice, Notice::ServerRegained { .. }));
+    assert_eq!(repeated_errors(&node), [""; 0]);
 
     let other = node.other("b");
-    node.heed_until("other rules", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
-    let warnings = troubles(&node);
+    node.handle_until("other rules", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
+    let warnings = repeated_errors(&node);
     assert_eq!(
         warnings,
         ["other rules than here are in force on b: `limiter cluster` on both shows it"]
     );
     let digest = node.daemon.service.rule_sets.layers.file.rules.digest();
     other.cluster.set_rules(SharedSet::default(), digest);
-    node.heed_until("agreement", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
-    assert_eq!(troubles(&node), [""; 0]);
+    node.handle_until("agreement", |notice| matches!(notice, Notice::RuleSetsDiffer { .. }));
+    assert_eq!(repeated_errors(&node), [""; 0]);
 
     let twin = node.other("a");
     twin.cluster.set_rules(SharedSet::default(), digest);
-    node.heed_until("twin", |notice| matches!(notice, Notice::SameName { .. }));
+    node.handle_until("twin", |notice| matches!(notice, Notice::SameName { .. }));
     let named = "another node is called a, too: give each node a name of its own (`node` in the \
                  file of --cluster)";
     let warned = |node: &Node| {
-        let warnings = troubles(node);
-        warnings.iter().any(|told| told == named)
+        let warnings = repeated_errors(node);
+        warnings.iter().any(|reported| reported == named)
     };
     node.until("warning of the twin", |node| warned(node).then_some(()));
     twin.cluster.stop();
@@ -604,7 +609,7 @@ fn troubles_are_warned_of_while_they_last() {
     other.cluster.stop();
     // A thread that ended by itself is no contact.
     node.daemon.service.cluster.ended();
-    let warnings = troubles(&node);
+    let warnings = repeated_errors(&node);
     assert!(warnings[0].contains("the thread for shared limits has ended"), "{warnings:?}");
     node.end();
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::api::rules::{ApplyRules, Document};
 use crate::limit_ends;
-use crate::lists::Book;
+use crate::lists::ListStore;
 
 const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 
@@ -56,7 +56,7 @@ fn applied(daemon: &mut Daemon) {
 /// Each file, damaged in each way: the rule files are in force, a copy is kept, and `status` says
 /// so until somebody has removed the copy.
 #[test]
-fn a_damaged_file_leaves_the_rule_files_and_is_told() {
+fn a_damaged_file_leaves_the_rule_files_and_is_reported() {
     for name in ["edits.json", "applied.json"] {
         let mut daemon = Daemon::start(&[]);
         if name == "edits.json" {
@@ -75,9 +75,9 @@ fn a_damaged_file_leaves_the_rule_files_and_is_told() {
             daemon = daemon.restart(&[]);
             let what = String::from_utf8_lossy(&content[..content.len().min(60)]).into_owned();
             assert_eq!(daemon.rules(), FILE_RULES, "{name}: {what}");
-            let told = daemon.about(&path);
-            assert!(told.len() == 1 && told[0].contains("not in force"), "{what}: {told:?}");
-            assert!(told[0].contains(&copy.display().to_string()), "{told:?}");
+            let output = daemon.about(&path);
+            assert!(output.len() == 1 && output[0].contains("not in force"), "{what}: {output:?}");
+            assert!(output[0].contains(&copy.display().to_string()), "{output:?}");
             assert_eq!(fs::read(&copy).unwrap(), content, "{name}: {what}");
             fs::remove_file(&copy).unwrap();
             assert_eq!(daemon.about(&path), [""; 0]);
@@ -119,7 +119,7 @@ fn what_is_no_file_is_an_error_with_its_path() {
                 Ok(state) => {
                     let fake = Fake::default();
                     fake.state().wall = daemon.fake.state().wall;
-                    Book::open(&mut *fake.open_now(), &state, &[]).unwrap_err().to_string()
+                    ListStore::open(&mut *fake.open_now(), &state, &[]).unwrap_err().to_string()
                 }
             };
             assert!(error.contains(&path.display().to_string()), "{name} {kind}: {error}");
@@ -127,9 +127,9 @@ fn what_is_no_file_is_an_error_with_its_path() {
     }
 }
 
-/// An emptied file of the lists has no entry: that is told as any other damage.
+/// An emptied file of the lists has no entry: that is reported as any other damage.
 #[test]
-fn emptied_lists_are_told() {
+fn emptied_lists_are_reported() {
     for name in ["lists.json", "lists.journal"] {
         let daemon = Daemon::start(&[]);
         fs::write(daemon.in_state(name), "").unwrap();
@@ -137,8 +137,8 @@ fn emptied_lists_are_told() {
         let daemon = daemon.restart(&[]);
         let warnings = daemon.service.status().unwrap().warnings;
         let path = daemon.in_state(name).display().to_string();
-        let told = |warning: &String| warning.contains(&format!("{path}: it is empty"));
-        assert!(warnings.iter().any(told), "{name}: {warnings:?}");
+        let output = |warning: &String| warning.contains(&format!("{path}: it is empty"));
+        assert!(warnings.iter().any(output), "{name}: {warnings:?}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::routes as api;
 #[openapi(
     info(
         title = "limiter",
-        description = "HTTP on the daemon's unix socket. Whoever may connect may GET; everything \
+        description = "HTTP on the daemon's unix socket. Anybody who may connect may GET; everything \
                        else takes root or the daemon's own user."
     ),
     servers((url = "http://limiter", description = "The host name is not looked at, but of a browser.")),

@@ -32,7 +32,7 @@ fn at(daemon: &Daemon, second: u64) {
 fn begin(daemon: &mut Daemon) {
     let bytes = 1 << 20;
     let options = EventOptions { log_bytes: bytes, ..EventOptions::default() };
-    assert!(daemon.service.tell_events(&options).unwrap().is_none());
+    assert!(daemon.service.report_events(&options).unwrap().is_none());
 }
 
 fn daemon() -> Daemon {
@@ -152,9 +152,9 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
         (rule("every source"), vec![]),
     ] {
         let events = asked(&daemon, &ask);
-        let told: Vec<_> =
+        let reported: Vec<_> =
             events.episodes.iter().map(|at| (at.source.as_str(), at.sampled)).collect();
-        assert_eq!(told, found, "{ask:?}");
+        assert_eq!(reported, found, "{ask:?}");
         for at in &events.episodes {
             assert_eq!((at.last.protocol, at.last.destination_port), (Some(17), Some(53)));
             assert_eq!(
@@ -182,9 +182,9 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
     assert!(reach(&events).unknown_rule && render::text(&events).contains("limiter list"));
 }
 
-/// A daemon that is killed leaves what was told until a second before.
+/// A daemon that is killed leaves what was reported until a second before.
 #[test]
-fn what_was_told_before_a_kill_is_found() {
+fn what_was_reported_before_a_kill_is_found() {
     let mut daemon = daemon();
     at(&daemon, 300);
     drops(&daemon, source(7), Reason::Denied, 1);
@@ -194,7 +194,7 @@ fn what_was_told_before_a_kill_is_found() {
     look(&mut daemon, 301);
     let events = asked(&daemon, &of_source("192.0.2.7"));
     assert_eq!(events.episodes.len(), 1);
-    assert_eq!(reach(&events).unnamed, 5, "drops until the start that nobody told");
+    assert_eq!(reach(&events).unnamed, 5, "drops until the start that nobody reported");
 }
 
 /// Drops that are not on disk yet are in the answer, and in no answer twice.
@@ -219,7 +219,7 @@ fn a_search_has_what_goes_on() {
 }
 
 #[test]
-fn what_nobody_told_is_not_denied() {
+fn what_nobody_reported_is_not_denied() {
     let mut daemon = daemon();
     at(&daemon, 300);
     daemon.fake.state().event_counts = EventBudget { next: 0, sent: 0, over_budget: 20, lost: 4 };
@@ -260,10 +260,10 @@ fn a_flood_washes_nothing_away() {
     let heavy = asked(&daemon, &of_source("192.0.2.9"));
     assert!(heavy.episodes[0].sampled > 2000, "{heavy:?}");
     let flood = asked(&daemon, &between(AskEvents::default(), 2, 10));
-    let told: u64 = flood.episodes.iter().map(|at| at.sampled).sum();
+    let reported: u64 = flood.episodes.iter().map(|at| at.sampled).sum();
     let reach = reach(&flood);
     assert!(reach.unnamed > 10_000 && reach.left_out == 0, "{reach:?}");
-    assert_eq!(told + reach.unnamed, flooded, "{reach:?}");
+    assert_eq!(reported + reach.unnamed, flooded, "{reach:?}");
     let bytes: u64 = files(&daemon).iter().map(|path| path.metadata().unwrap().len()).sum();
     assert!(bytes < 300 << 10, "{bytes}");
 }
@@ -298,10 +298,10 @@ fn damage_costs_the_lines_that_it_is_in() {
     assert_eq!(sources(&daemon).0[0], "192.0.2.6", "what comes behind damage is kept");
 }
 
-/// Without its directory, or with something else in its place, the log is told to fail; what was to
-/// be written is found, and on disk when that is possible again.
+/// Without its directory, or with something else in its place, the log is reported to fail; what
+/// was to be written is found, and on disk when that is possible again.
 #[test]
-fn a_log_that_cannot_be_written_is_told_and_made_up_for() {
+fn a_log_that_cannot_be_written_is_reported_and_made_up_for() {
     let mut daemon = daemon();
     look(&mut daemon, 1);
     let state = daemon.directory.path().join("state");
@@ -352,7 +352,7 @@ fn without_a_log_there_is_memory() {
     let mut daemon = Daemon::start(&[]);
     at(&daemon, 0);
     let options = EventOptions { log_bytes: 0, ..EventOptions::default() };
-    assert!(daemon.service.tell_events(&options).unwrap().is_none());
+    assert!(daemon.service.report_events(&options).unwrap().is_none());
     drops(&daemon, source(7), Reason::OverLimit, 2);
     look(&mut daemon, 1);
     look(&mut daemon, 100);

@@ -1,4 +1,4 @@
-//! Single drops: told as episodes, to whoever asks.
+//! Single drops: reported as episodes, to anybody who asks.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn a_flood_of_drops_is_one_start_and_one_end() {
     let mut daemon = Daemon::start(&[]);
     let minute = Duration::from_mins(1);
     let options = EventOptions { still: 10 * minute, ..EventOptions::default() };
-    assert_eq!(daemon.service.tell_events(&options).unwrap().map(drop), None);
+    assert_eq!(daemon.service.report_events(&options).unwrap().map(drop), None);
     assert_eq!(daemon.fake.state().event_rate, NonZero::new(200));
     let mut episodes = daemon.service.followed(false).unwrap();
     let mut drops = daemon.service.followed(true).unwrap();
@@ -64,9 +64,9 @@ fn a_flood_of_drops_is_one_start_and_one_end() {
         }
         look_at(&mut daemon, second);
     }
-    let told = daemon.service.events().unwrap();
-    assert_eq!(told.episodes.len(), 1);
-    let episode = &told.episodes[0];
+    let reported = daemon.service.events().unwrap();
+    assert_eq!(reported.episodes.len(), 1);
+    let episode = &reported.episodes[0];
     assert_eq!(
         (episode.source.as_str(), episode.rule.as_deref()),
         ("192.0.2.7", Some("192.0.2.0/24"))
@@ -98,17 +98,20 @@ fn without_a_rule_there_is_no_name_and_the_counts_are_the_kernels() {
     let counts = EventBudget { next: 3, sent: 1, over_budget: 20, lost: 4 };
     daemon.fake.state().event_counts = counts;
     look_at(&mut daemon, 5);
-    let told = daemon.service.events().unwrap();
-    let episode = &told.episodes[0];
+    let reported = daemon.service.events().unwrap();
+    let episode = &reported.episodes[0];
     assert_eq!((episode.rule.as_ref(), episode.reason.as_str()), (None, "denied"));
     assert_eq!(episode.last.interface, None);
-    assert_eq!((told.counts.sent, told.counts.over_budget, told.counts.lost), (1, 20, 4));
+    assert_eq!(
+        (reported.counts.sent, reported.counts.over_budget, reported.counts.lost),
+        (1, 20, 4)
+    );
 }
 
 /// Of a packet that a rule in shadow mode would have dropped, the program notes the rule of the
 /// source. That one is not blamed, and nothing is listed as dropped.
 #[test]
-fn a_rule_in_shadow_mode_is_told_by_its_own_name_or_none() {
+fn a_rule_in_shadow_mode_is_reported_by_its_own_name_or_none() {
     const TRIAL: &str = "descriptors:
   - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: all, rate: 10/s}}
   - key: destination_port
@@ -125,10 +128,10 @@ fn a_rule_in_shadow_mode_is_told_by_its_own_name_or_none() {
             event.reason = Reason::Shadow as u8;
         }
         look_at(&mut daemon, 5);
-        let told = daemon.service.events().unwrap();
-        let episode = &told.episodes[0];
+        let reported = daemon.service.events().unwrap();
+        let episode = &reported.episodes[0];
         assert_eq!((episode.reason.as_str(), episode.rule_name.as_deref()), ("shadow", name));
-        assert_eq!(daemon.service.events.told().count(), 0, "it passed");
+        assert_eq!(daemon.service.events.reported().count(), 0, "it passed");
     }
 }
 

@@ -23,8 +23,8 @@ fn ask(daemon: &mut Daemon, to: Option<&str>, flags: Option<&str>) -> ExplainedN
     daemon.service.explain(&AskExplain { from, to, flags, ..AskExplain::default() }).unwrap()
 }
 
-fn step<'a>(told: &'a ExplainedNow, rule: &str) -> &'a ExplainStep {
-    told.steps.iter().find(|step| step.rule.as_deref() == Some(rule)).unwrap()
+fn step<'a>(reported: &'a ExplainedNow, rule: &str) -> &'a ExplainStep {
+    reported.steps.iter().find(|step| step.rule.as_deref() == Some(rule)).unwrap()
 }
 
 fn with_ports() -> Daemon {
@@ -36,20 +36,23 @@ fn with_ports() -> Daemon {
 }
 
 #[test]
-fn every_rule_of_a_packet_is_told_with_its_place() {
+fn every_rule_of_a_packet_is_reported_with_its_place() {
     let mut daemon = with_ports();
-    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
-    assert_eq!((told.verdict.as_str(), told.reason.as_str()), ("pass", "conforming"));
-    assert!(told.exact && told.assumed.is_empty() && told.not_looked_at.is_empty(), "{told:?}");
-    let of_port = step(&told, "destination_port=22 remote_address");
+    let reported = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!((reported.verdict.as_str(), reported.reason.as_str()), ("pass", "conforming"));
+    assert!(
+        reported.exact && reported.assumed.is_empty() && reported.not_looked_at.is_empty(),
+        "{reported:?}"
+    );
+    let of_port = step(&reported, "destination_port=22 remote_address");
     assert_eq!(of_port.name.as_deref(), Some("ssh"));
     assert!(of_port.place.as_ref().is_some_and(|place| place.ends_with("r.yaml:5:19")));
     assert_eq!(of_port.limits[0].limit, "2 syns/hour burst 2");
     assert_eq!((of_port.limits[0].remaining, of_port.limits[0].size), (2, Some(2)));
     assert_eq!(of_port.key.as_deref(), Some("port 22 from 192.0.2.1"));
-    assert_eq!(step(&told, "every source").limits[0].remaining, 20);
-    let told = ask(&mut daemon, Some("53/udp"), None);
-    let of_budget = step(&told, "destination_port=53");
+    assert_eq!(step(&reported, "every source").limits[0].remaining, 20);
+    let reported = ask(&mut daemon, Some("53/udp"), None);
+    let of_budget = step(&reported, "destination_port=53");
     assert_eq!(of_budget.budget.as_deref(), Some("dns"));
     assert_eq!(of_budget.limits[0].limit, "budget dns: 9/hour burst 9");
     assert_eq!(of_budget.limits[0].remaining, 9);
@@ -63,9 +66,9 @@ fn a_martian_that_comes_to_no_rule_is_one() {
     daemon.service.reload().unwrap();
     let mut martians = |from: &str| {
         let asked = AskExplain { from: from.to_owned(), ..AskExplain::default() };
-        let told = daemon.service.explain(&asked).unwrap();
-        let step = told.steps.into_iter().find(|step| step.step == "martians").unwrap();
-        (told.reason, step.reached, step.says)
+        let reported = daemon.service.explain(&asked).unwrap();
+        let step = reported.steps.into_iter().find(|step| step.step == "martians").unwrap();
+        (reported.reason, step.reached, step.says)
     };
     let step = |reason: &str, reached, says: &str| (reason.to_owned(), reached, says.to_owned());
     assert_eq!(martians("127.0.0.1"), step("allowed", false, "martian"));
@@ -76,21 +79,21 @@ fn a_martian_that_comes_to_no_rule_is_one() {
 #[test]
 fn what_is_not_given_is_named() {
     let mut daemon = with_ports();
-    let told = ask(&mut daemon, Some("22/tcp"), None);
-    assert_eq!(told.assumed, ["TCP flags not given; assumed SYN"]);
-    assert!(!told.exact);
+    let reported = ask(&mut daemon, Some("22/tcp"), None);
+    assert_eq!(reported.assumed, ["TCP flags not given; assumed SYN"]);
+    assert!(!reported.exact);
     // Nobody asks for the flags there.
     assert!(ask(&mut daemon, Some("80/tcp"), None).exact);
-    let told = ask(&mut daemon, Some("tcp"), Some("ACK"));
-    assert_eq!(told.assumed, ["destination port not given; assumed 0"]);
-    let told = ask(&mut daemon, None, None);
+    let reported = ask(&mut daemon, Some("tcp"), Some("ACK"));
+    assert_eq!(reported.assumed, ["destination port not given; assumed 0"]);
+    let reported = ask(&mut daemon, None, None);
     let missing = ["rule for destination_port=22 remote_address", "rule for destination_port=53"];
-    assert_eq!(told.not_looked_at, missing);
+    assert_eq!(reported.not_looked_at, missing);
     // The lists come before, so nothing of that matters.
     let from = "192.0.2.9".to_owned();
-    let told = daemon.service.explain(&AskExplain { from, ..AskExplain::default() }).unwrap();
-    assert!(told.exact && told.reason == "allowed", "{told:?}");
-    assert_eq!(told.steps.iter().filter(|step| step.reached).count(), 2);
+    let reported = daemon.service.explain(&AskExplain { from, ..AskExplain::default() }).unwrap();
+    assert!(reported.exact && reported.reason == "allowed", "{reported:?}");
+    assert_eq!(reported.steps.iter().filter(|step| step.reached).count(), 2);
     for (field, asked) in [
         ("to", AskExplain { to: Some("ssh".into()), ..AskExplain::default() }),
         ("vlan", AskExplain { vlan: Some(5000), ..AskExplain::default() }),
@@ -125,16 +128,19 @@ fn a_ping_falls_under_its_type_in_both_families() {
         ("2001:db8::1", "icmpv6", "ICMP echo-request from 2001:db8::/64"),
     ] {
         for kind in ["echo-request", "8", "128"] {
-            let told = ask(from, to, Some(kind)).unwrap();
-            assert_eq!(step(&told, PINGS).key.as_deref(), Some(key), "{told:?}");
-            assert!(told.exact, "{told:?}");
+            let reported = ask(from, to, Some(kind)).unwrap();
+            assert_eq!(step(&reported, PINGS).key.as_deref(), Some(key), "{reported:?}");
+            assert!(reported.exact, "{reported:?}");
         }
-        let told = ask(from, to, None).unwrap();
-        assert_eq!(step(&told, PINGS).key.as_deref(), Some(key));
-        assert_eq!(told.assumed, ["ICMP type not given; assumed echo-request"]);
+        let reported = ask(from, to, None).unwrap();
+        assert_eq!(step(&reported, PINGS).key.as_deref(), Some(key));
+        assert_eq!(reported.assumed, ["ICMP type not given; assumed echo-request"]);
         for kind in ["echo-reply", "time-exceeded", "143"] {
-            let told = ask(from, to, Some(kind)).unwrap();
-            assert!(told.exact && told.steps.iter().all(|step| step.rule.is_none()), "{told:?}");
+            let reported = ask(from, to, Some(kind)).unwrap();
+            assert!(
+                reported.exact && reported.steps.iter().all(|step| step.rule.is_none()),
+                "{reported:?}"
+            );
         }
     }
     // The type is not asked for of other protocols.
@@ -157,20 +163,20 @@ fn a_check_of_a_packet_is_exact() {
         let asked = CheckSource { address, to, flags, ..CheckSource::default() };
         daemon.service.check(&asked).unwrap()
     };
-    let told = check(Some("22/tcp"), Some("SYN"));
-    assert!(told.exact, "{told:?}");
+    let reported = check(Some("22/tcp"), Some("SYN"));
+    assert!(reported.exact, "{reported:?}");
     // The one of which the least is left.
-    assert_eq!((told.limit, told.remaining), (Some(2), Some(2)));
-    assert_eq!(told.count.as_deref(), Some("syns"));
-    let told = check(Some("22/tcp"), None);
-    assert_eq!(told.not_looked_at, ["TCP flags not given; assumed SYN"]);
+    assert_eq!((reported.limit, reported.remaining), (Some(2), Some(2)));
+    assert_eq!(reported.count.as_deref(), Some("syns"));
+    let reported = check(Some("22/tcp"), None);
+    assert_eq!(reported.not_looked_at, ["TCP flags not given; assumed SYN"]);
     assert!(!check(None, None).exact);
 }
 
-/// The program takes the rules back by itself. Nobody is told of those that it does not use any
+/// The program takes the rules back by itself. Nobody is notified of those that it does not use any
 /// more.
 #[test]
-fn at_the_end_of_a_trial_the_rules_before_are_told_at_once() {
+fn at_the_end_of_a_trial_the_rules_before_are_reported_at_once() {
     let mut daemon = with_ports();
     let text =
         "descriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]\n";
@@ -178,16 +184,16 @@ fn at_the_end_of_a_trial_the_rules_before_are_told_at_once() {
     let rules =
         ApplyRules { documents, force: true, confirm_seconds: NonZeroU32::new(60), session: None };
     daemon.service.apply_rules(&rules).unwrap();
-    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
-    assert_eq!(told.trial_seconds_left, Some(60));
-    let tried = step(&told, "every source");
+    let reported = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!(reported.trial_seconds_left, Some(60));
+    let tried = step(&reported, "every source");
     assert_eq!(
         (tried.limits[0].limit.as_str(), tried.origin.as_deref()),
         ("1/day burst 1", Some("applied"))
     );
     daemon.fake.state().now = Ticks::from_nanos(65_000_000_000);
-    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
-    assert_eq!(told.trial_seconds_left, None);
-    assert_eq!(step(&told, "every source").limits[0].limit, "100/s burst 20");
-    assert_eq!(told.generation, daemon.fake.state().model.generation());
+    let reported = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!(reported.trial_seconds_left, None);
+    assert_eq!(step(&reported, "every source").limits[0].limit, "100/s burst 20");
+    assert_eq!(reported.generation, daemon.fake.state().model.generation());
 }

@@ -281,7 +281,7 @@ fn nobody_is_locked_out_by_a_file() {
         assert!(error.contains(words), "{error}");
         assert_eq!(daemon.verdicts(), before);
     }
-    // By force the rest is in force, and that is told.
+    // By force the rest is in force, and that is reported.
     let lists = "deny: [10.1.2.3, 192.0.2.66]\n";
     daemon.apply_lists(lists, &ApplyRules { force: true, ..apply() }).unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.66 Deny"]);

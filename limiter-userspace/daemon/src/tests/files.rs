@@ -114,16 +114,16 @@ fn a_start_says_that_the_rule_files_are_others_than_before() {
     // An edit that nobody put in force, found by a start.
     daemon.write(RULES);
     daemon = daemon.restart(&[]);
-    let told = at_start(&daemon).unwrap();
+    let output = at_start(&daemon).unwrap();
     let begin =
         format!("{} changed on disk since", daemon.directory.path().join("r.yaml").display());
-    assert!(told.starts_with(&begin), "{told}");
-    assert!(told.contains("this start took what is there"), "{told}");
+    assert!(output.starts_with(&begin), "{output}");
+    assert!(output.contains("this start took what is there"), "{output}");
     let text = daemon.service.status().unwrap();
     let mut shown = String::new();
     crate::render::Render::render(&text, &mut shown);
     assert!(shown.contains("at the start") && shown.contains("changed on disk since"), "{shown}");
-    // Told by that start alone, and ended by a reload.
+    // Reported by that start alone, and ended by a reload.
     daemon.service.reload().unwrap();
     assert_eq!(at_start(&daemon), None);
     daemon.write(other);

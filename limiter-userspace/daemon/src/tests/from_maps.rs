@@ -98,12 +98,12 @@ fn entries(limits: &Limits, change: fn(LimitEntry) -> LimitEntry) -> [Vec<LimitE
 #[test]
 fn the_maps_say_what_the_daemon_says_of_the_rules() {
     let daemon = started();
-    let (told, read) =
+    let (reported, read) =
         (daemon.service.limits().unwrap(), from_maps::limits(&*maps(&daemon)).unwrap());
-    assert_eq!(read.generation, told.generation);
-    assert_eq!(entries(&read, |entry| entry), entries(&told, without_names));
-    assert!(told.limits.len() == 7 && told.budgets.len() == 3, "{told:?}");
-    assert!(told.unknown.is_empty() && read.unknown.join(" ").contains("names of budgets"));
+    assert_eq!(read.generation, reported.generation);
+    assert_eq!(entries(&read, |entry| entry), entries(&reported, without_names));
+    assert!(reported.limits.len() == 7 && reported.budgets.len() == 3, "{reported:?}");
+    assert!(reported.unknown.is_empty() && read.unknown.join(" ").contains("names of budgets"));
     let text = crate::render::text(&read);
     assert!(text.contains("budget (unknown 1)") && text.contains("management"), "{text}");
     assert_eq!(text.matches(" (unknown)\n").count(), 6 + 3, "{text}");
@@ -112,9 +112,9 @@ fn the_maps_say_what_the_daemon_says_of_the_rules() {
 #[test]
 fn the_maps_say_what_the_daemon_counts() {
     let daemon = started();
-    let mut told: Stats = daemon.service.stats().unwrap();
+    let mut reported: Stats = daemon.service.stats().unwrap();
     let mut read = from_maps::stats(&*maps(&daemon)).unwrap();
-    for stats in [&mut told, &mut read] {
+    for stats in [&mut reported, &mut read] {
         let rename =
             |name: &str| name.replace("customer", "(unknown 1)").replace("slow", "(unknown 2)");
         stats.budgets.iter_mut().for_each(|budget| budget.rule = rename(&budget.rule));
@@ -122,48 +122,48 @@ fn the_maps_say_what_the_daemon_counts() {
         stats.rules.sort_by(|one, other| one.rule.cmp(&other.rule));
         stats.budgets.sort_by(|one, other| one.rule.cmp(&other.rule));
     }
-    assert_eq!(read, told);
-    assert!(told.dropped.packets > 0 && told.removed.dropped.packets == 1);
+    assert_eq!(read, reported);
+    assert!(reported.dropped.packets > 0 && reported.removed.dropped.packets == 1);
 }
 
 #[test]
 fn the_maps_say_what_the_daemon_says_of_a_source() {
     let daemon = started();
     for address in SOURCES {
-        let told: SourceView = daemon.service.source(address).unwrap();
+        let reported: SourceView = daemon.service.source(address).unwrap();
         let read = from_maps::source(&*maps(&daemon), address.parse().unwrap()).unwrap();
         let shown = |text: String| text.replace("customer", "(unknown 1)");
         let keys = |rule: &String| {
             let keys = rule.split_once(" (").and_then(|(_, keys)| keys.strip_suffix(')'));
             keys.unwrap_or(rule).to_owned()
         };
-        let mut others: Vec<String> = told.other_rules.iter().map(keys).collect();
+        let mut others: Vec<String> = reported.other_rules.iter().map(keys).collect();
         others.sort();
         let mut read_others = read.other_rules.clone();
         read_others.sort();
         assert_eq!(read_others, others);
-        // Nobody told of drops by what keeps no count of sources.
-        assert!(read.dropped_at_least || !told.dropped_at_least);
-        let by_rule = told.by_rule.into_iter().map(|by| RuleDrops {
+        // Nobody reported drops by what keeps no count of sources.
+        assert!(read.dropped_at_least || !reported.dropped_at_least);
+        let by_rule = reported.by_rule.into_iter().map(|by| RuleDrops {
             rule: by.rule.map(shown),
             rule_name: None,
             ..by
         });
-        let told = SourceView {
+        let reported = SourceView {
             by_rule: by_rule.collect(),
             dropped_at_least: read.dropped_at_least,
-            limit: told.limit.map(shown),
-            budget: told.budget.map(shown),
+            limit: reported.limit.map(shown),
+            budget: reported.budget.map(shown),
             other_rules: read.other_rules.clone(),
             rule_name: None,
-            left: told
+            left: reported
                 .left
                 .into_iter()
                 .map(|left| ExplainLimit { limit: shown(left.limit), ..left })
                 .collect(),
-            ..told
+            ..reported
         };
-        assert_eq!(read, told, "{address}");
+        assert_eq!(read, reported, "{address}");
     }
     let of = |address: &str| from_maps::source(&*maps(&daemon), address.parse().unwrap()).unwrap();
     assert!(of("198.51.100.9").banned_seconds.is_some());

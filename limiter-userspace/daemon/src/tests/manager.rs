@@ -42,7 +42,7 @@ fn a_daemon_that_cannot_answer_gives_no_sign_of_life() {
 }
 
 #[test]
-fn the_status_is_told_when_it_changes() {
+fn the_status_is_reported_when_it_changes() {
     let (mut daemon, manager) = managed();
     said(&manager).unwrap();
     daemon.service.notify_changes();

@@ -3,6 +3,7 @@
 mod answers;
 mod authors;
 mod bans;
+mod caller;
 mod capture;
 mod check;
 mod clock;
@@ -18,7 +19,6 @@ mod faults;
 mod file_lists;
 mod files;
 mod from_maps;
-mod hand;
 mod lists;
 mod manager;
 mod metrics;

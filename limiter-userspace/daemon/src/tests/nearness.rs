@@ -1,4 +1,4 @@
-//! Nearness over the data path in memory: what is counted of whom, and the answers.
+//! Utilization over the data path in memory: what is counted of whom, and the answers.
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -21,7 +21,7 @@ fn source(number: u16) -> Source {
 }
 
 /// Works the answer out.
-fn told(daemon: &Daemon) -> Nearness {
+fn reported(daemon: &Daemon) -> Nearness {
     let mut slices = NearnessText::begin(&daemon.service).unwrap();
     for _ in 0..100 {
         match slices.step(&daemon.service).unwrap() {
@@ -37,8 +37,8 @@ fn told(daemon: &Daemon) -> Nearness {
 }
 
 /// The rule `every source`: 100/s, 20 at once.
-fn rule(told: &Nearness) -> &RuleNearness {
-    told.rules.iter().find(|rule| rule.rule == "every source").unwrap()
+fn rule(reported: &Nearness) -> &RuleNearness {
+    reported.rules.iter().find(|rule| rule.rule == "every source").unwrap()
 }
 
 fn send(daemon: &Daemon, sources: std::ops::Range<u16>, packets: u64) {
@@ -50,16 +50,16 @@ fn send(daemon: &Daemon, sources: std::ops::Range<u16>, packets: u64) {
 #[test]
 fn the_histogram_has_every_source() {
     let daemon = Daemon::start(&[]);
-    assert_eq!(told(&daemon).rules, [], "nobody has sent anything");
+    assert_eq!(reported(&daemon).rules, [], "nobody has sent anything");
     at(&daemon, 10);
     // 1 of 20, 10, 16, and 25, of which 5 are dropped.
     send(&daemon, 0..50, 1);
     send(&daemon, 50..60, 10);
     send(&daemon, 60..63, 16);
     send(&daemon, 63..64, 25);
-    let told = told(&daemon);
-    let rule = rule(&told);
-    assert_eq!((told.buckets, told.one_of, told.left_out), (64, 1, false));
+    let reported = reported(&daemon);
+    let rule = rule(&reported);
+    assert_eq!((reported.buckets, reported.one_of, reported.left_out), (64, 1, false));
     assert_eq!((rule.tracked, rule.of, rule.limit.as_str()), (64, Of::Sources, "100/s"));
     assert_eq!(rule.tenths, [50, 0, 0, 0, 0, 10, 0, 0, 3, 1]);
     // They came after a reading of everything: all of their packets are of the window.
@@ -73,7 +73,7 @@ fn what_came_before_the_first_reading_is_nobodys_news() {
     let daemon = Daemon::start(&[]);
     at(&daemon, 10);
     send(&daemon, 0..64, 25);
-    let rule = rule(&told(&daemon)).clone();
+    let rule = rule(&reported(&daemon)).clone();
     assert_eq!((rule.tracked, rule.sent, rule.lost, rule.dropped), (64, 0, 0, 0));
     assert_eq!(rule.answer, Fit::NotKnownYet);
     let share = 5.0 / 25.0;
@@ -83,12 +83,12 @@ fn what_came_before_the_first_reading_is_nobodys_news() {
 #[test]
 fn users_whose_bursts_do_not_fit_make_a_limit_too_tight() {
     let daemon = Daemon::start(&[]);
-    told(&daemon);
+    reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..100, 5);
     send(&daemon, 100..105, 25);
-    let told = told(&daemon);
-    assert_eq!(rule(&told).answer, Fit::TooTight);
+    let reported = reported(&daemon);
+    assert_eq!(rule(&reported).answer, Fit::TooTight);
     assert_eq!(
         daemon.service.status().unwrap().too_tight,
         ["every source: 5 of 105 sources lost packets in 10 s, but less than half of what they \
@@ -99,52 +99,52 @@ fn users_whose_bursts_do_not_fit_make_a_limit_too_tight() {
 #[test]
 fn few_attackers_leave_a_limit_fitting() {
     let daemon = Daemon::start(&[]);
-    told(&daemon);
+    reported(&daemon);
     for minute in 1..=6 {
         at(&daemon, minute * 60);
         send(&daemon, 0..100, 5);
         send(&daemon, 100..102, 300);
-        told(&daemon);
+        reported(&daemon);
     }
-    let told = told(&daemon);
-    let rule = rule(&told);
+    let reported = reported(&daemon);
+    let rule = rule(&reported);
     assert_eq!((rule.sent, rule.lost, rule.lost_most), (102, 2, 2));
-    assert_eq!((rule.answer, told.apart_seconds), (Fit::Fitting, 60));
+    assert_eq!((rule.answer, reported.apart_seconds), (Fit::Fitting, 60));
 }
 
 #[test]
 fn a_limit_is_loose_only_if_no_burst_can_have_come_near() {
     let daemon = Daemon::start(&[]);
-    told(&daemon);
+    reported(&daemon);
     for minute in 1..=6 {
         at(&daemon, minute * 60);
         send(&daemon, 0..100, 9);
         at(&daemon, minute * 60 + 5);
-        told(&daemon);
+        reported(&daemon);
     }
-    let first = rule(&told(&daemon)).clone();
+    let first = rule(&reported(&daemon)).clone();
     assert_eq!(first.answer, Fit::Loose, "{}", first.evidence);
     // 11 packets in a minute may have come at once: more than half of 20. The reading is late.
     at(&daemon, 420);
     send(&daemon, 0..1, 11);
     at(&daemon, 425);
-    let second = rule(&told(&daemon)).clone();
+    let second = rule(&reported(&daemon)).clone();
     assert_eq!((second.above_50, second.answer), (0, Fit::NotKnownYet), "{}", second.evidence);
 }
 
 #[test]
 fn other_limits_begin_anew() {
     let mut daemon = Daemon::start(&[]);
-    told(&daemon);
+    reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..100, 25);
-    assert_eq!(rule(&told(&daemon)).answer, Fit::TooTight);
+    assert_eq!(rule(&reported(&daemon)).answer, Fit::TooTight);
     daemon.set("0.0.0.0/0", "1000/s", Some(500)).unwrap();
     at(&daemon, 20);
     send(&daemon, 0..100, 1);
     at(&daemon, 30);
-    let told = told(&daemon);
-    let of_all = told.rules.iter().find(|rule| rule.rule == "0.0.0.0/0").unwrap();
+    let reported = reported(&daemon);
+    let of_all = reported.rules.iter().find(|rule| rule.rule == "0.0.0.0/0").unwrap();
     assert_eq!((of_all.lost, of_all.answer), (0, Fit::NotKnownYet));
     assert!(daemon.service.status().unwrap().too_tight.is_empty());
 }
@@ -158,18 +158,18 @@ fn shadow_mode_does_not_say_whom_it_would_hit() {
     );
     let mut daemon = daemon;
     daemon.service.reload().unwrap();
-    told(&daemon);
+    reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..100, 8);
-    let told = told(&daemon);
-    let rule = rule(&told);
+    let reported = reported(&daemon);
+    let rule = rule(&reported);
     assert_eq!((rule.shadow, rule.shadowed, rule.lost), (true, 300, 0));
     assert_eq!(rule.answer, Fit::NotKnownYet);
     assert!(rule.evidence.contains("it would drop 300 packets"), "{}", rule.evidence);
 }
 
 #[test]
-fn keys_and_budgets_are_told_apart() {
+fn keys_and_budgets_are_distinguished() {
     let daemon = Daemon::start(&[]);
     daemon.write(
         "budgets:
@@ -185,11 +185,11 @@ descriptors:
     );
     let mut daemon = daemon;
     daemon.service.reload().unwrap();
-    told(&daemon);
+    reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..8, 5);
-    let told = told(&daemon);
-    let of = |of: Of| told.rules.iter().find(|rule| rule.of == of).unwrap();
+    let reported = reported(&daemon);
+    let of = |of: Of| reported.rules.iter().find(|rule| rule.of == of).unwrap();
     let sources = of(Of::Sources);
     assert_eq!((sources.tracked, sources.tenths[2]), (8, 8), "5 of 20 in the window");
     let budget = of(Of::Budget);
@@ -208,14 +208,14 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
         daemon.service.housekeep().unwrap();
     }
     let watch = daemon.service.gauges.nearness.borrow();
-    let told = watch
-        .told(daemon.service.datapath().unwrap(), &daemon.service.rule_sets.effective)
+    let reported = watch
+        .reported(daemon.service.datapath().unwrap(), &daemon.service.rule_sets.effective)
         .unwrap();
-    assert_eq!((told.buckets, rule(&told).tracked), (5000, 5000));
+    assert_eq!((reported.buckets, rule(&reported).tracked), (5000, 5000));
 }
 
 /// In lines most places are empty: a round of few sources does not take minutes, and who comes
-/// after it is told of.
+/// after it is reported.
 #[test]
 fn empty_places_hold_no_round_up() {
     let mut daemon = Daemon::start(&[]);
@@ -229,7 +229,7 @@ fn empty_places_hold_no_round_up() {
     }
     daemon.fake.state().places = 1;
     send(&daemon, 100..130, 3);
-    assert_eq!(rule(&told(&daemon)).sent, 30, "they are new, and all of theirs counts");
+    assert_eq!(rule(&reported(&daemon)).sent, 30, "they are new, and all of theirs counts");
 }
 
 /// The last line has the words about the reading, and begins with none that were replaced.
@@ -237,7 +237,7 @@ fn empty_places_hold_no_round_up() {
 fn the_text_ends_with_how_it_was_read() {
     let daemon = Daemon::start(&[]);
     send(&daemon, 0..3, 1);
-    let text = crate::render::text(&told(&daemon));
+    let text = crate::render::text(&reported(&daemon));
     assert!(text.ends_with("\n\n3 buckets, read just now\n"), "{text}");
     assert!(!text.contains('\u{fffd}'), "{text}");
 }
@@ -246,10 +246,10 @@ fn the_text_ends_with_how_it_was_read() {
 fn of_many_a_share_is_followed_and_all_are_counted() {
     let daemon = Daemon::start(&[]);
     *daemon.service.gauges.nearness.borrow_mut() = Watch::with_room(64);
-    told(&daemon);
+    reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..1000, 5);
-    let first = told(&daemon);
+    let first = reported(&daemon);
     assert!(first.one_of >= 16, "{first:?}");
     let of_all = rule(&first);
     assert_eq!((first.buckets, of_all.tracked, of_all.tenths[2]), (1000, 1000, 1000));
@@ -257,7 +257,7 @@ fn of_many_a_share_is_followed_and_all_are_counted() {
     // Buckets that are followed stay the same.
     at(&daemon, 20);
     send(&daemon, 0..1000, 25);
-    let second = told(&daemon);
+    let second = reported(&daemon);
     assert_eq!(rule(&second).sent, of_all.sent);
     assert_eq!(rule(&second).lost, of_all.sent, "all of them lost packets");
 }

@@ -383,17 +383,17 @@ fn other_methods_and_paths_are_refused_in_json() {
     let request = Request::get("/v1/nothing").body(Body::empty()).unwrap();
     let (status, _, body) = ask(&runtime, &shared, 0, request);
     assert_eq!(status, 404);
-    let told: Value = serde_json::from_slice(&body).unwrap();
-    valid(error, &description, &told).unwrap();
+    let reported: Value = serde_json::from_slice(&body).unwrap();
+    valid(error, &description, &reported).unwrap();
     // Every path is named, as the router has it.
-    let told = told["error"].as_str().unwrap();
-    let named: BTreeSet<_> = told
+    let reported = reported["error"].as_str().unwrap();
+    let named: BTreeSet<_> = reported
         .split([' ', ','])
         .filter(|word| word.starts_with('/'))
         .filter(|word| *word != "/v1/nothing:")
         .map(str::to_owned)
         .collect();
-    assert_eq!(named, routes::routes().paths().into_iter().collect(), "{told}");
+    assert_eq!(named, routes::routes().paths().into_iter().collect(), "{reported}");
 }
 
 #[test]

@@ -40,11 +40,11 @@ fn the_counters_are_read_each_second_and_those_of_ten_minutes_are_kept() {
         daemon.fake.send(Source::V4([198, 51, 100, 1]), 50, 100);
         at(&mut daemon, seconds);
     }
-    let told = history(&daemon, None);
-    assert_eq!(told.clock_ns, 700 * SECOND);
-    let [first, .., before, last] = told.points.as_slice() else { panic!("{told:?}") };
+    let output = history(&daemon, None);
+    assert_eq!(output.clock_ns, 700 * SECOND);
+    let [first, .., before, last] = output.points.as_slice() else { panic!("{output:?}") };
     assert_eq!((first.clock_ns, last.clock_ns), (100 * SECOND, 700 * SECOND));
-    assert_eq!(told.marks, [], "the start was more than ten minutes ago");
+    assert_eq!(output.marks, [], "the start was more than ten minutes ago");
     let stats = daemon.service.stats().unwrap();
     assert_eq!((last.passed, last.dropped), (stats.passed, stats.dropped));
     // 50 a second against 100/s with a burst of 20: at most one token has come between two.
@@ -52,7 +52,7 @@ fn the_counters_are_read_each_second_and_those_of_ten_minutes_are_kept() {
     assert!(rates.passed_packets > 0.0 && rates.dropped_packets > 0.0, "{rates:?}");
     assert!((rates.passed_packets + rates.dropped_packets - 50.0).abs() < 1e-9, "{rates:?}");
     assert!((rates.passed_bits - 800.0 * rates.passed_packets).abs() < 1e-6, "{rates:?}");
-    // Whoever has the others asks for what is newer.
+    // Anybody who has the others asks for what is newer.
     let newer = history(&daemon, Some(before.clock_ns)).points;
     assert_eq!(newer, [*last]);
     assert_eq!(history(&daemon, Some(last.clock_ns)).points, []);

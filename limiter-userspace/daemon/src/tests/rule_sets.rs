@@ -59,7 +59,7 @@ const OTHER_RULES: [&str; 2] = ["every source 100/s file", "198.51.100.0/24 5/s 
 const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 
 #[test]
-fn what_would_change_is_told_and_nothing_does() {
+fn what_would_change_is_reported_and_nothing_does() {
     let mut daemon = Daemon::start(&[]);
     let same = daemon.compare(&[RULES]).unwrap();
     assert!(same.same && same.unchanged == 2, "{same:?}");
@@ -158,9 +158,12 @@ fn names_that_steer_terminals_are_refused_in_what_is_sent() {
         );
         let refusal = daemon.apply(&[&text]).unwrap_err();
         assert!(matches!(refusal, Refusal::Invalid(_)), "{refusal}");
-        let told = refusal.to_string();
-        assert!(told.starts_with("a.yaml:1:18: name: ") && told.contains(place), "{told}");
-        assert!(told.chars().all(limiter_text::plain::is_plain), "{told:?}");
+        let reported = refusal.to_string();
+        assert!(
+            reported.starts_with("a.yaml:1:18: name: ") && reported.contains(place),
+            "{reported}"
+        );
+        assert!(reported.chars().all(limiter_text::plain::is_plain), "{reported:?}");
         assert!(daemon.compare(&[&text]).is_err());
     }
     assert_eq!(daemon.fake.state().commits, 1);
@@ -168,14 +171,14 @@ fn names_that_steer_terminals_are_refused_in_what_is_sent() {
 }
 
 #[test]
-fn a_warning_is_told_by_the_change_that_brings_it() {
+fn a_warning_is_reported_by_the_change_that_brings_it() {
     const FORGEABLE: &str = "descriptors:
   - key: remote_address
     rate_limit: {unit: second, requests_per_unit: 100, burst: 20}
     action: {ban: {evidence: none}}
 ";
     // The other one is of the start, and not of the rules.
-    let told = |daemon: &Daemon| {
+    let reported = |daemon: &Daemon| {
         let mut warnings = daemon.service.status().unwrap().warnings;
         warnings.retain(|warning| !warning.contains("no address is safe from the limits"));
         warnings
@@ -192,12 +195,12 @@ fn a_warning_is_told_by_the_change_that_brings_it() {
     ] {
         assert_eq!(changed.warnings, [""; 0]);
     }
-    assert_eq!(told(&daemon), warnings);
+    assert_eq!(reported(&daemon), warnings);
     // The warning is news again once it was gone.
     assert_eq!(daemon.apply(&[OTHER]).unwrap().warnings, [""; 0]);
-    assert_eq!(told(&daemon), [""; 0]);
+    assert_eq!(reported(&daemon), [""; 0]);
     assert_eq!(daemon.service.reload().unwrap().warnings, warnings);
-    // Warnings of a trial are told when it begins, and not when it ends.
+    // Warnings of a trial are reported when it begins, and not when it ends.
     daemon.apply(&[OTHER]).unwrap();
     let mut try_out = |seconds| {
         let confirm_seconds = std::num::NonZeroU32::new(seconds);
@@ -212,7 +215,7 @@ fn a_warning_is_told_by_the_change_that_brings_it() {
     assert_eq!(daemon.service.confirm().unwrap().warnings, [""; 0]);
     // The start has told the log.
     let mut daemon = daemon.restart(&[]);
-    assert_eq!(told(&daemon), warnings);
+    assert_eq!(reported(&daemon), warnings);
     assert_eq!(daemon.set("192.0.2.7", "5/s", None).unwrap().warnings, [""; 0]);
 }
 

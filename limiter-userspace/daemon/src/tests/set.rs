@@ -69,13 +69,14 @@ fn a_slow_rate_on_a_port_of_tcp_is_asked_about() {
     }
     assert_eq!(daemon.rules(), before, "what is asked about changes nothing");
     let mut warnings = |limit: SetLimit| daemon.service.set(&limit).unwrap().warnings;
-    let told = warnings(to("22/tcp", Some("packets"), "5/min"));
-    assert!(told.len() == 1 && told[0].contains("write `rate: 5 syns/min`"), "{told:?}");
-    let told = warnings(to("443/tcp", None, "5/s"));
+    let output = warnings(to("22/tcp", Some("packets"), "5/min"));
+    assert!(output.len() == 1 && output[0].contains("write `rate: 5 syns/min`"), "{output:?}");
+    let output = warnings(to("443/tcp", None, "5/s"));
     assert!(
-        told.len() == 1 && told[0].starts_with("the rule for protocol=tcp destination_port=443 ")
+        output.len() == 1
+            && output[0].starts_with("the rule for protocol=tcp destination_port=443 ")
     );
-    assert!(told[0].contains("carries no TCP session"), "{told:?}");
+    assert!(output[0].contains("carries no TCP session"), "{output:?}");
     for limit in [
         to("25/tcp", Some("syns"), "5/min"),
         to("80/tcp", None, "5 syns/min"),
@@ -87,14 +88,14 @@ fn a_slow_rate_on_a_port_of_tcp_is_asked_about() {
     }
 }
 
-/// A burst that starves TCP is told of at the limit that has it, with the burst to write.
+/// A burst that starves TCP is reported at the limit that has it, with the burst to write.
 #[test]
-fn a_short_burst_is_told_of_when_it_is_set() {
+fn a_short_burst_is_reported_when_it_is_set() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);
-    let told = daemon.set("192.0.2.7", "20mbit/s", Some(60_000)).unwrap().warnings;
-    assert!(told.len() == 1 && told[0].contains("write `burst: 625kB`"), "{told:?}");
-    let told = daemon.set("192.0.2.8", "100mbit/s", Some(60_000)).unwrap().warnings;
-    assert!(told.len() == 1 && told[0].starts_with("the rule for 192.0.2.8 has"), "{told:?}");
+    let output = daemon.set("192.0.2.7", "20mbit/s", Some(60_000)).unwrap().warnings;
+    assert!(output.len() == 1 && output[0].contains("write `burst: 625kB`"), "{output:?}");
+    let output = daemon.set("192.0.2.8", "100mbit/s", Some(60_000)).unwrap().warnings;
+    assert!(output.len() == 1 && output[0].starts_with("the rule for 192.0.2.8 has"), "{output:?}");
     assert_eq!(daemon.set("192.0.2.9", "20mbit/s", None).unwrap().warnings, [""; 0]);
 }
 

@@ -47,7 +47,7 @@ impl Daemon {
 }
 
 #[test]
-fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_told() {
+fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_reported() {
     let daemon = Daemon::among(None);
     assert_eq!(daemon.warned(), [WARNING]);
     assert_eq!(daemon.leases(), []);
@@ -125,12 +125,12 @@ const BY_SOURCE: &str = "descriptors:
 
 /// Of a limit over all nodes, this one knows what it has: never what is left of all.
 #[test]
-fn of_a_source_under_a_shared_rule_is_told_what_holds_here() {
+fn a_source_under_a_shared_rule_is_reported_with_what_holds_here() {
     let mut daemon = Daemon::among(Some(4));
     daemon.write(BY_SOURCE);
     daemon.service.reload().unwrap();
     daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
-    let told = |daemon: &mut Daemon| {
+    let reported = |daemon: &mut Daemon| {
         let view = daemon.service.source("192.0.2.1").unwrap();
         assert_eq!((view.burst, view.remaining, view.full_in_ns), (Some(1000), None, 0));
         let asked = AskExplain { from: "192.0.2.1".into(), ..AskExplain::default() };
@@ -138,11 +138,11 @@ fn of_a_source_under_a_shared_rule_is_told_what_holds_here() {
         let shown = (crate::render::text(&view), crate::render::text(&why));
         (view.here, view.remaining_here, why, shown)
     };
-    let (here, left, ..) = told(&mut daemon);
+    let (here, left, ..) = reported(&mut daemon);
     assert_eq!((here, left), (None, None), "it has no bucket");
     daemon.fake.send(Source::V4([192, 0, 2, 1]), 20, 60);
     // A tenth of the burst, over four nodes.
-    let (here, left, _, (view, why)) = told(&mut daemon);
+    let (here, left, _, (view, why)) = reported(&mut daemon);
     assert_eq!((here, left), (Some(Here::Share), Some(5)));
     assert!(view.contains("5 packets of this node's share"), "{view}");
     assert!(why.contains("over all nodes: of this node's share"), "{why}");
@@ -150,14 +150,14 @@ fn of_a_source_under_a_shared_rule_is_told_what_holds_here() {
     let leases = KeyLeases::new(Slot::new(ask.slot), BUDGET_LEASES);
     daemon.fake.set_leased(&ask.key, Some(leases));
     Leases::write(&mut daemon.fake, BUDGET_LEASES, Words { granted: 7, expires: 9_000_000 });
-    let (here, left, _, (view, _)) = told(&mut daemon);
+    let (here, left, _, (view, _)) = reported(&mut daemon);
     assert_eq!((here, left), (Some(Here::Lease), Some(7)));
     assert!(view.contains("7 packets leased here"), "{view}");
     daemon.fake.send(Source::V4([192, 0, 2, 1]), 7, 60);
-    let (_, left, why, (_, shown)) = told(&mut daemon);
+    let (_, left, why, (_, shown)) = reported(&mut daemon);
     assert_eq!((left, why.verdict.as_str(), why.passes_in_ns), (Some(0), "drop", None));
     assert!(shown.contains("with the next lease") && !shown.contains("never"), "{shown}");
     // The lease has ended.
     daemon.fake.state().now = Ticks::from_nanos(9_000_000_000);
-    assert_eq!(told(&mut daemon).0, Some(Here::Share));
+    assert_eq!(reported(&mut daemon).0, Some(Here::Share));
 }

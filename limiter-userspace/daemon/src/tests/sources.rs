@@ -67,7 +67,7 @@ fn asked(by: By, limit: u32) -> AskSources {
 }
 
 #[test]
-fn the_first_of_all_are_told() {
+fn the_first_of_all_are_reported() {
     let daemon = crowd();
     let list = listed(&daemon, &asked(By::Dropped, 3), || {}).unwrap();
     assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (9000, 1, 9001));
@@ -85,7 +85,7 @@ fn the_first_of_all_are_told() {
 }
 
 #[test]
-fn a_prefix_bounds_what_is_told() {
+fn a_prefix_bounds_what_is_reported() {
     let daemon = crowd();
     let asked = AskSources { prefix: Some("10.0.0.0/24".into()), ..asked(By::Dropped, 2) };
     let list = listed(&daemon, &asked, || {}).unwrap();
@@ -173,7 +173,7 @@ fn who_comes_behind_the_reading_is_found_at_the_next_look() {
 }
 
 #[test]
-fn whose_drops_are_told_is_known_at_once() {
+fn whose_drops_are_reported_is_known_at_once() {
     let mut daemon = Daemon::start(&[]);
     at(&daemon, 1000);
     for number in 0..60_000 {
@@ -244,7 +244,7 @@ fn a_source_is_asked_about_as_it_is_printed() {
 }
 
 #[test]
-fn a_watched_source_is_told_with_its_list_and_its_ban() {
+fn a_watched_source_is_reported_with_its_list_and_its_ban() {
     let mut daemon = crowd();
     let watched = |daemon: &mut Daemon| {
         let watch = Some("10.0.0.7".to_owned());
@@ -266,17 +266,17 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     let row = watched(&mut daemon);
     assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
     assert_eq!(row.passed_per_second, Some(5.0));
-    // A source that nobody tracks is told of, too.
+    // A source that nobody tracks is reported, too.
     let watch = Some("203.0.113.9".to_owned());
     let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
     assert_eq!(top.watched.unwrap().passed, 0);
     assert!(select("203.0.113.9").is_source());
 }
 
-/// A source whose rule is more than a token bucket is told like any other, from the table that has
-/// it.
+/// A source whose rule is more than a token bucket is reported like any other, from the table that
+/// has it.
 #[test]
-fn sources_of_rules_with_several_limits_are_told_too() {
+fn sources_of_rules_with_several_limits_are_reported_too() {
     let rules = "descriptors:
   - key: remote_address
     rate_limits:
@@ -327,7 +327,7 @@ fn sources_of_rules_with_several_limits_are_told_too() {
     let first = &top.sources[0];
     assert_eq!((first.source.as_str(), first.dropped_per_second), ("10.0.0.1", Some(9.0)));
 
-    // Drops are told by what dropped them: this is a rule by source.
+    // Drops are reported by what dropped them: this is a rule by source.
     let top = daemon.service.top(&AskTop::default()).unwrap();
     assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
 }

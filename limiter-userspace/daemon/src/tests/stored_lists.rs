@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 
 use super::*;
 use crate::api::lists::{ListName, SetList, UnsetList};
-use crate::lists::Book;
+use crate::lists::ListStore;
 
 /// Listed sources: on which list, and for how many seconds.
 type Listed = BTreeMap<String, (ListName, Option<u64>)>;
@@ -83,7 +83,8 @@ impl Daemon {
             }
         }
         let state = StateDir::open(other.path()).unwrap();
-        let (_, mut warnings, damage) = Book::open(&mut *fake.open_now(), &state, &[]).unwrap();
+        let (_, mut warnings, damage) =
+            ListStore::open(&mut *fake.open_now(), &state, &[]).unwrap();
         warnings.extend(damage.map(|damage| damage.warning));
         let here = other.path().display().to_string();
         let warnings = warnings.iter().map(|text| text.replace(&here, "DIR")).collect();
@@ -248,7 +249,7 @@ fn what_version_0_1_wrote_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_kept() {
+fn what_cannot_be_read_is_reported_and_kept() {
     let mut daemon = Daemon::stored();
     daemon.deny_for(&["192.0.2.1"], None);
     let mut daemon = daemon.reboot();
@@ -261,12 +262,12 @@ fn what_cannot_be_read_is_told_and_kept() {
     let (warnings, listed) = daemon.opened();
     assert_eq!(listed, 1);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let told = "not all saved lists are in force: DIR/lists.journal: line 2: ";
-    assert!(warnings[0].starts_with(told), "{warnings:?}");
+    let output = "not all saved lists are in force: DIR/lists.journal: line 2: ";
+    assert!(warnings[0].starts_with(output), "{warnings:?}");
     let end = ": this change and those after it were left out".to_owned()
         + &kept(&["lists.json", "lists.journal"]);
     assert!(warnings[0].ends_with(&end), "{warnings:?}");
-    // Sources that are none, which version 0.1 only told.
+    // Sources that are none, which version 0.1 only reported.
     fs::remove_file(daemon.at("lists.journal")).unwrap();
     let text = r#"{"entries":[{"source":"192.0.2.300","list":"deny"},{"source":"192.0.2.3","list":"deny"}]}"#;
     fs::write(daemon.at("lists.json"), text).unwrap();
@@ -385,7 +386,7 @@ fn a_start_that_adopts_lists_stores_them() {
     assert_eq!(daemon.reboot().sources(), ["192.0.2.1"]);
 }
 
-/// Told by all that tell of the entry, kept over a restart and a reboot, and gone with the next
+/// Reported by all that report the entry, kept over a restart and a reboot, and gone with the next
 /// word on the source.
 #[test]
 fn a_reason_stays_with_its_entry() {

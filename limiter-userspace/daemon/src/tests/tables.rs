@@ -50,7 +50,7 @@ fn find<'a>(entries: &'a [LimitEntry], source: &str) -> &'a LimitEntry {
 /// A tag that the card took off is not in the frame, so a rule for it is said to be without effect;
 /// as long as that is so, and only of rules that ask for tags.
 #[test]
-fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
+fn a_rule_for_a_vlan_is_reported_where_tags_are_taken_off() {
     const BY_TAG: &str = "descriptors:
   - {key: vlan, value: 5, rate_limit: {unit: second, requests_per_unit: 10}}\n";
     const PLAIN: &str = "descriptors:
@@ -60,14 +60,14 @@ fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
     assert_eq!(warnings(&daemon), [""; 0]);
     daemon.fake.state().strips_tags = Some(true);
     daemon.service.reload().unwrap();
-    let told = warnings(&daemon).join("\n");
+    let output = warnings(&daemon).join("\n");
     for words in ["fake0", "the rule for vlan=5", "ethtool -K fake0 rxvlan off"] {
-        assert!(told.contains(words), "{told}");
+        assert!(output.contains(words), "{output}");
     }
     daemon.fake.state().strips_tags = None;
     daemon.service.reload().unwrap();
-    let told = warnings(&daemon).join("\n");
-    assert!(told.contains("the fake refuses") && told.contains("ethtool -k fake0"), "{told}");
+    let output = warnings(&daemon).join("\n");
+    assert!(output.contains("the fake refuses") && output.contains("ethtool -k fake0"), "{output}");
     daemon.write(PLAIN);
     daemon.service.reload().unwrap();
     assert_eq!(warnings(&daemon), [""; 0]);
@@ -76,7 +76,7 @@ fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
 /// A rule for an interface that is there and not limited is said to meet nothing, when it is set in
 /// force and in the status, and only such a rule.
 #[test]
-fn a_rule_for_an_interface_without_limiter_is_told_of() {
+fn a_rule_for_an_interface_without_limiter_is_reported() {
     let rule = |name: &str| {
         format!(
             "descriptors: [{{key: interface, value: {name}, descriptors: [{{key: remote_address, \
@@ -87,10 +87,10 @@ fn a_rule_for_an_interface_without_limiter_is_told_of() {
     let mut daemon = started(&rule("fake0"), &["203.0.113.9"]);
     assert_eq!(warnings(&daemon), [""; 0]);
     daemon.write(&rule("fake1"));
-    let told = daemon.service.reload().unwrap().warnings;
-    assert_eq!(told, warnings(&daemon));
+    let output = daemon.service.reload().unwrap().warnings;
+    assert_eq!(output, warnings(&daemon));
     assert_eq!(
-        told,
+        output,
         [
             "the rule for interface=fake1 remote_address limits nothing: limiter is not on fake1, and \
           no packet comes by it; write the interface that packets come in by (limited: fake0), or \
@@ -133,12 +133,12 @@ fn every_limit_is_listed() {
         limits.warnings,
         [
             "the rule for every source rejects, but there is no `replies`: packets over it are \
-             dropped, and nobody is told; add replies to the rule file",
+             dropped, and nobody is notified; add replies to the rule file",
             "the rule for every source carries no TCP session: it counts packets, and after 60 \
              packets one more passes every 1 s, so an open one hangs; to limit connections, write \
              `rate: 60 syns/min` (`limiter set`: --count syns); to limit packets, at least 10/s",
-            "the rule for destination_port=22 remote_address bans without evidence: whoever \
-             forges a source address gets it banned, and there is no evidence in its packets; \
+            "the rule for destination_port=22 remote_address bans without evidence: \
+             anybody who forges a source address gets it banned, and there is no evidence in its packets; \
              keep it only where that is meant, with a short ban, or write `action: drop`",
         ]
     );
@@ -263,7 +263,7 @@ fn a_set_limit_may_reject_and_survives_a_restart() {
     let refusal = daemon.service.set(&set("198.51.100.7", "unlimited")).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "unlimited drops nothing that could be told: leave --reject out"
+        "unlimited drops nothing that could be reported: leave --reject out"
     );
 }
 
@@ -279,9 +279,9 @@ fn an_edit_takes_the_place_of_a_rule_with_several_limits() {
     assert_eq!(find(&limits.limits, "192.0.2.0/24").limit, "budget customer");
 }
 
-/// Drops are told by what dropped them, each from its own counters.
+/// Drops are reported by what dropped them, each from its own counters.
 #[test]
-fn drops_are_told_by_what_drops_them() {
+fn drops_are_reported_by_what_drops_them() {
     let mut daemon = started(TABLES, &[]);
     let tally = |packets| Tally { packets, bytes: 60 * packets };
     let (every, ssh, budget) = {
@@ -314,7 +314,7 @@ fn drops_are_told_by_what_drops_them() {
     assert_eq!(list.dropped_by, by);
 
     // A packet that finds no room in a class is dropped by the rule that sends it there: it is not
-    // told twice.
+    // reported twice.
     let class = "budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 5}}]
 descriptors:
   - {key: vlan, rate_limit: {unit: second, requests_per_unit: 5}, action: {class: slow}}

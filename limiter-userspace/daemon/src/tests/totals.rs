@@ -51,8 +51,8 @@ fn row(rows: &[SourceRow]) -> SourceRow {
     rows.iter().find(|row| row.source == ADDRESS).cloned().unwrap_or_default()
 }
 
-/// The event of a drop, as the program tells it.
-fn tell(daemon: &Daemon, reason: Reason, rule: u32) {
+/// The event of a drop, as the program reports it.
+fn report(daemon: &Daemon, reason: Reason, rule: u32) {
     let mut state = daemon.fake.state();
     let reason = u8::try_from(reason.index()).unwrap();
     let event = Event {
@@ -136,7 +136,7 @@ fn drops_that_nobody_counts_by_source_make_a_total_at_least() {
     at(&daemon, 1);
     daemon.fake.send(SOURCE, 7, 60);
     for _ in 0..4 {
-        tell(&daemon, Reason::Denied, limiter_common::wire::RULE_NONE);
+        report(&daemon, Reason::Denied, limiter_common::wire::RULE_NONE);
     }
     let expected = (5, 6, false, true);
     assert_eq!(counts(&row(&look(&mut daemon, By::Dropped).sources)), expected);
@@ -150,9 +150,9 @@ fn drops_that_nobody_counts_by_source_make_a_total_at_least() {
         let every = limiter_rules::Path::of_source(&limiter_rules::Selector::Every);
         state.installed().number(&every, &|_| None).unwrap()
     };
-    tell(&daemon, Reason::OverLimit, rule);
+    report(&daemon, Reason::OverLimit, rule);
     at(&daemon, 2);
-    tell(&daemon, Reason::Denied, limiter_common::wire::RULE_NONE);
+    report(&daemon, Reason::Denied, limiter_common::wire::RULE_NONE);
     let mine = row(&look(&mut daemon, By::Dropped).sources);
     assert_eq!(counts(&mine), (5, 7, false, true));
     assert_eq!(mine.dropped_per_second, Some(1.0));
@@ -160,7 +160,7 @@ fn drops_that_nobody_counts_by_source_make_a_total_at_least() {
     at(&daemon, 90);
     daemon.service.housekeep().unwrap();
     assert_eq!(shown(&daemon.service.source(ADDRESS).unwrap()), (5, 7, false, true));
-    // Nothing was told of one that is denied now, and more is not denied.
+    // Nothing was reported of one that is denied now, and more is not denied.
     let (sources, list) = (vec!["203.0.113.12".to_owned()], ListName::Deny);
     let denied = SetList { list, sources, seconds: None, ..SetList::default() };
     daemon.service.list(&denied).unwrap();

@@ -15,7 +15,7 @@ use crate::watch::{Watch, watch};
 /// Far beyond what any step takes: a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Longer than [`PATIENCE`]: what is found within it was told by the kernel.
+/// Longer than [`PATIENCE`]: what is found within it was reported by the kernel.
 const NEVER: Duration = Duration::from_hours(1);
 
 /// Longer than any test, by the clock of the data path, which stands still.
@@ -152,7 +152,7 @@ fn a_file_that_is_written_or_replaced_is_found() {
     assert_eq!((status.reloads.ok, status.reloads.failed), (3, 0));
 }
 
-/// Whoever saves a half-finished file means nothing by it.
+/// Anybody who saves a half-finished file means nothing by it.
 #[test]
 fn a_file_that_changes_is_reported_and_never_in_force_by_itself() {
     let daemon = Watched::start(one_file);
@@ -365,7 +365,7 @@ fn a_config_map_is_swapped() {
 }
 
 #[test]
-fn what_the_kernel_does_not_tell_is_found_by_reading() {
+fn what_the_kernel_does_not_report_is_found_by_reading() {
     let daemon = Watched::start(|directory| {
         // Nobody watches the middle of a chain of links.
         for name in ["a", "b"] {

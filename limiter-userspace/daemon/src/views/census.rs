@@ -6,7 +6,7 @@ use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
 
 use super::counted;
-use super::told::Result;
+use super::reported::Result;
 use crate::effective::{Effective, EffectiveSet};
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
@@ -59,8 +59,11 @@ impl Census {
         self.generation
     }
 
-    /// The rules after the first `told`, with what they did.
-    pub(super) fn rules(&self, told: usize) -> impl Iterator<Item = (&Effective, RuleCounters)> {
-        self.effective.rules.iter().zip(self.counters.iter().copied()).skip(told)
+    /// The rules after the first `reported`, with what they did.
+    pub(super) fn rules(
+        &self,
+        reported: usize,
+    ) -> impl Iterator<Item = (&Effective, RuleCounters)> {
+        self.effective.rules.iter().zip(self.counters.iter().copied()).skip(reported)
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn metrics(page: &mut Exposition, status: &Status, refused_changes: u
     let differ = status.nodes.iter().filter(|node| here.is_some_and(|here| node.digest != here));
     let help = "Nodes with another rule set than this one.";
     page.metric("limiter_cluster_other_rules", Gauge, help).add(&[], differ.count());
-    let help = "Changes of bans and lists that wait to be told to the other nodes.";
+    let help = "Changes of bans and lists that wait to be reported to the other nodes.";
     page.metric("limiter_cluster_waiting_changes", Gauge, help).add(&[], status.waiting_changes);
     let help = "Changes of bans and lists by other nodes that were not taken over.";
     page.metric("limiter_cluster_refused_changes_total", Counter, help).add(&[], refused_changes);

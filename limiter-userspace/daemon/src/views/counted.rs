@@ -12,7 +12,7 @@ use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
 use limiter_rules::{Installed, Subject, Terms};
 
-use super::told::Result;
+use super::reported::Result;
 use crate::api::sources::DroppedBy;
 use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
@@ -77,7 +77,7 @@ pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
         // Of a family that the table is not for, nothing is dropped.
         let is_for = |net: &IpNet| rule.form.source.is_none_or(|masks| masks.of(net).is_some());
         // A block has no buckets.
-        let has = |net: &IpNet| rule.form.tells_sources_apart(net) && !record.is_block();
+        let has = |net: &IpNet| rule.form.distinguishes_sources(net) && !record.is_block();
         let counts = |net: &IpNet| Some(has(net) || !is_for(net));
         let counts = CountsEach { v4: counts(&v4), v6: counts(&v6) };
         rules.entry(record.rule).and_modify(|known| *known = known.and(counts)).or_insert(counts);
@@ -140,7 +140,7 @@ pub(super) fn budget(
     datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
 }
 
-/// A rule or a budget, as it is told.
+/// A rule or a budget, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Title {
     /// Sources or keys that it is for; `budget` and the name of a budget.
@@ -203,8 +203,8 @@ impl Shadows {
         Self { of_sources, others }
     }
 
-    /// The rule that is told of with a reason; [`RULE_NONE`] where several may have been it.
-    pub(crate) fn told(&self, reason: Reason, rule: u32) -> u32 {
+    /// The rule that is reported with a reason; [`RULE_NONE`] where several may have been it.
+    pub(crate) fn reported(&self, reason: Reason, rule: u32) -> u32 {
         if reason != Reason::Shadow {
             return rule;
         }

@@ -1,11 +1,11 @@
-//! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written
+//! `GET /v1/rules`, sent in parts: the rules of one rule set, as a rule file. The file is written
 //! first: in the words of its author, or, of a large one, rule by rule.
 
 use limiter_rules::file::{ExactFile, Others, as_written};
 use limiter_rules::model::until_text;
 use limiter_rules::{Path, RuleSet};
 
-use super::told::Result;
+use super::reported::Result;
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::layers::Layers;
@@ -13,8 +13,8 @@ use crate::layers::Layers;
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
 
-/// Bytes of the file that are told before others have their turn.
-const TOLD: usize = 16 << 10;
+/// Bytes of the file that are reported before others have their turn.
+const REPORTED: usize = 16 << 10;
 
 /// Comment where the words of the author are not there.
 const LARGE: &str = "The rule files are large: without their comments, and written anew.";
@@ -34,7 +34,7 @@ pub(crate) struct RulesText {
     written: usize,
     /// The file, if it is written anew.
     file: Option<ExactFile>,
-    /// All of the file, once it is there, and how much of it was told.
+    /// All of the file, once it is there, and how much of it was reported.
     text: Option<(String, usize)>,
     parts: Parts,
     ended: bool,
@@ -66,7 +66,7 @@ impl RulesText {
         if self.ended {
             return Ok(Step::Done);
         }
-        let Some((text, told)) = &mut self.text else {
+        let Some((text, reported)) = &mut self.text else {
             if generation != self.generation {
                 let slice = self.slice.saturating_mul(4);
                 *self = Self { slice, ..Self::new(generation, self.edits) };
@@ -78,9 +78,9 @@ impl RulesText {
             }
             return Ok(Step::Again);
         };
-        let end = text.ceil_char_boundary(told.saturating_add(TOLD).min(text.len()));
-        self.parts.characters(text.get(*told..end).unwrap_or_default())?;
-        *told = end;
+        let end = text.ceil_char_boundary(reported.saturating_add(REPORTED).min(text.len()));
+        self.parts.characters(text.get(*reported..end).unwrap_or_default())?;
+        *reported = end;
         if end == text.len() {
             self.parts.close_string();
             self.parts.end();

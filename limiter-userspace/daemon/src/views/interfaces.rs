@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::Observed;
 
-use super::told::Result;
+use super::reported::Result;
 use crate::api::stats::InterfaceCounts;
 
 /// Packets of each interface that the program is on, by name.
 ///
 /// Interfaces whose counters are one, two in a thousand at most, are one entry with both names. Of
-/// an interface in another network namespace nothing is told: its index is another there.
+/// an interface in another network namespace nothing is reported: its index is another there.
 pub(super) fn interfaces(datapath: &dyn Observed) -> Result<Vec<InterfaceCounts>> {
     let mut by_place: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {

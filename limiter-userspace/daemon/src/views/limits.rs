@@ -11,14 +11,14 @@ use limiter_rules::read_back::Known;
 use super::census::Census;
 use super::counted;
 use super::described::{Described, describe, of_limits};
-use super::told::{Result, Told};
+use super::reported::{Reported, Result};
 use crate::api::limits::{LimitEntry, Origin};
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};
 use crate::limit_ends;
 
-/// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
+/// `GET /v1/limits`, sent in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
 pub(crate) struct LimitsText {
     census: Census,
@@ -27,8 +27,8 @@ pub(crate) struct LimitsText {
     max_frame: u64,
     cluster: Option<u64>,
     budgets: Vec<LimitEntry>,
-    /// Number of items of this stage that were told.
-    told: usize,
+    /// Number of items of this stage that were reported.
+    reported: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +41,15 @@ enum Stage {
 }
 
 impl LimitsText {
-    /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
-    fn tell(&mut self) -> Result<bool> {
-        let Self { census, parts, max_frame, cluster, budgets, told, .. } = self;
+    /// Reports on in this stage, and says whether there is a part; if not, the stage is over.
+    fn report(&mut self) -> Result<bool> {
+        let Self { census, parts, max_frame, cluster, budgets, reported, .. } = self;
         match self.stage {
             Stage::Counting | Stage::Done => {}
             Stage::Rules => {
-                for (in_force, counters) in census.rules(*told) {
+                for (in_force, counters) in census.rules(*reported) {
                     parts.item(&of_rule(in_force, counters, *max_frame, *cluster))?;
-                    *told += 1;
+                    *reported += 1;
                     if parts.is_part() {
                         return Ok(true);
                     }
@@ -59,9 +59,9 @@ impl LimitsText {
                 self.stage = Stage::Budgets;
             }
             Stage::Budgets => {
-                for entry in budgets.iter().skip(*told) {
+                for entry in budgets.iter().skip(*reported) {
                     parts.item(entry)?;
-                    *told += 1;
+                    *reported += 1;
                     if parts.is_part() {
                         return Ok(true);
                     }
@@ -71,9 +71,9 @@ impl LimitsText {
                 self.stage = Stage::Warnings;
             }
             Stage::Warnings => {
-                for warning in census.effective().warnings.iter().skip(*told) {
+                for warning in census.effective().warnings.iter().skip(*reported) {
                     parts.item(warning)?;
-                    *told += 1;
+                    *reported += 1;
                     if parts.is_part() {
                         return Ok(true);
                     }
@@ -84,12 +84,12 @@ impl LimitsText {
                 self.stage = Stage::Done;
             }
         }
-        self.told = 0;
+        self.reported = 0;
         Ok(false)
     }
 }
 
-impl Told for LimitsText {
+impl Reported for LimitsText {
     fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
         Self {
             census: Census::new(datapath, effective),
@@ -98,7 +98,7 @@ impl Told for LimitsText {
             max_frame: datapath.max_frame(),
             cluster: effective.cluster,
             budgets: Vec::new(),
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -113,7 +113,7 @@ impl Told for LimitsText {
             self.stage = Stage::Rules;
         }
         while !matches!(self.stage, Stage::Done) {
-            let full = self.tell()?;
+            let full = self.report()?;
             if full {
                 return Ok(Step::Part(self.parts.take()));
             }

@@ -14,8 +14,8 @@ use limiter_datapath::{Datapath, DatapathError};
 use super::census::Census;
 use super::events::EventLog;
 use super::limits;
+use super::reported::Result;
 use super::tables::kind_name;
-use super::told::Result;
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
@@ -223,7 +223,7 @@ fn tables(
     let kinds = [
         ("ipv4_sources", EntryKind::V4),
         ("ipv6_sources", EntryKind::V6),
-        ("narrow_keys", EntryKind::Narrow),
+        ("narrow_keys", EntryKind::Compact),
         ("keys", EntryKind::Keyed),
     ];
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";

@@ -9,7 +9,7 @@ use limiter_rules::model::{Martians, Part};
 use limiter_rules::{Rule, Terms};
 
 use super::keys::key;
-use super::told::Result;
+use super::reported::Result;
 use crate::api::source::SourceView;
 use crate::effective::EffectiveSet;
 

@@ -14,7 +14,7 @@ use limiter_rules::Selector;
 use super::described::describe;
 use super::keys::key;
 use super::others::with_others;
-use super::told::Result;
+use super::reported::Result;
 use crate::api::explain::ExplainLimit;
 use crate::api::lists::RULE_FILE;
 use crate::api::source::{RuleDrops, SourceView, Total};

@@ -9,22 +9,22 @@ use limiter_rules::Terms;
 
 use super::census::Census;
 use super::counted;
-use super::told::{Result, Told};
+use super::reported::{Reported, Result};
 use crate::api::Counts;
 use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};
 
-/// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
+/// `GET /v1/stats`, sent in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
 pub(crate) struct StatsText {
     census: Census,
     parts: Parts,
     /// The part after the rules; none until all counters were read.
     rest: Option<(Vec<RuleCounts>, Outcomes)>,
-    /// Number of rules that were told.
-    told: usize,
+    /// Number of rules that were reported.
+    reported: usize,
     ended: bool,
 }
 
@@ -70,13 +70,13 @@ impl StatsText {
     }
 }
 
-impl Told for StatsText {
+impl Reported for StatsText {
     fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self {
         Self {
             census: Census::new(datapath, effective),
             parts: Parts::default(),
             rest: None,
-            told: 0,
+            reported: 0,
             ended: false,
         }
     }
@@ -91,9 +91,9 @@ impl Told for StatsText {
             }
             self.read_rest(datapath)?;
         }
-        let Self { census, parts, told, .. } = self;
-        for (Effective { rule, .. }, counters) in census.rules(*told) {
-            *told += 1;
+        let Self { census, parts, reported, .. } = self;
+        for (Effective { rule, .. }, counters) in census.rules(*reported) {
+            *reported += 1;
             // Packets of such a rule are counted by its budget.
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;

@@ -3,7 +3,7 @@
 use limiter_common::wire::EntryKind;
 use limiter_datapath::Observed;
 
-use super::told::Result;
+use super::reported::Result;
 
 /// Packets that got no entry, by table of entries.
 pub(crate) fn refused(datapath: &dyn Observed) -> Result<Vec<(String, u64)>> {
@@ -23,6 +23,6 @@ pub(super) const fn kind_name(kind: EntryKind) -> &'static str {
         EntryKind::V4 => "IPv4 sources",
         EntryKind::V6 => "IPv6 sources",
         EntryKind::Keyed => "keys of tables",
-        EntryKind::Narrow => "narrow keys",
+        EntryKind::Compact => "compact keys",
     }
 }

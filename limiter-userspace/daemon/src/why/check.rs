@@ -54,13 +54,14 @@ impl Found {
     /// Adds the limit that decides: of a packet that is dropped the one that drops it, else the one
     /// of which the least is left.
     fn with_limit(&self, checked: Checked) -> Checked {
-        let reached = || self.steps.iter().filter(|step| step.told.reached);
-        let source = reached().find(|step| step.told.step == BY_SOURCE);
+        let reached = || self.steps.iter().filter(|step| step.reported.reached);
+        let source = reached().find(|step| step.reported.step == BY_SOURCE);
         let deciding = self.decided().filter(|_| !checked.passes);
-        let of = deciding.or(source).map(|step| &step.told);
-        let all = reached().flat_map(|step| &step.told.limits).filter(|limit| limit.size.is_some());
+        let of = deciding.or(source).map(|step| &step.reported);
+        let all =
+            reached().flat_map(|step| &step.reported.limits).filter(|limit| limit.size.is_some());
         let limit = match deciding {
-            Some(step) => step.told.limits.iter().find(|limit| !limit.conforms),
+            Some(step) => step.reported.limits.iter().find(|limit| !limit.conforms),
             None => all.min_by_key(|limit| (limit.remaining, limit.size)),
         };
         let checked = Checked {

@@ -9,7 +9,7 @@ use limiter_datapath::Observed;
 use crate::api::explain::ExplainStep;
 use crate::effective::EffectiveSet;
 use crate::layers::Layers;
-use crate::lists::Book;
+use crate::lists::ListStore;
 
 /// The state in force, for the names.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct InForce<'a> {
     pub(crate) datapath: &'a dyn Observed,
     pub(crate) layers: &'a Layers,
     pub(crate) effective: &'a EffectiveSet,
-    pub(crate) lists: &'a Book,
+    pub(crate) lists: &'a ListStore,
     /// Time of the question.
     pub(crate) now: Ticks,
 }

@@ -39,7 +39,7 @@ pub(super) fn keyed_source(
     let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
     let mut excerpt = Excerpt::new(datapath, known::fields(&question))?;
     let mut tables = excerpt.look(&packet, datapath.now())?.tables.into_iter();
-    Ok(tables.find(|table| table.table.is_of_sources() && table.told.is_some()))
+    Ok(tables.find(|table| table.table.is_of_sources() && table.reported.is_some()))
 }
 
 impl InForce<'_> {
@@ -54,14 +54,14 @@ impl InForce<'_> {
             verdict: verdict(reason).to_owned(),
             reason: reason.name().to_owned(),
             happens: found.happens(),
-            rule: rule.and_then(|step| step.told.rule.clone()),
+            rule: rule.and_then(|step| step.reported.rule.clone()),
             passes_in_ns: found.wait.map(nanos_up),
             exact: found.is_exact(),
             generation: self.datapath.generation(),
             trial_seconds_left: None,
             assumed: found.assumed,
             not_looked_at: found.not_looked_at,
-            steps: found.steps.into_iter().map(|step| step.told).collect(),
+            steps: found.steps.into_iter().map(|step| step.reported).collect(),
         })
     }
 
@@ -80,7 +80,7 @@ impl InForce<'_> {
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged);
         // When a lease comes, other nodes and the store decide.
-        let leased = steps.iter().flat_map(|step| &step.told.limits).any(waits_for_lease);
+        let leased = steps.iter().flat_map(|step| &step.reported.limits).any(waits_for_lease);
         let known = !judged.passes() && !leased;
         let wait = if known { excerpt.wait(&packet, self.now)? } else { None };
         let assumed = known::assumed(self, question, &looked, &judged, &name);
@@ -113,9 +113,9 @@ impl Found {
     fn decided(&self) -> Option<&steps::Step> {
         let decides = |step: &&steps::Step| match self.judged.trail.stopped() {
             Some(stopped) => step.at == stopped,
-            None => step.told.reached && step.reason == Some(self.judged.outcome.reason),
+            None => step.reported.reached && step.reason == Some(self.judged.outcome.reason),
         };
-        self.steps.iter().find(decides).filter(|step| step.told.rule.is_some())
+        self.steps.iter().find(decides).filter(|step| step.reported.rule.is_some())
     }
 
     fn is_exact(&self) -> bool {
@@ -125,13 +125,13 @@ impl Found {
     /// Outcome for the packet, in words.
     fn happens(&self) -> String {
         let decided = self.decided();
-        let action = decided.and_then(|step| step.told.action.clone()).unwrap_or_default();
+        let action = decided.and_then(|step| step.reported.action.clone()).unwrap_or_default();
         match self.judged.outcome.reason {
             Reason::OverLimit if decided.is_some_and(|step| step.bans) => {
                 format!("it is dropped, and it counts towards a ban: {action}")
             }
             Reason::Blocked => "it is dropped: the rule blocks it, whatever the rate".to_owned(),
-            Reason::Rejected => "it is dropped, and its sender is told".to_owned(),
+            Reason::Rejected => "it is dropped, and its sender is notified".to_owned(),
             Reason::Marked if action.is_empty() => "it passes".to_owned(),
             Reason::Marked | Reason::Class | Reason::Redirected => format!("it passes: {action}"),
             Reason::Shadow => format!("it passes; without shadow mode: {action}"),

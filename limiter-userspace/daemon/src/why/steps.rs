@@ -26,10 +26,10 @@ pub(crate) const BANS: &str = "bans";
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
-/// A step with what is told of it.
+/// A step with what is reported about it.
 pub(super) struct Step {
     pub(super) at: limiter_model::Step,
-    pub(super) told: ExplainStep,
+    pub(super) reported: ExplainStep,
     /// Result of the step for the packet; none before the rules.
     pub(super) reason: Option<Reason>,
     /// True if packets over its limits count towards a ban.
@@ -39,7 +39,7 @@ pub(super) struct Step {
 impl Step {
     /// A step without a rule.
     fn plain(name: &str, at: limiter_model::Step, trail: &Trail, says: &str) -> Self {
-        Self { at, told: plain(name, trail.reaches(at), says), reason: None, bans: false }
+        Self { at, reported: plain(name, trail.reaches(at), says), reason: None, bans: false }
     }
 
     /// A step of the rules that has none for the packet.
@@ -62,8 +62,8 @@ pub(super) fn list(
     let mut found = false;
     for table in &looked.tables {
         let of_sources = table.table.is_of_sources();
-        found |= of_sources && table.told.is_some();
-        if !of_sources || table.told.is_some() {
+        found |= of_sources && table.reported.is_some();
+        if !of_sources || table.reported.is_some() {
             steps.push(keyed(in_force, source, table, trail));
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn list(
     if let Some(step) = steps.iter_mut().find(stopped)
         && step.reason.is_some_and(|reason| reason.verdict() == Verdict::Pass)
     {
-        judged.outcome.reason.name().clone_into(&mut step.told.says);
+        judged.outcome.reason.name().clone_into(&mut step.reported.says);
     }
     steps
 }
@@ -148,9 +148,9 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
     let Some(named) = in_force.table_rule(source, looked) else {
         return Step::no_rule(&name, at, trail);
     };
-    let reason = looked.told.map_or(Reason::NoRule, |(reason, _)| reason);
+    let reason = looked.reported.map_or(Reason::NoRule, |(reason, _)| reason);
     let Named { terms, step } = named;
-    let mut told = ExplainStep {
+    let mut reported = ExplainStep {
         step: name,
         reached: trail.reaches(at),
         says: reason.name().to_owned(),
@@ -165,25 +165,25 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
         let limits = budget.map(|budget| &budget.limits).or_else(|| terms.limits());
         if let Some(limits) = limits {
             // The program reads what is charged: that of the budget.
-            told.action = Some(over_text(&limits.over));
+            reported.action = Some(over_text(&limits.over));
             bans = is_ban(&limits.over);
-            told.shadow = limits.shadow;
+            reported.shadow = limits.shadow;
             let name = budget.map(|budget| budget.name.as_str());
-            told.limits = lines(held, limits, name);
+            reported.limits = lines(held, limits, name);
         }
-        told.budget = budget.map(|budget| budget.name.clone());
+        reported.budget = budget.map(|budget| budget.name.clone());
         // A blocked key shares nothing.
         let shares = !held.record.is_block();
         if held.holder == Holder::Strangers && shares {
-            told.key = Some("what keys without a bucket share".to_owned());
+            reported.key = Some("what keys without a bucket share".to_owned());
         }
-        if held.holder != Holder::Key && told.passed.is_none() && shares {
-            told.passed = Some(held.counted[0]);
-            told.dropped = Some(held.counted[1]);
+        if held.holder != Holder::Key && reported.passed.is_none() && shares {
+            reported.passed = Some(held.counted[0]);
+            reported.dropped = Some(held.counted[1]);
         }
     }
-    told.limits.extend(class_lines(in_force, looked.class.as_ref()));
-    Step { at, told, reason: Some(reason), bans }
+    reported.limits.extend(class_lines(in_force, looked.class.as_ref()));
+    Step { at, reported, reason: Some(reason), bans }
 }
 
 fn of_source(
@@ -196,7 +196,7 @@ fn of_source(
     let named = in_force.source_rule(source, looked.slot);
     let none = looked.meter.is_none() && looked.limit.rule == RULE_NONE;
     let reason = if none { Reason::NoRule } else { looked.reason };
-    let mut told = ExplainStep {
+    let mut reported = ExplainStep {
         step: BY_SOURCE.to_owned(),
         reached: trail.reaches(at),
         says: reason.name().to_owned(),
@@ -210,12 +210,12 @@ fn of_source(
         && let Some(limits) = named.terms.limits()
         && let Some(limit) = limits.limits.first()
     {
-        told.action = Some(over_text(&limits.over));
+        reported.action = Some(over_text(&limits.over));
         bans = is_ban(&limits.over);
-        told.limits.push(line(limit_text(&limit), size(&limit), looked.limit.counts(), meter));
-        told.limits.extend(class_lines(in_force, looked.class.as_ref()));
+        reported.limits.push(line(limit_text(&limit), size(&limit), looked.limit.counts(), meter));
+        reported.limits.extend(class_lines(in_force, looked.class.as_ref()));
     }
-    Step { at, told, reason: Some(reason), bans }
+    Step { at, reported, reason: Some(reason), bans }
 }
 
 const fn is_ban(over: &Over) -> bool {
@@ -314,7 +314,7 @@ fn key_text(looked: &LookedTable) -> String {
     let (sources, destinations) = (looked.table.source_masks, looked.table.destination_masks);
     let facts = Fact::ALL.map(|fact| {
         let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
-        (fact.field(), fact.told(values_of_class(&looked.table, fact, value)))
+        (fact.field(), fact.reported(values_of_class(&looked.table, fact, value)))
     });
     let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),

@@ -10,7 +10,7 @@ use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, TableKey, map};
 
@@ -93,11 +93,11 @@ enum Read {
 /// Entries that were read of a map, and the place after them.
 pub(crate) type Slice<K, V> = (Vec<(K, V)>, Option<u32>);
 
-/// Handles on the hash maps of sources and of narrow keys for reading in batches.
+/// Handles on the hash maps of sources and of compact keys for reading in batches.
 pub(crate) struct SourceMaps {
     v4: MapData,
     v6: MapData,
-    narrow: MapData,
+    compact: MapData,
 }
 
 impl SourceMaps {
@@ -107,7 +107,7 @@ impl SourceMaps {
         Ok(Self {
             v4: open(map::SOURCES_V4)?,
             v6: open(map::SOURCES_V6)?,
-            narrow: open(map::NARROW)?,
+            compact: open(map::NARROW)?,
         })
     }
 
@@ -117,7 +117,7 @@ impl SourceMaps {
         &self,
         (kind, from): (EntryKind, Option<u32>),
         most: usize,
-    ) -> Result<Slice<Owner, Bucket>, DatapathError> {
+    ) -> Result<Slice<BucketKey, Bucket>, DatapathError> {
         match kind {
             EntryKind::V4 => {
                 read_map((&self.v4, map::SOURCES_V4), from, most, |key| Source::V4(key).into())
@@ -125,8 +125,8 @@ impl SourceMaps {
             EntryKind::V6 => {
                 read_map((&self.v6, map::SOURCES_V6), from, most, |key| Source::V6(key).into())
             }
-            EntryKind::Narrow | EntryKind::Keyed => {
-                read_map((&self.narrow, map::NARROW), from, most, Owner::narrow)
+            EntryKind::Compact | EntryKind::Keyed => {
+                read_map((&self.compact, map::NARROW), from, most, BucketKey::compact)
             }
         }
     }
@@ -137,11 +137,11 @@ fn read_map<K: Pod>(
     (map, name): (&MapData, &'static str),
     from: Option<u32>,
     most: usize,
-    owner: impl Fn(K) -> Owner,
-) -> Result<Slice<Owner, Bucket>, DatapathError> {
+    bucket_key: impl Fn(K) -> BucketKey,
+) -> Result<Slice<BucketKey, Bucket>, DatapathError> {
     let (entries, next) = batch::<K, Bucket>(map, from, most).map_err(failed(name))?;
     let there = entries.filter(|(_, bucket)| is_there(bucket));
-    Ok((there.map(|(key, bucket)| (owner(key), bucket)).collect(), next))
+    Ok((there.map(|(key, bucket)| (bucket_key(key), bucket)).collect(), next))
 }
 
 /// A handle on the hash map of keyed tables, for reading the sources among its keys in batches.

@@ -24,7 +24,7 @@ impl Kernel {
     }
 
     /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here
-    /// is told and is no failure of it.
+    /// is reported and is no failure of it.
     pub(crate) fn retire(&mut self, ended: &[u32]) {
         if let Err(error) = self.held.maps.retire_rule_counters(ended) {
             tracing::warn!(%error, "the counts of rules that ended are lost");

@@ -21,7 +21,7 @@ pub struct Link {
     pub interface: Result<Interface, DatapathError>,
     /// Kind, as `ip link add type` has it: `veth`, `bridge`; none of a card.
     pub kind: Option<String>,
-    /// Driver of a card, as far as the kernel tells it.
+    /// Driver of a card, as far as the kernel reports it.
     pub driver: Option<String>,
     /// Index of the bridge or bond that the interface is a port of.
     pub controller: Option<u32>,

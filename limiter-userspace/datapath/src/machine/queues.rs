@@ -22,7 +22,7 @@ pub struct Queues {
     pub is_combined: bool,
 }
 
-/// The receive queues of an interface; none of a driver that does not tell.
+/// The receive queues of an interface; none of a driver that does not report it.
 pub fn queues(link: &Link) -> Result<Option<Queues>, DatapathError> {
     let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
     let answer = match ask_ethtool(ETHTOOL_MSG_CHANNELS_GET, &link.name) {

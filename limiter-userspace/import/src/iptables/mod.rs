@@ -277,7 +277,7 @@ impl Reading {
         }
         let rule = self.firewall.rules.len();
         for how in recent {
-            self.recent.push(recent::Used { chain: name.clone(), rule, how, tells: false });
+            self.recent.push(recent::Used { chain: name.clone(), rule, how, reports: false });
         }
         let text = line.to_owned();
         self.firewall.insert(name, at, Rule { place, text, name: comment, cases });

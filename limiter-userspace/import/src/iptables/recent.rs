@@ -19,8 +19,8 @@ pub(super) struct Used {
     pub(super) chain: ChainName,
     pub(super) rule: usize,
     pub(super) how: Use,
-    /// True if it notes, and its rule only tells of what it counts: a log.
-    pub(super) tells: bool,
+    /// True if it notes, and its rule only reports what it counts: a log.
+    pub(super) reports: bool,
 }
 
 /// Options of one rule.
@@ -130,10 +130,10 @@ pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
     let mut lists: BTreeMap<String, Vec<Used>> = BTreeMap::new();
     for mut used in uses {
         let case = firewall.rules.get(used.rule).and_then(|rule| rule.cases.first());
-        let tells = case.is_some_and(|case| case.verdict == Verdict::Continue);
-        used.tells = tells && used.how.does == Does::Update;
-        // A rule that only tells of it changes nothing.
-        if used.how.does != Does::Check || !tells {
+        let reports = case.is_some_and(|case| case.verdict == Verdict::Continue);
+        used.reports = reports && used.how.does == Does::Update;
+        // A rule that only reports it changes nothing.
+        if used.how.does != Does::Check || !reports {
             let family = if used.chain.0.starts_with('6') { 6 } else { 4 };
             let list = format!("{} of IPv{family}", used.how.list);
             lists.entry(list).or_default().push(used);
@@ -221,8 +221,8 @@ fn limit(
 ) -> Result<(usize, Limit), &'static str> {
     let mut counting = None;
     let mut noting = None;
-    let told: Vec<&&Used> = group.iter().filter(|used| used.tells).collect();
-    for Used { chain, rule, how: used, .. } in group.iter().copied().filter(|used| !used.tells) {
+    let reported: Vec<&&Used> = group.iter().filter(|used| used.reports).collect();
+    for Used { chain, rule, how: used, .. } in group.iter().copied().filter(|used| !used.reports) {
         let twice = match used.does {
             Does::Set => noting.replace(*rule).is_some(),
             Does::Check | Does::Update => counting.replace((chain, *rule, used)).is_some(),
@@ -240,7 +240,7 @@ fn limit(
         return Err("recent without --seconds and --hitcount is a ban, as in `action: {ban: ...}`");
     };
     // A log of what is refused, by the numbers of the rule that refuses it, notes nothing else.
-    if told.iter().any(|log| (log.how.seconds, log.how.hits) != (used.seconds, used.hits)) {
+    if reported.iter().any(|log| (log.how.seconds, log.how.hits) != (used.seconds, used.hits)) {
         return Err(
             "recent: a rule that logs notes in its list as well, by other numbers than the \
              rule that drops: what that notes is not counted here",
@@ -264,7 +264,7 @@ fn limit(
              `algorithm: sliding_counter` by hand, which holds any number, weighted");
     }
     let mut differences = Vec::new();
-    if first || used.does == Does::Update || !told.is_empty() {
+    if first || used.does == Does::Update || !reported.is_empty() {
         differences.push(Difference::Refused);
     }
     if !alone {

@@ -91,7 +91,7 @@ struct PlainLimit {
     burst: Option<String>,
 }
 
-/// Reads the words behind the name of the chain, of which the hook is told if it has one.
+/// Reads the words behind the name of the chain, whose hook is given if it has one.
 pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read {
     let mut reading = Reading {
         words,

@@ -8,7 +8,7 @@ use limiter_rules::model::Fact;
 use crate::firewall::Verdict;
 use crate::translation::{Change, To};
 
-/// Targets after which the next rule is asked, and that tell people something.
+/// Targets after which the next rule is asked, and that only report something.
 const GO_ON: [&str; 8] = ["AUDIT", "IDLETIMER", "LED", "LOG", "NFLOG", "TEE", "TRACE", "ULOG"];
 
 /// Targets after which the next rule is asked, and that change the packet or what is known of it.
@@ -46,7 +46,7 @@ pub(super) fn writes(name: &str) -> Option<Fact> {
     WRITE.iter().find(|(known, _)| *known == name).map(|(_, fact)| *fact)
 }
 
-/// The change of `-j NAME`, before its options are read; `later` tells that it is behind routing.
+/// The change of `-j NAME`, before its options are read; `later` says that it is behind routing.
 pub(super) fn change(name: &str, later: bool) -> Option<Change> {
     let source = match name {
         "DNAT" | "REDIRECT" | "DNPT" => false,

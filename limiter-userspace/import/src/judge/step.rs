@@ -9,7 +9,7 @@ use crate::difference::Difference;
 use crate::firewall::{Case, Hook, Pair, Verdict};
 use crate::packets::Packets;
 
-/// Looks for the rule that drops what is over a limit, and tells whether it drops nothing else.
+/// Looks for the rule that drops what is over a limit, and says whether it drops nothing else.
 pub(crate) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
 
 /// Looks for what stands between the two rules of a pair.

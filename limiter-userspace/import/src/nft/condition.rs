@@ -13,7 +13,7 @@ use super::set::{Set, nets, ports};
 use crate::iptables::{icmp_message, protocol_number, state_bits};
 use crate::packets::{Family, Packets, state};
 
-/// Reads a condition into `packets`. Times of the elements of a set of sources are told.
+/// Reads a condition into `packets`. Times of the elements of a set of sources are reported.
 pub(super) fn condition(
     objects: &Objects<'_>,
     table: &str,

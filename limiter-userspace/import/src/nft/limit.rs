@@ -70,7 +70,7 @@ fn bytes(amount: u64, unit: &str) -> Result<u64, &'static str> {
 
 /// The limit of each element: of `{"set": ...}` with statements, and of `{"meter": ...}`.
 ///
-/// `keeps` tells of elements that stay for their time from when they were made, and not from when
+/// `keeps` marks elements that stay for their time from when they were made, and not from when
 /// they were used; `timeout` are the seconds of elements that have none of their own.
 pub(super) fn of_elements(
     key: &Value,

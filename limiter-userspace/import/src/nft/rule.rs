@@ -61,7 +61,7 @@ pub(super) struct Read {
     pub(super) writes: Option<Written>,
 }
 
-/// Reads a rule; `translating` tells of a chain of the address translation.
+/// Reads a rule; `translating` says that it is in a chain of the address translation.
 pub(super) fn read(
     objects: &Objects<'_>,
     table: &str,

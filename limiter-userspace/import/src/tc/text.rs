@@ -49,7 +49,7 @@ pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     Ok(firewall(filters))
 }
 
-/// Reads the line that begins a filter; tells its kind.
+/// Reads the line that begins a filter; reports its kind.
 fn head(words: &[&str], filter: &mut Filter) -> String {
     let mut kind = String::new();
     let mut words = words.iter();

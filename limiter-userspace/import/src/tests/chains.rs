@@ -1,7 +1,7 @@
 //! Random rule sets of iptables and ip6tables, walked packet by packet, beside the rules that are
 //! made of them.
 //!
-//! The walk here knows nothing of the one under test. For each packet it tells which limits the
+//! The walk here knows nothing of the one under test. For each packet it says which limits the
 //! packet meets, as long as all of them hold, and in which bucket of each it is. The rules are
 //! looked up as docs/rules.md says: of each table the most specific. What is translated must meet
 //! the same packets and put the same of them into one bucket.
@@ -392,7 +392,7 @@ fn packets(v6: bool) -> Vec<Packet> {
     packets
 }
 
-/// Compares one rule set; tells how many limits were translated.
+/// Compares one rule set; says how many limits were translated.
 fn compare(seed: u64) -> usize {
     let mut random = Rng::with_seed(seed);
     let v6 = seed % 3 == 2;
@@ -401,7 +401,7 @@ fn compare(seed: u64) -> usize {
     let text = text(&lines, drops, v6);
     let imported = imported(if v6 { Format::Ip6tables } else { Format::Iptables }, &text);
     let set = RuleFile::parse("x", imported.text.as_bytes(), 1522).unwrap().rules;
-    let told = || format!("seed {seed}\n{text}\n{}", imported.text);
+    let reported = || format!("seed {seed}\n{text}\n{}", imported.text);
     let translated: BTreeSet<usize> = imported
         .rules
         .iter()
@@ -421,20 +421,20 @@ fn compare(seed: u64) -> usize {
         assert!(
             !is_denied || packet.open || end != End::Accepted,
             "{packet:?} is denied: {}",
-            told()
+            reported()
         );
         if is_denied {
             continue;
         }
         let here = met(&set, packet);
         for (line, bucket_here) in &here {
-            assert!(translated.contains(line), "line {line}: {}", told());
+            assert!(translated.contains(line), "line {line}: {}", reported());
             // Packets that others drop are the difference H.
             if !there.contains(line) {
                 assert!(
                     matches!(end, End::Dropped(Some(_))),
                     "{packet:?} meets limit {line} here only: {}",
-                    told()
+                    reported()
                 );
                 continue;
             }
@@ -445,13 +445,13 @@ fn compare(seed: u64) -> usize {
             assert!(
                 here.contains_key(line),
                 "{packet:?} meets limit {line} there only: {}",
-                told()
+                reported()
             );
             let (over, _) = walk(&lines, drops, packet, Some(*line));
             assert!(
                 matches!(over, End::Dropped(_)),
                 "{packet:?} over limit {line} is not dropped there: {}",
-                told()
+                reported()
             );
         }
     }
@@ -462,7 +462,7 @@ fn compare(seed: u64) -> usize {
             (there.len(), here.len()),
             (pairs.len(), pairs.len()),
             "{line}: {pairs:?} {}",
-            told()
+            reported()
         );
     }
     translated.len()

@@ -136,7 +136,7 @@ fn a_limit_on_icmp_that_rules_share_is_of_its_family() {
 
 /// A limit behind a condition that is not known is refused for that, not for what comes behind it.
 #[test]
-fn the_first_reason_is_the_one_that_is_told() {
+fn the_first_reason_is_the_one_that_is_reported() {
     let made = iptables(
         "-A INPUT -p tcp --dport 80 --syn -m connlimit --connlimit-above 1 -j FLOOD\n-A INPUT -j \
          ACCEPT\n-A FLOOD -m limit --limit 10/s --limit-burst 10 -j RETURN\n-A FLOOD -j DROP",
@@ -147,7 +147,7 @@ fn the_first_reason_is_the_one_that_is_told() {
 
 /// Limits that have no time, and words that are no options.
 #[test]
-fn what_cannot_be_meant_is_told_with_its_way_out() {
+fn what_cannot_be_meant_is_reported_with_its_way_out() {
     let quota = r#"[{"quota": {"val": 25, "val_unit": "mbytes", "inv": true}}, {"drop": null}]"#;
     assert!(refusal(&nft(&[quota])).contains("algorithm: fixed_window"));
     let each = r#"[{"set": {"op": "add", "set": "@users", "elem": {"payload": {"protocol": "ip",
@@ -281,7 +281,7 @@ fn texts_that_cannot_be_read_say_what_to_give() {
 }
 
 #[test]
-fn bans_without_times_are_told() {
+fn bans_without_times_are_reported() {
     for text in [
         "[{'sshd': ['203.0.113.5', '2001:db8::7']}, {'recidive': []}]",
         "Status for the jail: sshd\n`- Banned IP list:\t203.0.113.5\n",
@@ -289,8 +289,8 @@ fn bans_without_times_are_told() {
     ] {
         let made = imported(Format::Fail2ban, text);
         assert!(made.text.contains("There are no times"), "{}", made.text);
-        let told = made.remarks.first().unwrap();
-        assert!(told.contains("get JAIL banip --with-time"), "{told}");
+        let output = made.remarks.first().unwrap();
+        assert!(output.contains("get JAIL banip --with-time"), "{output}");
     }
     let timed = "203.0.113.5 \t2026-11-27 04:00:00 + 600 = 2026-11-27 04:10:00\n203.0.113.6 \
                  \t2026-11-27 04:00:00 + -1 = 9999-12-31 23:59:59\n";

@@ -152,9 +152,9 @@ fn a_list_is_for_its_pairs_alone() {
                 INPUT -p tcp -m recent --update --seconds 60 --hitcount 9 --name D -j DROP";
     let made = iptables(&format!("{}{ends}", pair(22, "D")));
     assert!(!made.text.contains("counts in the same list"), "{}", made.text);
-    // A rule that only tells of it changes nothing.
-    let told = "-A INPUT -m recent --rcheck --seconds 60 --hitcount 4 --name D -j LOG";
-    assert_eq!(rules(&iptables(&format!("{}{told}", pair(22, "D")))).len(), 1);
+    // A rule that only reports it changes nothing.
+    let output = "-A INPUT -m recent --rcheck --seconds 60 --hitcount 4 --name D -j LOG";
+    assert_eq!(rules(&iptables(&format!("{}{output}", pair(22, "D")))).len(), 1);
 }
 
 /// Guides log what the pair refuses with `--update`, which notes it once more: as long as the log

@@ -88,25 +88,25 @@ fn what_cannot_be_said_here_is_not_said_by_half() {
     for (kind, rules_there, expected) in KINDS {
         let text = format!("{HEAD}{rules_there}\nCOMMIT\n");
         let imported = imported(Format::Iptables, &text);
-        let told = || format!("{kind}\n{}", imported.text);
+        let reported = || format!("{kind}\n{}", imported.text);
         let found: Vec<_> = imported
             .rules
             .iter()
             .map(|rule| (rule.place.clone(), rule.outcome, rule.reason.clone().unwrap_or_default()))
             .collect();
-        assert_eq!(found.len(), expected.len(), "{}", told());
+        assert_eq!(found.len(), expected.len(), "{}", reported());
         for ((place, outcome, reason), (line, wanted, words)) in found.iter().zip(*expected) {
             assert_eq!(
                 (place.as_str(), *outcome),
                 (&*format!("line {line}"), *wanted),
                 "{}",
-                told()
+                reported()
             );
             assert!(reason.contains(words), "{kind}, line {line}: {reason}");
         }
         // Nobody is limited by what is left, and the file says so outright.
-        assert_eq!(rules(&imported), [""; 0], "{}", told());
-        assert_eq!(bare(&imported), "descriptors: []\n", "{}", told());
+        assert_eq!(rules(&imported), [""; 0], "{}", reported());
+        assert_eq!(bare(&imported), "descriptors: []\n", "{}", reported());
     }
 }
 
@@ -130,7 +130,7 @@ fn one_limit_for_everybody_is_a_budget() {
 
 /// Two ports whose lists have one name: there each counts the tries at the other as well.
 #[test]
-fn lists_of_one_name_are_told_as_a_difference() {
+fn lists_of_one_name_are_reported_as_a_difference() {
     let pair = |port: &str, seconds: u32| {
         let list = "--name DEFAULT --mask 255.255.255.255 --rsource";
         format!(

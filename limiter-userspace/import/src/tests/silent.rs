@@ -69,7 +69,7 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
 }
 
 #[test]
-fn chains_before_and_limits_beside_are_told_of() {
+fn chains_before_and_limits_beside_are_reported() {
     let limit =
         format!("-A INPUT -p udp {HASH} 100/s --hashlimit-burst 9 --hashlimit-name a -j DROP");
     let before = behind_raw("-A PREROUTING -p udp --dport 53 -j DROP", &limit);
@@ -136,10 +136,10 @@ fn a_return_to_a_policy_that_drops_lets_nobody_in() {
 }
 
 #[test]
-fn a_list_tells_nobody() {
+fn a_list_notifies_nobody() {
     let made = iptables("-A INPUT -s 192.0.2.7 -j REJECT");
-    let told = made.rules[0].differences.iter().find(|one| one.starts_with("M: ")).unwrap();
-    assert!(told.contains("in silence"), "{told}");
+    let output = made.rules[0].differences.iter().find(|one| one.starts_with("M: ")).unwrap();
+    assert!(output.contains("in silence"), "{output}");
 }
 
 #[test]

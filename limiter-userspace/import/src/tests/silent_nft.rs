@@ -67,7 +67,7 @@ fn a_set_with_a_limit_limits_what_is_added_and_what_is_looked_up() {
 }
 
 #[test]
-fn elements_that_leave_after_a_time_are_told_of() {
+fn elements_that_leave_after_a_time_are_reported() {
     let timed = set("t", r#""timeout": 60"#);
     let rule = |op: &str| of("input", &[&timed], &[&format!("{}, {DROP}", add_limit(op, "t"))]);
     // Added, an element leaves after its time, however busy its source is.
@@ -134,8 +134,8 @@ fn full_sets_let_pass_or_drop_as_the_rule_says() {
     let within = add_limit("add", "s").replace(", \"inv\": true", "");
     let rules = [format!(r#"{within}, {{"accept": null}}"#), DROP.to_owned()];
     let made = of("input", &[], &[&rules[0], &rules[1]]);
-    let told = made.rules[0].differences.iter().find(|one| one.starts_with("L: ")).unwrap();
-    assert!(told.contains("over the limit"), "{told}");
+    let output = made.rules[0].differences.iter().find(|one| one.starts_with("L: ")).unwrap();
+    assert!(output.contains("over the limit"), "{output}");
 }
 
 #[test]

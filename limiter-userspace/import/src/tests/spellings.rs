@@ -383,7 +383,7 @@ fn limits_for_the_same_packets_stand_in_one_rule() {
 }
 
 #[test]
-fn other_chains_and_tables_are_told_apart() {
+fn other_chains_and_tables_are_distinguished() {
     let of = |table: &str, chain: &str| {
         imported(
             Format::Iptables,
@@ -401,8 +401,8 @@ fn other_chains_and_tables_are_told_apart() {
     {
         let imported = of(table, chain);
         assert_eq!(rules(&imported), ["0.0.0.0/0: 5/s burst 5"]);
-        let told = imported.rules[0].differences.iter().find(|one| one.starts_with("G: "));
-        assert_eq!(told.is_some(), difference.is_some(), "{}", imported.text);
+        let output = imported.rules[0].differences.iter().find(|one| one.starts_with("G: "));
+        assert_eq!(output.is_some(), difference.is_some(), "{}", imported.text);
     }
 }
 

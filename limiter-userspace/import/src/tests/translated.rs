@@ -74,10 +74,10 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
     ] {
         let made = behind(nat, chain, limit);
         let limit = made.rules.last().unwrap();
-        let told = format!("{nat}: {limit:?}\n{}", made.text);
-        assert_eq!(limit.outcome == Outcome::Translated, is_same, "{told}");
+        let reported = format!("{nat}: {limit:?}\n{}", made.text);
+        assert_eq!(limit.outcome == Outcome::Translated, is_same, "{reported}");
         if !is_same {
-            assert!(limit.reason.as_ref().is_some_and(|why| why.contains("line ")), "{told}");
+            assert!(limit.reason.as_ref().is_some_and(|why| why.contains("line ")), "{reported}");
         }
     }
 }
@@ -89,8 +89,8 @@ fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
     let redirect = "-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080";
     let of = |nat: &str, limit: &str| {
         let made = behind(nat, "INPUT", limit);
-        let told = made.rules.last().unwrap().differences.iter();
-        let twice = told.filter(|told| told.starts_with("R: ")).count();
+        let reported = made.rules.last().unwrap().differences.iter();
+        let twice = reported.filter(|reported| reported.starts_with("R: ")).count();
         (rules(&made), twice)
     };
     let both = |key: &str| {
@@ -152,8 +152,8 @@ fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
                        DROP"
     );
     let made = behind(&raw, "INPUT", limit);
-    let told = &made.rules.last().unwrap().differences;
-    assert!(told.iter().any(|told| told.starts_with("H: ")), "{told:?}");
+    let reported = &made.rules.last().unwrap().differences;
+    assert!(reported.iter().any(|reported| reported.starts_with("H: ")), "{reported:?}");
     assert_eq!(of(&raw, limit), source);
 }
 

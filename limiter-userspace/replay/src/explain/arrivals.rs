@@ -25,7 +25,7 @@ pub struct Aside {
     pub own: BTreeMap<IpAddr, u64>,
     /// True if the own addresses were recognised, and not named.
     pub recognised: bool,
-    /// Two ends of the packets, if both ways are in the capture and it cannot be told which is the
+    /// Two ends of the packets, if both ways are in the capture and it is not clear which is the
     /// host's: nothing was left out then.
     pub either: Option<(IpAddr, IpAddr)>,
     /// Own addresses that were recognised when their packets had been given on.
@@ -81,7 +81,7 @@ impl Arrivals {
         let mut look = Look::default();
         if self.capture.percent().is_some() {
             let mut ahead = Capture::open(path)?;
-            // An error is told when its packet's turn comes.
+            // An error is reported when its packet's turn comes.
             while let Ok(Some(packet)) = ahead.next_packet()
                 && packet.number <= LOOK
             {

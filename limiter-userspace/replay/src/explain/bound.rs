@@ -12,6 +12,6 @@ pub(crate) const MAX_BYTES: usize = 255_000_000;
 /// Packets between two looks at how much is kept.
 pub(crate) const LOOK: u64 = 64;
 
-/// Sources with their rules and reasons that are told apart in a summary: a table of 2^21 places
+/// Sources with their rules and reasons that are distinguished in a summary: a table of 2^21 places
 /// has room for so many, in 86 MB.
-pub const MAX_TOLD: usize = 7 << 18;
+pub const MAX_REPORTED: usize = 7 << 18;

@@ -356,7 +356,7 @@ impl State<'_> {
         let nanos = nanos.ok_or_else(|| self.broken("its time is out of range"))?;
         let again = match packet.id {
             Some(id) => self.twice.is_again(id, packet.interface),
-            // Without numbers: whoever writes both has every packet at its entry.
+            // Without numbers: anybody who writes both has every packet at its entry.
             None => interface.is_exit && self.interfaces.iter().any(|other| other.is_entry),
         };
         let went_out = packet.flags.is_some_and(|low| low & DIRECTION == OUTBOUND);

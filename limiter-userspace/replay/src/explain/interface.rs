@@ -38,7 +38,7 @@ pub(super) struct Interface {
 impl Interface {
     /// An interface as a block of pcapng has it.
     pub(super) fn described(interface: &InterfaceDescriptionBlock<'_>) -> Self {
-        let told = interface.if_name().and_then(Result::ok);
+        let reported = interface.if_name().and_then(Result::ok);
         let link = interface.linktype.0;
         let offset = interface.options.iter().find(|option| option.code.0 == OFFSET);
         // The reader takes it as little-endian in every file.
@@ -48,10 +48,10 @@ impl Interface {
             Some(if big_endian { i64::from_be_bytes(value) } else { i64::from_le_bytes(value) })
         });
         Self {
-            name: told.map(|name| Rc::from(kernel_name(name))),
+            name: reported.map(|name| Rc::from(kernel_name(name))),
             link: Link::of(link).ok_or(link),
-            is_exit: told.is_some_and(|name| name.ends_with(EXIT)),
-            is_entry: told.is_some_and(|name| name.ends_with(ENTRY)),
+            is_exit: reported.is_some_and(|name| name.ends_with(EXIT)),
+            is_entry: reported.is_some_and(|name| name.ends_with(ENTRY)),
             resolution: interface.if_tsresol,
             offset: offset.unwrap_or(0),
         }
@@ -72,12 +72,13 @@ impl Interface {
 }
 
 /// `eth0` of xdpdump's `eth0:program()@fentry` and `eth0@fentry`; any other name as it is.
-fn kernel_name(told: &str) -> &str {
-    let Some(told_of) = told.strip_suffix(ENTRY).or_else(|| told.strip_suffix(EXIT)) else {
-        return told;
+fn kernel_name(reported: &str) -> &str {
+    let Some(reported) = reported.strip_suffix(ENTRY).or_else(|| reported.strip_suffix(EXIT))
+    else {
+        return reported;
     };
-    match told_of.strip_suffix("()").and_then(|of| of.rsplit_once(':')) {
+    match reported.strip_suffix("()").and_then(|of| of.rsplit_once(':')) {
         Some((name, _program)) => name,
-        None => told_of,
+        None => reported,
     }
 }

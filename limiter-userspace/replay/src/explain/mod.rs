@@ -30,7 +30,7 @@ use limiter_decision::outcome::Outcome;
 
 pub use arrivals::{Arrivals, Aside};
 pub(crate) use bound::{LOOK, MAX_BYTES};
-pub use bound::{MAX_MEGABYTES, MAX_TOLD};
+pub use bound::{MAX_MEGABYTES, MAX_REPORTED};
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
 pub use own::Own;

@@ -34,7 +34,7 @@ const PCAP: [[u8; 4]; 5] = [
 /// The first bytes of a section of pcapng, the same in either order.
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// The bytes of a section that tell the order of the others, little-endian.
+/// The bytes of a section that report the order of the others, little-endian.
 const ORDER: [u8; 4] = [0x4d, 0x3c, 0x2b, 0x1a];
 
 /// First bytes of compressed files: what they are called, and what unpacks them to standard output.

@@ -15,7 +15,7 @@ use super::Captured;
 /// The host's own addresses, whose packets are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Own {
-    /// Those that the packets tell.
+    /// Those that the packets report.
     #[default]
     Recognised,
     /// These; without any, nothing is left out.
@@ -25,7 +25,7 @@ pub enum Own {
 /// Pairs that are kept, each as likely as any other.
 const PAIRS: usize = 1 << 16;
 
-/// Own addresses that are told at most: a router has more, and nothing is told of one.
+/// Own addresses that are reported at most: a router has more, and nothing is reported of one.
 const MOST: usize = 16;
 
 /// Shares in hundredths: of the packets that have an end among the own addresses; and of those that
@@ -33,7 +33,7 @@ const MOST: usize = 16;
 const NEARLY_ALL: usize = 95;
 const SOME: usize = 1;
 
-/// Fewer packets than this tell nothing.
+/// Fewer packets than this show nothing.
 const LEAST: usize = 8;
 
 /// Times to live that a sender begins with, and those one router on: containers answer through one.
@@ -138,9 +138,9 @@ impl Look {
         // As many of the others: if they do for nearly as much, either side may be the host.
         let others = cover(pairs, &own);
         let by_others = share(&|pair| others.contains(&pair.from) || others.contains(&pair.to));
-        let is_told = of_all(covered.saturating_sub(by_others), SOME);
+        let is_reported = of_all(covered.saturating_sub(by_others), SOME);
         let fresh = share(&|pair| is_own(&pair.from) && pair.is_fresh);
-        if is_told && fresh * 100 >= out * NEARLY_ALL {
+        if is_reported && fresh * 100 >= out * NEARLY_ALL {
             return Opinion::Own(own);
         }
         match (own.first(), others.first()) {

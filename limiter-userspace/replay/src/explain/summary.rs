@@ -8,16 +8,16 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
 use limiter_model::of_growing;
 
-use super::{Decision, MAX_TOLD};
+use super::{Decision, MAX_REPORTED};
 
 /// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the
 /// reason.
 type Cause = (u32, Reason);
 
-/// Packets of sources that are not told of one by one.
+/// Packets of sources that are not reported one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Sources, as far as they were told apart.
+    /// Sources, as far as they were distinguished.
     pub sources: u64,
     /// Packets that passed.
     pub passed: Tally,
@@ -55,7 +55,7 @@ pub struct BySource {
     exempt: Others,
     /// Packets of causes of sources that found no room.
     beyond: Others,
-    /// [`MAX_TOLD`], but in tests.
+    /// [`MAX_REPORTED`], but in tests.
     room: usize,
 }
 
@@ -65,7 +65,7 @@ impl Default for BySource {
             cells: HashMap::new(),
             exempt: Others::default(),
             beyond: Others::default(),
-            room: MAX_TOLD,
+            room: MAX_REPORTED,
         }
     }
 }
@@ -93,7 +93,7 @@ impl BySource {
         &self.exempt
     }
 
-    /// Packets that were not told apart by source, because [`MAX_TOLD`] sources, rules and
+    /// Packets that were not distinguished by source, because [`MAX_REPORTED`] sources, rules and
     /// reasons were before them.
     pub fn beyond(&self) -> &Others {
         &self.beyond
@@ -225,7 +225,7 @@ mod tests {
     /// The counts add up, however many sources are shown and however little room there is.
     #[test]
     fn counts_add_up() {
-        for room in [0, 1, 7, MAX_TOLD] {
+        for room in [0, 1, 7, MAX_REPORTED] {
             let mut by_source = BySource { room, ..BySource::default() };
             let mut sum = Tally::default();
             for packet in 0..1000u64 {

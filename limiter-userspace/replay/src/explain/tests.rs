@@ -264,16 +264,16 @@ fn limits_go_by_the_time_of_the_capture() {
     assert_eq!(reasons, [yes, no, no, yes, no]);
     // An older one, of another queue: as if no time had gone by.
     assert_eq!(explainer.packet(&captured(6, start - 5, frame(1, 9))).unwrap().reason, no);
-    let told = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
-    let [found] = told.matches.as_slice() else { panic!("{told:?}") };
+    let reported = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
+    let [found] = reported.matches.as_slice() else { panic!("{reported:?}") };
     assert_eq!(
         (found.table, &*found.rule, found.name.as_deref()),
         (0, "192.0.2.0/24", Some("net"))
     );
-    assert_eq!(explainer.rule_name(told.rule), Some("192.0.2.0/24"));
+    assert_eq!(explainer.rule_name(reported.rule), Some("192.0.2.0/24"));
     assert_eq!(explainer.seen().packets, 7);
     let [(rule, counters)] = explainer.rules()[..] else { panic!() };
-    assert_eq!((rule, counters.passed.packets, counters.dropped.packets), (told.rule, 3, 4));
+    assert_eq!((rule, counters.passed.packets, counters.dropped.packets), (reported.rule, 3, 4));
     assert_eq!(explainer.called(rule), Some("net"));
 }
 
@@ -298,7 +298,7 @@ fn windows_of_the_wall_clock_are_those_of_the_capture() {
 }
 
 #[test]
-fn rules_that_share_a_budget_are_told_apart() {
+fn rules_that_share_a_budget_are_distinguished() {
     let rules = "budgets:
   - {name: shared, rate_limit: {unit: second, requests_per_unit: 1, burst: 2}}
 descriptors:
@@ -308,10 +308,10 @@ descriptors:
                  requests_per_unit: 99}]}\n";
     let mut explainer = explainer(rules, None);
     let mut rules_of = |number, port| {
-        let told = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
+        let reported = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
         let rules: Vec<_> =
-            told.matches.iter().map(|found| (found.table > 0, found.rule.clone())).collect();
-        (rules, told.reason, explainer.rule_name(told.rule).map(str::to_owned))
+            reported.matches.iter().map(|found| (found.table > 0, found.rule.clone())).collect();
+        (rules, reported.reason, explainer.rule_name(reported.rule).map(str::to_owned))
     };
     let source = (false, "every source".to_owned());
     let port = |port| (true, format!("destination_port={port}"));
@@ -344,9 +344,9 @@ fn the_interface_is_the_one_that_was_named_or_the_capture_s() {
 fn exempt_packets_have_no_source_and_no_rule() {
     let mut explainer = explainer("", None);
     let arp = [&frame(1, 9)[..12], &[8, 6], &[0; 28]].concat();
-    let told = explainer.packet(&captured(1, 1, arp)).unwrap();
-    assert_eq!((told.source, told.reason), (None, Reason::NotIp));
-    assert!(told.matches.is_empty());
+    let reported = explainer.packet(&captured(1, 1, arp)).unwrap();
+    assert_eq!((reported.source, reported.reason), (None, Reason::NotIp));
+    assert!(reported.matches.is_empty());
     // The whole length counts, also of what was not captured.
     let cut = Captured { length: 9000, ..captured(2, 1, frame(1, 9)) };
     assert_eq!(explainer.packet(&cut).unwrap().reason, Reason::NoRule);

@@ -65,7 +65,7 @@ fn senders_have_addresses_of_their_own() {
 
 #[test]
 fn mistakes_have_their_line() {
-    for (senders, told) in [
+    for (senders, reported) in [
         ("{pattern: wave, rate: 1/s}", "l.yaml:3:15: pattern: \"wave\" is not known: write steady"),
         ("{pattern: steady, rate: 1mbit/s}", "l.yaml:3:29: rate: write packets, as in 100/s"),
         ("{pattern: steady, rate: quick}", "l.yaml:3:29: rate: "),
@@ -98,15 +98,15 @@ fn mistakes_have_their_line() {
     ] {
         let text = format!("duration: 4s\nsenders:\n  - {senders}\n");
         let error = parse("l.yaml", &text).unwrap_err().to_string();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(reported), "{error}");
     }
-    for (text, told) in [
+    for (text, reported) in [
         ("duration: 4s\nsenders: []\n", "l.yaml: senders: give from one"),
         ("duration: 0s\nsenders: [{pattern: steady, rate: 1/s}]\n", "l.yaml:1:11: duration: give"),
         ("senders: [\n", "l.yaml:"),
     ] {
         let error = parse("l.yaml", text).unwrap_err().to_string();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(reported), "{error}");
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Row {
     /// average, in seconds.
     pub starved_seconds: f64,
     /// The longest time that a packet would wait if the limiter queued and dropped none, in
-    /// seconds; none where limits count what a packet alone does not tell.
+    /// seconds; none where limits count what a packet alone does not show.
     pub longest_wait_seconds: Option<f64>,
     /// The mean wait of those packets that would wait, in seconds.
     pub mean_wait_seconds: Option<f64>,
@@ -154,7 +154,7 @@ impl Candidate {
     }
 
     /// Judges a packet at `now`, no earlier than those before, of a source whose first packet is
-    /// told; true if it passes.
+    /// reported; true if it passes.
     pub(super) fn packet(
         &mut self,
         captured: &Captured,
@@ -334,7 +334,7 @@ impl Candidate {
         let starved = of_sources.chain(&self.buckets).filter_map(|(number, bucket)| {
             self.paces.get(number).map(|paces| bucket.starved(paces))
         });
-        let told = !self.paces.values().any(|paces| paces.partly);
+        let reported = !self.paces.values().any(|paces| paces.partly);
         let mean =
             if self.waiting == 0 { 0.0 } else { self.waits as f64 / self.waiting as f64 / 1e9 };
         Row {
@@ -350,9 +350,9 @@ impl Candidate {
             window_seconds: seconds(self.window),
             most_in_window: self.most.window,
             starved_seconds: seconds(starved.max().unwrap_or(0)),
-            longest_wait_seconds: told.then(|| seconds(self.longest_wait)),
-            mean_wait_seconds: told.then_some(mean),
-            packets_that_wait: told.then_some(self.waiting),
+            longest_wait_seconds: reported.then(|| seconds(self.longest_wait)),
+            mean_wait_seconds: reported.then_some(mean),
+            packets_that_wait: reported.then_some(self.waiting),
         }
     }
 }

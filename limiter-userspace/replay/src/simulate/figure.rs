@@ -18,8 +18,8 @@ const BOTTOM: f64 = 52.0;
 /// Between two names, where there is room.
 const APART: f64 = 24.0;
 
-/// Colours that people who see few of them tell apart (Okabe and Ito), and dashes for those who see
-/// none.
+/// Colours that people who see few of them distinguish (Okabe and Ito), and dashes for those who
+/// see none.
 const LINES: [(&str, &str); 6] = [
     ("#0072b2", ""),
     ("#d55e00", "9 4"),

@@ -33,7 +33,7 @@ impl Pace {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paces {
     paces: Vec<Pace>,
-    /// True if the limits count SYNs or flows, which packets alone do not tell.
+    /// True if the limits count SYNs or flows, which packets alone do not show.
     pub(super) partly: bool,
 }
 

@@ -120,7 +120,7 @@ impl Tuner {
         let mut found: Option<(f64, usize, u64)> = None;
         let (seldom, all) = self.seldom();
         let sources = u64::try_from(self.kept.len()).unwrap_or(u64::MAX);
-        // Whoever sends so is forged, or says nothing of users.
+        // Anybody who sends so is forged, or says nothing of users.
         let is_flood = seldom.packets > all / 2 || seldom.sources == sources;
         let seen = Ticks::from_nanos(self.seen);
         for (place, rate) in self.rates.iter().enumerate() {

@@ -269,7 +269,7 @@ impl TableForm {
     }
 
     /// True if no two sources of the family of an address share a bucket.
-    pub fn tells_sources_apart(self, net: &IpNet) -> bool {
+    pub fn distinguishes_sources(self, net: &IpNet) -> bool {
         let length = |masks: SourceMasks| masks.of(net);
         let lengths = self.source.and_then(length).zip(length(SOURCE_MASKS));
         self.fields & field::SOURCE != 0 && lengths.is_some_and(|(own, source)| own >= source)

@@ -81,7 +81,7 @@ mod tests {
     use super::super::tests::reads;
 
     #[test]
-    fn json_of_feeds_is_read_and_what_is_cut_off_is_told() {
+    fn json_of_feeds_is_read_and_what_is_cut_off_is_reported() {
         let spamhaus = "{\"cidr\":\"198.51.100.0/24\",\"sblid\":\"SBL1\",\"rir\":\"apnic\"}\n\
                         {\"cidr\":\"2001:db8:7::/48\",\"sblid\":\"SBL2\",\"rir\":\"ripencc\"}\n\
                         {\"type\":\"metadata\",\"timestamp\":1711000000,\"size\":2,\"records\":2}\n";

@@ -3,8 +3,8 @@
 //! Nearly all of a large file is one list, `descriptors`, at its end. A line that is indented like
 //! the first item of the list and begins with a dash begins an item: nothing inside an item is
 //! indented as little, but for what stands in quotes or braces that are still open, and then the
-//! item before it ends too early and cannot be read. Whoever reads the items reads the whole file
-//! where one of them is refused, so what is wrong with it is said of the whole.
+//! item before it ends too early and cannot be read. Anybody who reads the items reads the whole
+//! file where one of them is refused, so what is wrong with it is said of the whole.
 
 /// The line that begins the list.
 pub(super) const HEAD: &str = "descriptors:\n";

@@ -44,8 +44,8 @@ impl RuleFile {
     }
 
     /// As [`RuleFile::parse`]: all that is right in the file, and all that is wrong. Of a
-    /// descriptor or a budget the first mistake is told, and of a file that is no YAML the first
-    /// one.
+    /// descriptor or a budget the first mistake is reported, and of a file that is no YAML the
+    /// first one.
     pub fn check(file: &str, bytes: &[u8], max_frame: u64) -> (Self, Vec<RuleFileError>) {
         let at = |(place, problem)| RuleFileError { file: file.to_owned(), place, problem };
         let refused = |place, problem| (Self::default(), vec![at((place, problem))]);

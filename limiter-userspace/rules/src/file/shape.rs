@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Rules {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "descriptor", extend("required" = ["key"], "allOf" = schema::of_descriptor()))]
 pub(super) struct Descriptor {
-    /// Key: the part of packets that tells them apart.
+    /// Key: the part of packets that distinguishes them.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::keys")]
     pub(super) key: Option<Scalar>,
@@ -483,8 +483,8 @@ pub(super) struct Ban {
     pub(super) evidence: Option<Scalar>,
 }
 
-/// Tells a key without a value from a key that is not there: `value:` left empty must not select
-/// every source.
+/// Distinguishes a key without a value from a key that is not there: `value:` left empty must not
+/// select every source.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

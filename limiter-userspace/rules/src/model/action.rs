@@ -50,7 +50,7 @@ pub enum Over {
     /// The packet is dropped.
     #[default]
     Drop,
-    /// The packet is dropped, and its sender is told.
+    /// The packet is dropped, and its sender is notified.
     Reject,
     /// The packet passes, marked.
     Mark(Mark),

@@ -61,7 +61,7 @@ impl Crowd {
         SIX_TO_FOUR.contains(net).then(|| Self::SixToFour(known(48, 16)))
     }
 
-    /// True if one /64 is the addresses of many hosts, which only a longer mask tells apart.
+    /// True if one /64 is the addresses of many hosts, which only a longer mask distinguishes.
     pub const fn is_in_one_source(self) -> bool {
         matches!(self, Self::Nat64(_) | Self::Teredo(_))
     }

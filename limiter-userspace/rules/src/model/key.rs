@@ -100,7 +100,7 @@ pub enum Overlap {
 }
 
 impl Fact {
-    /// All, in the order in which they are told.
+    /// All, in the order in which they are reported.
     pub const ALL: [Self; 10] = [
         Self::DestinationPort,
         Self::SourcePort,
@@ -244,8 +244,8 @@ impl Fact {
         }
     }
 
-    /// Values in the name of a bucket, as `explain` tells them.
-    pub fn told(self, values: Values) -> String {
+    /// Values in the name of a bucket, as `explain` reports them.
+    pub fn reported(self, values: Values) -> String {
         let text = self.values_text(values);
         match self {
             Self::DestinationPort => format!("port {text}"),

@@ -186,15 +186,15 @@ fn terms(limits: &Limits) -> String {
     };
     if limits.limits.is_empty() {
         let all = if limits.shadow { "all would be dropped" } else { "all dropped" };
-        let told = match &limits.over {
-            Over::Reject => format!(", and the sender {is} told"),
+        let reported = match &limits.over {
+            Over::Reject => format!(", and the sender {is} notified"),
             _ => String::new(),
         };
-        return format!("{all}{told}{shadow}");
+        return format!("{all}{reported}{shadow}");
     }
     let (word, over) = match &limits.over {
         Over::Drop => ("at most", format!("more {is} dropped")),
-        Over::Reject => ("at most", format!("more {is} dropped, and the sender {is} told")),
+        Over::Reject => ("at most", format!("more {is} dropped, and the sender {is} notified")),
         Over::Ban(_) => {
             let ban = over_text(&limits.over);
             ("at most", format!("more {is} dropped, and {brings} a {ban}"))
@@ -235,7 +235,7 @@ mod tests {
 
     /// Every kind of key and action has its words.
     #[test]
-    fn rules_are_told_as_sentences() {
+    fn rules_are_reported_as_sentences() {
         let text = r"
 domain: test
 budgets:
@@ -257,10 +257,10 @@ descriptors:
   - {key: generic_key, value: all, rate_limit: {rate: 9/s, burst: 3, algorithm: token_bucket}}
 ";
         let file = RuleFile::parse("rules.yaml", text.as_bytes(), 1522).unwrap();
-        let told: Vec<String> =
+        let reported: Vec<String> =
             file.rules.rules.iter().map(|rule| rule_sentence(rule, &file.rules)).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "each other source: at most 1200 packets in any second (1000/s, 200 at once); \
                  more is dropped",
@@ -272,20 +272,20 @@ descriptors:
                 "each /24 of IPv4 and each /48 of IPv6: at most 5100 packets in any second \
                  (5000/s, 100 at once); more is dropped",
                 "each source, of packets to port 22 by tcp: at most 15 SYNs in any minute (10 \
-                 syns/min, 5 at once); more is dropped, and the sender is told",
+                 syns/min, 5 at once); more is dropped, and the sender is notified",
                 "all packets to port 19 together: all dropped",
                 "all packets with source port 6000-6010 together: charged to the budget uplink",
                 "all packets together: at most 12 packets in any second (9/s, 3 at once); more is \
                  dropped",
             ]
         );
-        let told: Vec<String> = file.rules.budgets.iter().map(budget_sentence).collect();
+        let reported: Vec<String> = file.rules.budgets.iter().map(budget_sentence).collect();
         assert!(
-            told[0].starts_with(
+            reported[0].starts_with(
                 "budget uplink, all that is charged to it together: at most 25000000 bytes in any \
                  second (100mbit/s, "
             ),
-            "{told:?}"
+            "{reported:?}"
         );
     }
 }

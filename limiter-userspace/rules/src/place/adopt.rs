@@ -45,7 +45,7 @@ impl Installed {
         for (table, _) in &held.tables {
             let id = RuleId::of_fixed(table);
             tables.ids.insert(id.form, table.id);
-            tables.narrow.extend((table.narrow != 0).then_some(*table));
+            tables.compact.extend((table.compact != 0).then_some(*table));
             if table.fixed != Slot::NONE.index() && !id.form.has_keys() {
                 tables.rules.insert(id, table.fixed);
             }

@@ -58,7 +58,7 @@ impl Free {
 
 /// Slots and rule numbers that one step hands out.
 ///
-/// Limits and records have their slots from one circle: the limit of a record for narrow keys has
+/// Limits and records have their slots from one circle: the limit of a record for compact keys has
 /// the record's slot, and no limit of the source table has that one.
 #[derive(Debug)]
 pub(super) struct Places {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::narrow::{narrow_key, narrow_owner};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
+use limiter_common::compact::{compact_bucket_key, compact_key};
 use limiter_common::wire::{Action, Limit, Record, Table, TableKey};
 
 use crate::compile::{RuleId, TableForm};
@@ -37,8 +37,8 @@ pub struct Installed {
 pub struct InstalledTables {
     /// [`limiter_common::wire::Table::id`] of each.
     pub ids: BTreeMap<TableForm, u32>,
-    /// Tables whose keys of IPv4 packets are narrow, in the order in which they are asked.
-    pub narrow: Vec<Table>,
+    /// Tables whose keys of IPv4 packets are compact, in the order in which they are asked.
+    pub compact: Vec<Table>,
     /// The slot of each rule that a packet can find.
     pub rules: BTreeMap<RuleId, u32>,
     /// The records in force by slot: those of the rules, and of budgets.
@@ -70,14 +70,14 @@ impl InstalledTables {
         self.rules.get(rule).and_then(|slot| self.records.get(slot))
     }
 
-    /// The narrow key of packets with a key; none where theirs is not narrow.
-    pub fn narrow_owner(&self, key: &TableKey) -> Option<Owner> {
-        self.narrow.iter().find_map(|table| narrow_owner(table, key))
+    /// The compact key of packets with a key; none where theirs is not compact.
+    pub fn compact_bucket_key(&self, key: &TableKey) -> Option<BucketKey> {
+        self.compact.iter().find_map(|table| compact_bucket_key(table, key))
     }
 
-    /// The key of packets with a narrow key; none where no table has it.
-    pub fn narrow_key(&self, owner: &Owner) -> Option<TableKey> {
-        self.narrow.iter().find_map(|table| narrow_key(table, owner))
+    /// The key of packets with a compact key; none where no table has it.
+    pub fn compact_key(&self, bucket_key: &BucketKey) -> Option<TableKey> {
+        self.compact.iter().find_map(|table| compact_key(table, bucket_key))
     }
 
     /// The record of a budget by its [`super::budget_tag`], with its slot.

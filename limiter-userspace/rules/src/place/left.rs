@@ -25,7 +25,7 @@ impl Installed {
             limits: rules.map(|rule| (rule.slot, rule.limit)).collect(),
             records: records.map(|(slot, record)| (*slot, *record)).collect(),
         }
-        .with_narrow()
+        .with_compact()
     }
 
     /// Slots in force that say that they are not any more: a trial that ended them was
@@ -40,19 +40,19 @@ impl Installed {
             record.ended = 0;
             slots.records.push((*slot, *record));
         }
-        slots.with_narrow()
+        slots.with_compact()
     }
 }
 
-/// The limits that records have for narrow keys, with their slots.
+/// The limits that records have for compact keys, with their slots.
 pub(super) fn limits_of(records: &[(u32, Record)]) -> impl Iterator<Item = (u32, Limit)> + '_ {
-    let narrow = records.iter().filter(|(_, record)| record.is_narrow());
-    narrow.map(|(slot, record)| (*slot, record.limit()))
+    let compact = records.iter().filter(|(_, record)| record.is_compact());
+    compact.map(|(slot, record)| (*slot, record.limit()))
 }
 
 impl Slots {
-    /// Adds the limits that the records have for narrow keys.
-    fn with_narrow(mut self) -> Self {
+    /// Adds the limits that the records have for compact keys.
+    fn with_compact(mut self) -> Self {
         self.limits.extend(limits_of(&self.records));
         self
     }

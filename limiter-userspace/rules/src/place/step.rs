@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::bucket::Slot;
-use limiter_common::narrow::narrow_number;
+use limiter_common::compact::compact_number;
 use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;
@@ -141,7 +141,7 @@ impl<'a> Step<'a> {
             .map_err(|full| self.full(full, &subject))
     }
 
-    /// The whole plan of the tables, the tables afterwards, and the rules of narrow keys in the
+    /// The whole plan of the tables, the tables afterwards, and the rules of compact keys in the
     /// trie of sources.
     pub(super) fn finish(self) -> (TablesPlan, InstalledTables, Vec<(TriePrefix, u32)>) {
         let old = &self.old.tables;
@@ -167,11 +167,11 @@ impl<'a> Step<'a> {
             let shapes = table.shapes();
             let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
             let mut of = Table { fixed, shapes: count, ..table.table(id) };
-            sources.extend(table.narrow(&mut of, |rule| {
+            sources.extend(table.compact(&mut of, |rule| {
                 let slot = *installed.rules.get(rule)?;
-                installed.records.get(&slot)?.is_narrow().then_some(slot)
+                installed.records.get(&slot)?.is_compact().then_some(slot)
             }));
-            installed.narrow.extend((of.narrow != 0).then_some(of));
+            installed.compact.extend((of.compact != 0).then_some(of));
             tables.push((of, shapes));
         }
         installed.retired = retired(old, &installed);
@@ -212,10 +212,10 @@ impl<'a> Step<'a> {
 /// An id that no table had before: no other step has this generation.
 fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
     let mut id = low_bits(generation.wrapping_mul(8)).wrapping_add(index);
-    // Only after 2^13 generations: the number of a narrow table has 16 bits of the id.
+    // Only after 2^13 generations: the number of a compact table has 16 bits of the id.
     let is_taken = |id| {
-        narrow_number(id) == 0
-            || old.ids.values().any(|used| narrow_number(*used) == narrow_number(id))
+        compact_number(id) == 0
+            || old.ids.values().any(|used| compact_number(*used) == compact_number(id))
     };
     while is_taken(id) {
         id = id.wrapping_add(8);

@@ -107,7 +107,7 @@ impl Installed {
             if !is_used(Held::Keyed(*old_slot, old).holder(None)) {
                 continue;
             }
-            if before.tables.is_narrow(id.form) == self.tables.is_narrow(id.form) {
+            if before.tables.is_compact(id.form) == self.tables.is_compact(id.form) {
                 used.note(Held::Keyed(*old_slot, old), Held::Keyed(*slot, new));
             } else {
                 used.anew = true;
@@ -144,9 +144,9 @@ impl Installed {
 }
 
 impl InstalledTables {
-    /// True if keys of IPv4 packets of a table are narrow.
-    fn is_narrow(&self, form: TableForm) -> bool {
-        self.ids.get(&form).is_some_and(|id| self.narrow.iter().any(|table| table.id == *id))
+    /// True if keys of IPv4 packets of a table are compact.
+    fn is_compact(&self, form: TableForm) -> bool {
+        self.ids.get(&form).is_some_and(|id| self.compact.iter().any(|table| table.id == *id))
     }
 }
 

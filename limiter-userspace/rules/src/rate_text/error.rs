@@ -113,8 +113,8 @@ pub enum RateTextError {
     /// Nothing to try out.
     #[error("unlimited drops nothing that could be counted: leave --shadow out")]
     UnlimitedShadow,
-    /// Nothing to tell.
-    #[error("unlimited drops nothing that could be told: leave --reject out")]
+    /// Nothing to report.
+    #[error("unlimited drops nothing that could be reported: leave --reject out")]
     UnlimitedReject,
 }
 

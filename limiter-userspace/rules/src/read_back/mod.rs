@@ -1,9 +1,10 @@
 //! Rules as the maps hold them, back in the words of rule files: the way of [`super::compile`] and
-//! [`super::place`] backwards, for whoever has no daemon to ask.
+//! [`super::place`] backwards, for anybody who has no daemon to ask.
 //!
 //! The maps know numbers. Names, labels and origins are in none of them, nor is the order of a
-//! rule's keys. Several ways to write a rate give the same numbers: the shortest of them is told,
-//! and compiling that gives these numbers again; where none does, [`Known::About`] says so.
+//! rule's keys. Several ways to write a rate give the same numbers: the shortest of them is
+//! reported, and compiling that gives these numbers again; where none does, [`Known::About`] says
+//! so.
 
 mod path;
 mod rate;
@@ -27,7 +28,7 @@ pub enum Known {
     /// The words give these numbers again.
     #[default]
     Exactly,
-    /// No words give these numbers: the rate or the burst is about the one told.
+    /// No words give these numbers: the rate or the burst is about the one reported.
     About,
     /// These are the numbers of this node, of a limit that nodes share. The whole is not in the
     /// maps.

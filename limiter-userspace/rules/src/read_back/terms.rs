@@ -181,7 +181,7 @@ fn ban(action: &Action) -> Ban {
 }
 
 /// The window of slots of a width in nanoseconds, and whether it is strict. Both readings of a
-/// width are the same to the program; the one with the rounder window is told.
+/// width are the same to the program; the one with the rounder window is reported.
 fn slotted(width: u64, slots: u8) -> (u64, bool) {
     const SECOND: u64 = 1_000_000_000;
     let lenient = width.saturating_mul(slots.into());

@@ -50,7 +50,7 @@ fn plain(rate: &str, of: Option<&str>) -> RuleSet {
 /// Most rates come back as somebody wrote them; of several with the same numbers the shortest does.
 #[test]
 fn a_rate_comes_back_as_it_was_written() {
-    for (rate, of, told) in [
+    for (rate, of, reported) in [
         ("100/s", None, "100/s burst 100"),
         ("10k/s", Some("1"), "10000/s burst 1"),
         ("1M/s", Some("64"), "1000000/s burst 64"),
@@ -71,7 +71,7 @@ fn a_rate_comes_back_as_it_was_written() {
         ("600/min", Some("20"), "10/s burst 20"),
         ("100/5min", None, "20/min burst 100"),
     ] {
-        assert_eq!(only(&plain(rate, of)), (told.to_owned(), Known::Exactly), "{rate} {of:?}");
+        assert_eq!(only(&plain(rate, of)), (reported.to_owned(), Known::Exactly), "{rate} {of:?}");
     }
 }
 
@@ -115,12 +115,12 @@ proptest! {
         let again = RuleSet::of([Rule::clone(&rule.rule)]);
         let again = Installed::default().plan(&again, 1, 64, &environment).unwrap();
         let limit = |plan: &Plan| numbers(&plan.limits[0].1);
-        let told = terms_text(&rule.rule.terms);
-        prop_assert_eq!(limit(&again), limit(&plan), "{} of {:?}", told, rate);
+        let reported = terms_text(&rule.rule.terms);
+        prop_assert_eq!(limit(&again), limit(&plan), "{} of {:?}", reported, rate);
     }
 }
 
-/// Every kind of rule, limit and action. The order of the keys is the one that is told.
+/// Every kind of rule, limit and action. The order of the keys is the one that is reported.
 const EVERYTHING_THERE_IS: &str = r#"
 domain: all
 replies: {rate: 100/s, burst: 7}
@@ -202,9 +202,9 @@ descriptors:
     rate_limit: {rate: 900/s, burst: 90}
 "#;
 
-/// Names of budgets as they are told.
+/// Names of budgets as they are reported.
 fn renamed(text: &str, names: &[(&str, &str)]) -> String {
-    names.iter().fold(text.to_owned(), |text, (name, told)| text.replace(name, told))
+    names.iter().fold(text.to_owned(), |text, (name, reported)| text.replace(name, reported))
 }
 
 #[test]
@@ -220,10 +220,13 @@ fn rules_of_every_kind_come_back() {
         lines.sort();
         lines
     };
-    let told = sorted(rules(&read).iter().map(|read| line(&read.rule)).collect());
-    assert_eq!(told, sorted(file.rules.rules.iter().map(|rule| line(rule)).collect()));
-    let told: Vec<_> = read.budgets.iter().map(|read| &read.budget.limits).collect();
-    assert_eq!(told, file.rules.budgets.iter().map(|budget| &budget.limits).collect::<Vec<_>>());
+    let reported = sorted(rules(&read).iter().map(|read| line(&read.rule)).collect());
+    assert_eq!(reported, sorted(file.rules.rules.iter().map(|rule| line(rule)).collect()));
+    let reported: Vec<_> = read.budgets.iter().map(|read| &read.budget.limits).collect();
+    assert_eq!(
+        reported,
+        file.rules.budgets.iter().map(|budget| &budget.limits).collect::<Vec<_>>()
+    );
     let exactly = |rate: Option<RateLimit>| rate.map(|rate| (rate, Known::Exactly));
     let bounds = (exactly(file.rules.replies), exactly(file.rules.bans));
     assert_eq!((read.replies, read.bans), bounds);
@@ -237,7 +240,7 @@ fn rules_of_every_kind_come_back() {
 }
 
 /// A window of strict slots and a longer one of others may be the same to the program: one of them
-/// is told.
+/// is reported.
 #[test]
 fn slots_come_back_as_the_rounder_window() {
     let of = |algorithm: &str| {
@@ -245,16 +248,16 @@ fn slots_come_back_as_the_rounder_window() {
             "domain: d\ndescriptors:\n  - key: dscp\n    \
              rate_limit: {{unit: minute, requests_per_unit: 6, {algorithm}}}\n"
         );
-        let (told, known) = only(&RuleFile::parse("r", text.as_bytes(), 1522).unwrap().rules);
+        let (reported, known) = only(&RuleFile::parse("r", text.as_bytes(), 1522).unwrap().rules);
         assert_eq!(known, Known::Exactly);
-        told
+        reported
     };
     for (slots, strict) in [(2, true), (4, true), (8, true), (2, false), (4, false), (8, false)] {
-        let told = of(&format!("algorithm: sliding_slots, slots: {slots}, strict: {strict}"));
+        let reported = of(&format!("algorithm: sliding_slots, slots: {slots}, strict: {strict}"));
         let end = if strict { " strict" } else { "" };
         // Two slots of a minute in all are one of a minute, whichever.
         if (slots, strict) != (2, true) {
-            assert_eq!(told, format!("sliding_slots 6/min slots {slots}{end}"));
+            assert_eq!(reported, format!("sliding_slots 6/min slots {slots}{end}"));
         }
     }
 }
@@ -271,9 +274,9 @@ fn the_part_of_a_node_is_no_whole() {
     assert_eq!(known, Known::Part);
 }
 
-/// Numbers that no version wrote are told as about something, and divide by nothing.
+/// Numbers that no version wrote are reported as about something, and divide by nothing.
 #[test]
-fn any_numbers_are_told() {
+fn any_numbers_are_reported() {
     let odd = Limit { increment: 0, rule: 2, ..Limit::default() };
     let limits = [odd, Limit { increment: 12_345_678_901, tolerance: 77, ..odd }];
     for limit in limits {

@@ -86,11 +86,11 @@ impl Warning {
             Kind::Crowd => format!("{who} is one limit for everybody behind an address: {detail}"),
             Kind::CrowdDenied => format!("{who} denies everybody behind it: {detail}"),
             Kind::Forgeable => format!(
-                "{who} bans without evidence: whoever forges a source address gets it banned; \
+                "{who} bans without evidence: anybody who forges a source address gets it banned; \
                  write `evidence: established` unless that is meant"
             ),
             Kind::OnlyForgeable => format!(
-                "{who} bans without evidence: whoever forges a source address gets it banned, and \
+                "{who} bans without evidence: anybody who forges a source address gets it banned, and \
                  there is no evidence in its packets; keep it only where that is meant, with a \
                  short ban, or write `action: drop`"
             ),

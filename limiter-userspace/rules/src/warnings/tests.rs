@@ -2,7 +2,7 @@ use super::*;
 use crate::RuleFile;
 
 /// The warnings about a rule file, as `check` has them.
-fn told(text: &str) -> Vec<String> {
+fn reported(text: &str) -> Vec<String> {
     let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
     Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full()
 }
@@ -10,14 +10,14 @@ fn told(text: &str) -> Vec<String> {
 /// The one warning about one rule.
 #[track_caller]
 fn one(descriptors: &str) -> String {
-    let told = told(&format!("descriptors: [{descriptors}]"));
-    assert_eq!(told.len(), 1, "{descriptors}: {told:?}");
-    told.into_iter().next().unwrap()
+    let reported = reported(&format!("descriptors: [{descriptors}]"));
+    assert_eq!(reported.len(), 1, "{descriptors}: {reported:?}");
+    reported.into_iter().next().unwrap()
 }
 
 #[track_caller]
 fn none(descriptors: &str) {
-    assert_eq!(told(&format!("descriptors: [{descriptors}]")), [""; 0], "{descriptors}");
+    assert_eq!(reported(&format!("descriptors: [{descriptors}]")), [""; 0], "{descriptors}");
 }
 
 /// A path of keys, with each source below, and its rate.
@@ -48,8 +48,11 @@ fn keys_that_exclude_each_other_are_named() {
         (&[("protocol", "ah")], "no packet has protocol=ah;"),
         (&[("tcp_flags", "ack"), ("fragment", "later")], "tcp_flags=ack and fragment=later"),
     ] {
-        let told = one(&nested(keys, "rate: 100/s"));
-        assert!(told.contains("limits nothing: no packet has ") && told.contains(wanted), "{told}");
+        let reported = one(&nested(keys, "rate: 100/s"));
+        assert!(
+            reported.contains("limits nothing: no packet has ") && reported.contains(wanted),
+            "{reported}"
+        );
     }
     let tunnel = "{key: protocol, value: tcp, descriptors: [{key: inner_remote_address, \
                   rate_limit: {rate: 100/s}}]}";
@@ -68,16 +71,22 @@ fn keys_of_broken_packets_are_named() {
         (&[("icmp_type", "neighbour-solicitation")], "icmp_type=neighbour-solicitation"),
         (&[("vlan", "4095")], "vlan=4095"),
     ] {
-        let told = one(&nested(keys, "rate: 100/s"));
-        assert!(told.contains("limits broken packets alone") && told.contains(wanted), "{told}");
+        let reported = one(&nested(keys, "rate: 100/s"));
+        assert!(
+            reported.contains("limits broken packets alone") && reported.contains(wanted),
+            "{reported}"
+        );
     }
     for keys in [
         &[("protocol", "udp"), ("packet_length", "25")][..],
         &[("protocol", "tcp"), ("packet_length", "21-39")],
         &[("packet_length", "21-27"), ("protocol", "icmp")],
     ] {
-        let told = one(&nested(keys, "rate: 100/s"));
-        assert!(told.contains("limits later fragments alone: no other packet has"), "{told}");
+        let reported = one(&nested(keys, "rate: 100/s"));
+        assert!(
+            reported.contains("limits later fragments alone: no other packet has"),
+            "{reported}"
+        );
     }
     let of = |protocol: &str, source: &str| {
         one(&format!(
@@ -114,26 +123,26 @@ fn keys_that_fit_are_not_warned_of() {
 
 /// A limit of SYNs where none can be.
 #[test]
-fn syns_of_packets_that_are_none_are_told() {
+fn syns_of_packets_that_are_none_are_reported() {
     for keys in [
         &[("protocol", "udp"), ("destination_port", "53")][..],
         &[("tcp_flags", "ack")],
         &[("icmp_type", "echo-request")],
         &[("protocol", "icmp")],
     ] {
-        let told = one(&nested(keys, "rate: 10 syns/s"));
-        assert!(told.contains("counts SYNs, and no packet with"), "{told}");
+        let reported = one(&nested(keys, "rate: 10 syns/s"));
+        assert!(reported.contains("counts SYNs, and no packet with"), "{reported}");
     }
     none(&nested(&[("destination_port", "53")], "rate: 10 syns/s"));
     none(&nested(&[("tcp_flags", "syn")], "rate: 10 syns/s"));
     let budget = "budgets: [{name: b, rate_limit: {rate: 10 syns/s}}]\ndescriptors: [{key: \
                   protocol, value: udp, budget: b}]";
-    assert!(told(budget)[0].starts_with("the budget b counts SYNs"), "{:?}", told(budget));
+    assert!(reported(budget)[0].starts_with("the budget b counts SYNs"), "{:?}", reported(budget));
 }
 
 /// Packets of TCP at a rate with which a session hangs, with the line to write.
 #[test]
-fn a_rate_that_carries_no_session_is_told() {
+fn a_rate_that_carries_no_session_is_reported() {
     for (keys, limit, wanted) in [
         (&[("destination_port", "22")][..], "rate: 5/min", "`rate: 5 syns/min`"),
         (&[("protocol", "tcp"), ("destination_port", "443")], "rate: 9/s", "`rate: 9 syns/s`"),
@@ -145,8 +154,11 @@ fn a_rate_that_carries_no_session_is_told() {
         (&[], "rate: 1000/week", "one more passes every 10 min 4 s"),
         (&[], "rate: 86400/day", "one more passes every 1 s"),
     ] {
-        let told = one(&nested(keys, limit));
-        assert!(told.contains("carries no TCP session") && told.contains(wanted), "{told}");
+        let reported = one(&nested(keys, limit));
+        assert!(
+            reported.contains("carries no TCP session") && reported.contains(wanted),
+            "{reported}"
+        );
     }
     for (keys, limit) in [
         (&[("destination_port", "22")][..], "rate: 5 syns/min"),
@@ -169,12 +181,12 @@ fn a_rate_that_carries_no_session_is_told() {
     );
     let budget = "budgets: [{name: b, rate_limit: {rate: 5/min}}]\ndescriptors: [{key: \
                   destination_port, value: 22, budget: b}]";
-    assert!(told(budget)[0].starts_with("the budget b carries no TCP session"));
+    assert!(reported(budget)[0].starts_with("the budget b carries no TCP session"));
 }
 
 /// A burst below a quarter of a second of its rate, with the burst to write.
 #[test]
-fn a_burst_that_starves_tcp_is_told() {
+fn a_burst_that_starves_tcp_is_reported() {
     for (limit, wanted) in [
         ("rate: 100mbit/s, burst: 31260B", "31260 bytes are 2 ms of 100mbit/s"),
         ("rate: 100mbit/s, burst: 31260B", "`burst: 3125kB`"),
@@ -186,8 +198,8 @@ fn a_burst_that_starves_tcp_is_told() {
             "20000 bytes are 8 ms of 20mbit/s",
         ),
     ] {
-        let told = one(&nested(&[], limit));
-        assert!(told.contains("starves TCP") && told.contains(wanted), "{told}");
+        let reported = one(&nested(&[], limit));
+        assert!(reported.contains("starves TCP") && reported.contains(wanted), "{reported}");
     }
     let packets = nested(&[("protocol", "tcp")], "rate: 1000/s, burst: 20");
     assert!(one(&packets).contains("`burst: 250`"));
@@ -206,13 +218,13 @@ fn a_burst_that_starves_tcp_is_told() {
     }
     let budget = "budgets: [{name: b, rate_limit: {rate: 80mbit/s, burst: 1MB}}]\ndescriptors: \
                   [{key: remote_address, value: 192.0.2.0/24, budget: b}]";
-    assert!(told(budget)[0].starts_with("the budget b has a burst that starves TCP"));
+    assert!(reported(budget)[0].starts_with("the budget b has a burst that starves TCP"));
 }
 
 /// One bucket for all senders on a port, unless it was meant: by a budget, by a rule that holds
 /// each of them, or by who asked for it.
 #[test]
-fn one_bucket_for_all_senders_is_told() {
+fn one_bucket_for_all_senders_is_reported() {
     for (key, value) in [("destination_port", "22"), ("protocol", "icmp"), ("tcp_flags", "syn")] {
         let rule = format!("{{key: {key}, value: {value}, rate_limit: {{rate: 100/s}}}}");
         assert!(one(&rule).contains("one bucket for all senders"), "{rule}");
@@ -225,7 +237,7 @@ fn one_bucket_for_all_senders_is_told() {
          remote_address, rate_limit: {rate: 20 syns/s}}]}",
     );
     assert_eq!(
-        told(
+        reported(
             "budgets: [{name: b, rate_limit: {rate: 100/s}}]\ndescriptors: [{key: \
              destination_port, value: 22, budget: b}]"
         ),
@@ -258,13 +270,13 @@ fn many_rules_of_a_kind_are_counted() {
 
 /// All of IPv4 comes from one /64 of a NAT64, and a rule that says how it counts is not warned of.
 #[test]
-fn one_bucket_for_all_of_ipv4_behind_a_nat64_is_told() {
+fn one_bucket_for_all_of_ipv4_behind_a_nat64_is_reported() {
     let rule = |value: &str| {
         format!("{{key: remote_address, value: \"{value}\", rate_limit: {{rate: 100/s}}}}")
     };
     for value in ["64:ff9b::808:808", "64:ff9b::/64", "64:ff9b:1:7::/64"] {
-        let told = one(&rule(value));
-        assert!(told.contains("is one bucket for many hosts: as 64:ff9b:"), "{told}");
+        let reported = one(&rule(value));
+        assert!(reported.contains("is one bucket for many hosts: as 64:ff9b:"), "{reported}");
     }
     none(&rule("64:ff9c::/64"));
     none(&rule("64:ff9b::808:808").replace("rate: 100/s", "rate: unlimited"));
@@ -274,9 +286,9 @@ fn one_bucket_for_all_of_ipv4_behind_a_nat64_is_told() {
     );
 }
 
-/// An address that stands for many people is told where it is limited, and where it is denied.
+/// An address that stands for many people is reported where it is limited, and where it is denied.
 #[test]
-fn everybody_behind_one_address_is_told() {
+fn everybody_behind_one_address_is_reported() {
     let rule = |value: &str| {
         format!("{{key: remote_address, value: \"{value}\", rate_limit: {{rate: 100/s}}}}")
     };
@@ -285,9 +297,9 @@ fn everybody_behind_one_address_is_told() {
         ("100.96.0.0/16", "providers share"),
         ("2002:c000:204::1", "6to4 gives those behind the IPv4 address 192.0.2.4 addresses there"),
     ] {
-        let told = one(&rule(value));
+        let reported = one(&rule(value));
         let wanted = format!("is one limit for everybody behind an address: {why}");
-        assert!(told.contains(&wanted), "{told}");
+        assert!(reported.contains(&wanted), "{reported}");
     }
     let teredo = one(&rule("2001:0:c000:204::1"));
     let wanted = "is one bucket for many hosts: all clients of the Teredo server 192.0.2.4 have";
@@ -297,7 +309,7 @@ fn everybody_behind_one_address_is_told() {
     }
     let lists = |list: &str| {
         let all = "[\"64:ff9b::1\", 100.64.0.0/10, 192.0.2.7, \"2001:db8::/32\"]";
-        told(&format!("{list}: {all}\ndescriptors: []\n"))
+        reported(&format!("{list}: {all}\ndescriptors: []\n"))
     };
     assert_eq!(
         lists("deny"),

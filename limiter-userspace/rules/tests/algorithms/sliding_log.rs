@@ -135,7 +135,7 @@ fn the_edge_of_the_window() {
     assert_eq!(at(&[0, 0, 0, 0, second + 1]), 4);
 }
 
-/// Words stay below their highest bit, and a head that lags is told so.
+/// Words stay below their highest bit, and a head that lags is reported so.
 #[test]
 fn words_at_the_end_of_the_range() {
     let limit = LogLimit { window: 1, size: MAX_SIZE, ..LogLimit::default() };

@@ -80,7 +80,7 @@ proptest! {
         });
     }
 
-    /// Lenient: whoever keeps the exact log of the same window loses nothing.
+    /// Lenient: anybody who keeps the exact log of the same window loses nothing.
     #[test]
     fn lenient_passes_what_a_log_passes(quota in packets(), slots in slots(), pattern in pattern()) {
         let limit = compiled(quota, slots, SlotError::Lenient);

@@ -189,15 +189,15 @@ impl Run<'_> {
     /// Lets a phase go on; false if a signal came.
     fn go_on(&mut self, duration: Duration) -> Result<bool> {
         let end = Instant::now() + duration;
-        let mut tell = Instant::now() + Duration::from_secs(1);
+        let mut report = Instant::now() + Duration::from_secs(1);
         while Instant::now() < end {
             if self.interrupt.is_set() {
                 return Ok(false);
             }
-            if Instant::now() >= tell {
+            if Instant::now() >= report {
                 let (sent, arrived) = (self.source.sent() as u64, self.arrivals.count() as u64);
                 eprintln!("  {} offered, {} delivered", thousands(sent), thousands(arrived));
-                tell += Duration::from_secs(1);
+                report += Duration::from_secs(1);
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -72,12 +72,12 @@ impl Node {
     ///
     /// When the daemon does not answer.
     pub fn in_contact(&self) -> Result<bool> {
-        let told = self.limiter.json(&["cluster"])?;
-        let leases = told["leases"].as_array().context("`limiter cluster`: no leases")?;
+        let output = self.limiter.json(&["cluster"])?;
+        let leases = output["leases"].as_array().context("`limiter cluster`: no leases")?;
         let decides = |lease: &Value| lease["in_contact"] == true;
         // A limit by source has a lease only while some source needs it.
         let waits = self.has_budgets && leases.is_empty();
-        Ok(told["contact"] == "connected" && !waits && leases.iter().all(decides))
+        Ok(output["contact"] == "connected" && !waits && leases.iter().all(decides))
     }
 }
 

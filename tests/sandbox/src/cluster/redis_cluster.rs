@@ -142,7 +142,7 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// When the system does not tell of its end.
+    /// When the system does not report its end.
     pub fn kill_first(&mut self) -> Result<()> {
         self.servers.first_mut().context("no server")?.kill()
     }

@@ -120,7 +120,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// When the system does not tell of its end.
+    /// When the system does not report its end.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

@@ -32,7 +32,7 @@ use side::{New, Old, Ruleset};
 /// Rules that are compared at most: each takes some fifteen seconds.
 const MOST: usize = 24;
 
-/// Reasons that are told where nothing is compared.
+/// Reasons that are reported where nothing is compared.
 const SHOWN: usize = 5;
 
 /// Options of a comparison.

@@ -15,7 +15,7 @@ pub const TOLERANCE_PERCENT: f64 = 1.0;
 /// The whole document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of limiter, as `limiter status` tells it.
+    /// Version of limiter, as `limiter status` reports it.
     pub version: String,
     /// Release of the running kernel.
     pub kernel: String,

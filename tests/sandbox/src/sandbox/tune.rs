@@ -216,10 +216,10 @@ fn tuned(
 
 /// Counts of `limiter tune` about the rule in force.
 fn counted(limiter: &Limiter) -> Result<[u64; 3]> {
-    let told = limiter.json(&["tune"])?;
-    let rule = &told["rules"][0];
-    ensure!(rule["rule_name"] == "tuned", "another rule is in force: {told}");
-    let number = |name: &str| rule[name].as_u64().with_context(|| format!("no {name}: {told}"));
+    let reported = limiter.json(&["tune"])?;
+    let rule = &reported["rules"][0];
+    ensure!(rule["rule_name"] == "tuned", "another rule is in force: {reported}");
+    let number = |name: &str| rule[name].as_u64().with_context(|| format!("no {name}: {reported}"));
     Ok([number("sent")?, number("lost")?, number("lost_most")?])
 }
 
@@ -435,7 +435,7 @@ mod tests {
     type Change = fn(&mut Report);
 
     #[test]
-    fn each_way_to_fail_is_told() {
+    fn each_way_to_fail_is_reported() {
         let judged = |change: Change| {
             let mut report = report();
             change(&mut report);
@@ -451,9 +451,9 @@ mod tests {
             (|report| report.promised = 5, "6 of the observed sources were hit, 5 were promised"),
             (|report| report.promised_at_most = 0.4, "6 of 12 others were hit, more than 40.0 %"),
         ];
-        for (change, told) in fails {
+        for (change, reported) in fails {
             let failures = judged(change);
-            assert!(failures.contains(told), "{failures}");
+            assert!(failures.contains(reported), "{failures}");
         }
     }
 }

@@ -95,7 +95,7 @@ fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) 
     });
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only to tell 0 from more")]
+#[expect(clippy::cast_precision_loss, reason = "only to distinguish 0 from more")]
 fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
     let plain = Style::new();
     match index {
@@ -149,7 +149,7 @@ fn bits_of(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), bits)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only to tell 0 from more")]
+#[expect(clippy::cast_precision_loss, reason = "only to distinguish 0 from more")]
 fn rule_cell(row: &RuleRow, index: usize, theme: Theme) -> (String, Style) {
     let ([passed, dropped, over], plain) = (row.counts, Style::new());
     let [passed_rate, dropped_rate, over_rate] = row.rates;

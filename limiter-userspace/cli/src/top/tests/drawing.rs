@@ -114,9 +114,9 @@ fn rates_of_rules_end_with_their_rule_set() {
     assert_eq!(dropped(5, 8, 10), None, "began anew");
 }
 
-/// Drops that the sources do not have are told above them.
+/// Drops that the sources do not have are reported above them.
 #[test]
-fn drops_by_other_rules_are_told_above_the_sources() {
+fn drops_by_other_rules_are_reported_above_the_sources() {
     let fake = fake();
     let mut state = looked(&fake);
     assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
@@ -247,7 +247,7 @@ fn nothing_that_steers_a_terminal_is_drawn() {
 }
 
 #[test]
-fn one_source_is_told_of() {
+fn one_source_is_reported() {
     let fake = fake();
     let mut state = looked(&fake);
     state.show(Some("192.0.2.1".to_owned()));
@@ -369,7 +369,7 @@ fn times_and_changes_stand_under_the_charts() {
 }
 
 #[test]
-fn the_brake_and_a_lost_daemon_are_told() {
+fn the_brake_and_a_lost_daemon_are_reported() {
     let mut fake = fake();
     fake.top.borrow_mut().brake = true;
     let mut state = State::new(By::DropRate, None);

@@ -302,7 +302,7 @@ fn the_last_answer_stays_while_the_daemon_is_gone() {
 }
 
 #[test]
-fn it_ends_when_told() {
+fn it_ends_when_asked() {
     let fake = fake();
     for opened in ["", "\n", "2"] {
         let mut state = started(&fake);

@@ -90,7 +90,7 @@ pub(crate) struct Outcome {
     /// Units offered and passed in each tenth of a second.
     pub(crate) parts: Vec<(u64, u64)>,
     pub(crate) calls: u64,
-    /// Units that the store granted, and was told of shares, in what it forgot then.
+    /// Units that the store granted, and that shares reported to it, in what it forgot then.
     pub(crate) forgotten: u64,
     /// Units that the store granted beyond the accounts of the nodes.
     pub(crate) beyond: u64,
@@ -270,7 +270,7 @@ impl Run<'_> {
         if Faults::is_in(&self.scene.faults.pauses, index, now) {
             return;
         }
-        // The path tells when half of a share is used up: nobody waits for a tick.
+        // The path says when half of a share is used up: nobody waits for a tick.
         let asks = !node.key.is_hot() && {
             let seen = node.path.seen(now);
             self.scene.limit.cold().is_some_and(|(_, burst)| seen.owed * 2 > burst)
@@ -334,8 +334,8 @@ impl Run<'_> {
                 }
                 if let Some((_, forgotten)) = &mut self.before {
                     let granted = answers.answers.iter().flatten().map(|answer| answer.grant);
-                    let told = batch.asks.iter().map(|ask| ask.demand.owed);
-                    *forgotten += granted.chain(told).sum::<u64>();
+                    let reported = batch.asks.iter().map(|ask| ask.demand.owed);
+                    *forgotten += granted.chain(reported).sum::<u64>();
                 }
                 if self.happens(self.scene.faults.lost_answers) {
                     return;

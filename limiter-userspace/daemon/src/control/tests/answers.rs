@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_check_is_told_in_headers() {
+fn a_check_is_reported_in_headers() {
     let running = Running::start(Bounds::default(), None);
     let head = |query: &str| {
         let request = format!("GET /v1/check?{query} HTTP/1.1\r\nhost: x\r\n\r\n");

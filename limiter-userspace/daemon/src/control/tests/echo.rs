@@ -15,7 +15,7 @@ pub(super) struct Echo {
 }
 
 /// Answers in slices.
-enum Told {
+enum Reported {
     /// An answer of one part.
     Text(Option<Vec<u8>>),
     /// An answer without an end, in parts that are more than the kernel holds for a reader.
@@ -24,7 +24,7 @@ enum Told {
     Late(By, u64),
 }
 
-impl Sliced<Echo> for Told {
+impl Sliced<Echo> for Reported {
     fn step(&mut self, _echo: &Echo) -> Result<Step, Refusal> {
         let (by, left) = match self {
             Self::Text(text) => {
@@ -54,18 +54,18 @@ impl Echo {
         Changed { generation: 5, rules: 1, warnings: Vec::new(), done: None, used: None }
     }
 
-    fn begin(&self, told: Told) -> Told {
+    fn begin(&self, reported: Reported) -> Reported {
         if let Some(begun) = &self.begun {
             begun.fetch_add(1, Ordering::SeqCst);
         }
-        told
+        reported
     }
 
-    fn document(&self, document: &impl serde::Serialize) -> Told {
-        self.begin(Told::Text(Some(serde_json::to_vec(document).unwrap())))
+    fn document(&self, document: &impl serde::Serialize) -> Reported {
+        self.begin(Reported::Text(Some(serde_json::to_vec(document).unwrap())))
     }
 
-    fn limits(&self) -> Told {
+    fn limits(&self) -> Reported {
         let warnings = vec![self.changes.to_string()];
         let (limits, budgets) = (Vec::new(), Vec::new());
         let unknown = Vec::new();
@@ -170,7 +170,7 @@ fn lists() -> Routes<Echo> {
         .at(
             "/v1/lists",
             get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Endless))).await
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Reported::Endless))).await
             })
             .put(|echo: To, peer: Who, JsonBody(asked): JsonBody<SetList>| async move {
                 change(&echo, &peer, |echo| {
@@ -203,7 +203,7 @@ fn metrics() -> Routes<Echo> {
     Routes::default().at(
         "/metrics",
         get(|echo: To, peer: Who| async move {
-            let text = || Told::Text(Some(b"a 1\n".to_vec()));
+            let text = || Reported::Text(Some(b"a 1\n".to_vec()));
             sliced(echo.0, peer.0, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
         }),
     )
@@ -253,7 +253,7 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/stats",
             get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |_| -> Result<Told, Refusal> {
+                sliced(echo.0, peer.0, JSON, |_| -> Result<Reported, Refusal> {
                     panic!("a service that panics")
                 })
                 .await
@@ -262,7 +262,8 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/sources",
             get(|echo: To, peer: Who, Asked(asked): Asked<AskSources>| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Late(asked.by, 3)))).await
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Reported::Late(asked.by, 3))))
+                    .await
             }),
         )
         .at(
@@ -288,8 +289,8 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/explain",
             get(|echo: To, peer: Who, Asked(asked): Asked<AskExplain>| async move {
-                let told = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
-                read(&echo, &peer, |_| Ok(told)).await
+                let reported = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
+                read(&echo, &peer, |_| Ok(reported)).await
             }),
         )
         .at(

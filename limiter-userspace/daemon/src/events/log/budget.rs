@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::files::PARTS;
 
-/// Time that the log reaches back at least, whatever is told.
+/// Time that the log reaches back at least, whatever is reported.
 const REACH: Duration = Duration::from_hours(24);
 
 /// Part of the budget that is kept for drops that are summed up: one in so many.

@@ -211,12 +211,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut files = Files::new(directory.path().to_owned(), MOST);
         for number in 0..1000 {
-            let told = files.append(&line(number)).unwrap();
+            let reported = files.append(&line(number)).unwrap();
             let sizes = list(directory.path()).unwrap().sizes;
-            assert_eq!(sizes.values().sum::<u64>(), told);
-            assert!(told <= MOST && sizes.len() <= 9, "{told} bytes in {} files", sizes.len());
+            assert_eq!(sizes.values().sum::<u64>(), reported);
+            assert!(
+                reported <= MOST && sizes.len() <= 9,
+                "{reported} bytes in {} files",
+                sizes.len()
+            );
             // No more than one part is missing.
-            assert!(number < 80 || told >= MOST * 7 / 8, "{told}");
+            assert!(number < 80 || reported >= MOST * 7 / 8, "{reported}");
         }
         let last = names(directory.path()).pop().unwrap();
         let text = fs::read(path(directory.path(), last)).unwrap();

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::record::{Drops, Record};
 use crate::api::events::Episode;
-use crate::api::reach::{Gap as ToldGap, Reach};
+use crate::api::reach::{Gap as ReportedGap, Reach};
 use crate::events::filter::Filter;
-use crate::events::told::rfc3339;
+use crate::events::reported::rfc3339;
 use crate::render::would_drop;
 
 /// Episodes of an answer: more are counted.
@@ -98,7 +98,7 @@ impl Found {
         }
     }
 
-    /// Takes an episode that has ended, as it is told.
+    /// Takes an episode that has ended, as it is reported.
     pub(in crate::events) fn add_ended(&mut self, episode: &Episode) {
         let Ok(began) = humantime::parse_rfc3339(&episode.began) else { return };
         let drops = Drops {
@@ -122,7 +122,7 @@ impl Found {
         }
     }
 
-    /// Adds to the drops that nobody told, in a time.
+    /// Adds to the drops that nobody reported, in a time.
     pub(in crate::events) fn add_unnamed(&mut self, from: SystemTime, to: SystemTime, count: u64) {
         if self.filter.meets((from, to)) {
             self.unnamed = self.unnamed.saturating_add(count);
@@ -178,7 +178,7 @@ impl Found {
 
     /// The episodes, those that go on and the latest first, and how far all of it reaches. `to` is
     /// now, and `begin` since when there is anything if there is no log.
-    pub(in crate::events) fn told(
+    pub(in crate::events) fn reported(
         mut self,
         to: SystemTime,
         begin: SystemTime,
@@ -199,7 +199,7 @@ impl Found {
             gaps: self
                 .gaps
                 .into_iter()
-                .map(|(from, to)| ToldGap { from: rfc3339(from), to: rfc3339(to) })
+                .map(|(from, to)| ReportedGap { from: rfc3339(from), to: rfc3339(to) })
                 .collect(),
             more_gaps: self.more_gaps,
             unknown_rule: self.filter.names_rule() && !self.rule_seen,
@@ -220,7 +220,7 @@ const fn is_absence(record: &Record) -> bool {
     matches!(record, Record::Mark(mark) if mark.absent)
 }
 
-/// The same drops as they are told.
+/// The same drops as they are reported.
 pub(in crate::events) fn episode(drops: Drops, ended: bool) -> Episode {
     let length = drops.to.duration_since(drops.from).unwrap_or_default();
     Episode {

@@ -2,8 +2,8 @@
 //!
 //! Episodes are written in parts: soon after their first drop, then once a minute, and at their
 //! end. Drops for which the [`Budget`] has no room are summed up by rule and reason. A [`Mark`]
-//! says that the log was kept, and how many drops of that time nobody told: so an answer knows what
-//! it does not know.
+//! says that the log was kept, and how many drops of that time nobody reported: so an answer knows
+//! what it does not know.
 
 mod budget;
 mod files;
@@ -32,7 +32,7 @@ pub(super) use writer::{Answer, Health};
 /// Time between two parts of an episode, and between two sums.
 pub(super) const PART: Duration = Duration::from_mins(1);
 
-/// Time between two marks while all drops are told.
+/// Time between two marks while all drops are reported.
 const QUIET: Duration = Duration::from_mins(5);
 
 /// Rules and reasons that are summed up apart.
@@ -64,8 +64,8 @@ pub(super) struct Log {
 #[derive(Clone, Copy, Debug)]
 struct Marked {
     at: SystemTime,
-    /// Drops that nobody told until then.
-    untold: u64,
+    /// Drops that nobody reported until then.
+    unreported: u64,
 }
 
 impl Log {
@@ -97,7 +97,7 @@ impl Log {
             budget: Budget::new(most),
             sums: BTreeMap::new(),
             summed: at,
-            marked: Marked { at, untold: untold(counts) },
+            marked: Marked { at, unreported: unreported(counts) },
             pending: Lines { text: String::new(), count: 0, from: at },
             lost: 0,
             gap: None,
@@ -130,7 +130,7 @@ impl Log {
         if is_due(self.summed, clocks.wall, PART) {
             self.sum_up(clocks);
         }
-        let unnamed = untold(counts).saturating_sub(self.marked.untold);
+        let unnamed = unreported(counts).saturating_sub(self.marked.unreported);
         if is_due(self.marked.at, clocks.wall, if unnamed > 0 { PART } else { QUIET }) {
             self.mark_until_now(counts, clocks);
         }
@@ -161,7 +161,7 @@ impl Log {
         for sum in self.sums.values() {
             found.take(Record::Others(sum.clone()));
         }
-        let unnamed = untold(counts).saturating_sub(self.marked.untold);
+        let unnamed = unreported(counts).saturating_sub(self.marked.unreported);
         found.add_unnamed(self.marked.at, to, unnamed);
         if let Some(gap) = &self.gap {
             found.take(Record::Gap(Gap { to, ..gap.clone() }));
@@ -226,11 +226,11 @@ impl Log {
         let mark = Mark {
             from: self.marked.at,
             to: clocks.wall,
-            unnamed: untold(counts).saturating_sub(self.marked.untold),
+            unnamed: unreported(counts).saturating_sub(self.marked.unreported),
             counted: counted(counts),
             absent: false,
         };
-        self.marked = Marked { at: clocks.wall, untold: untold(counts) };
+        self.marked = Marked { at: clocks.wall, unreported: unreported(counts) };
         self.mark(mark, clocks);
     }
 
@@ -270,14 +270,14 @@ impl Log {
     }
 }
 
-/// Drops that the program counted and nobody was told.
-const fn untold(counts: EventBudget) -> u64 {
+/// Drops that the program counted and nobody was notified of.
+const fn unreported(counts: EventBudget) -> u64 {
     counts.over_budget.saturating_add(counts.lost)
 }
 
 /// All drops that the program counted.
 const fn counted(counts: EventBudget) -> u64 {
-    untold(counts).saturating_add(counts.sent)
+    unreported(counts).saturating_add(counts.sent)
 }
 
 /// True if so much time is over by the wall clock, or that was set back.

@@ -39,7 +39,7 @@ pub(crate) struct Drops {
     /// Last drop of this part.
     #[serde(with = "moment")]
     pub(in crate::events) to: SystemTime,
-    /// Drops of this part that were told.
+    /// Drops of this part that were reported.
     pub(in crate::events) sampled: u64,
     pub(in crate::events) last: Sample,
 }
@@ -57,18 +57,18 @@ pub(in crate::events) struct Others {
     pub(in crate::events) from: SystemTime,
     #[serde(with = "moment")]
     pub(in crate::events) to: SystemTime,
-    /// Drops that were told.
+    /// Drops that were reported.
     pub(in crate::events) sampled: u64,
 }
 
-/// A sign that the log was kept for a time, with the drops of it that nobody told.
+/// A sign that the log was kept for a time, with the drops of it that nobody reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::events) struct Mark {
     #[serde(with = "moment")]
     pub(in crate::events) from: SystemTime,
     #[serde(with = "moment")]
     pub(in crate::events) to: SystemTime,
-    /// Drops that the program counted and that were not told.
+    /// Drops that the program counted and that were not reported.
     pub(in crate::events) unnamed: u64,
     /// All drops that the program has counted since its maps were made.
     pub(in crate::events) counted: u64,
@@ -121,13 +121,13 @@ mod moment {
 
     use serde::{Deserialize as _, Deserializer, Serializer, de};
 
-    use crate::clocks::tellable;
+    use crate::clocks::representable;
 
     pub(super) fn serialize<S: Serializer>(
         time: &SystemTime,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_rfc3339_millis(tellable(*time)))
+        serializer.collect_str(&humantime::format_rfc3339_millis(representable(*time)))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ALL: Seen = Seen { source: true, keys: true, told: true };
+const ALL: Seen = Seen { source: true, keys: true, reported: true };
 
 const SECOND: Ticks = Ticks::from_nanos(1_000_000_000);
 
@@ -36,8 +36,8 @@ fn drops_add_up_and_what_passed_several_tables_counts_once() {
     assert_eq!(account(&all).total(), expected);
     let without = account(&all[1..]).total();
     assert_eq!((without.passed, without.passed_at_least), (9, true));
-    let told = Counter::Told { rule: 1, reason: 14, began: SystemTime::UNIX_EPOCH };
-    let total = account(&[(key(9, 0), 3, 4), (told, 0, 5)]).total();
+    let reported = Counter::Reported { rule: 1, reason: 14, began: SystemTime::UNIX_EPOCH };
+    let total = account(&[(key(9, 0), 3, 4), (reported, 0, 5)]).total();
     assert_eq!((total.passed, total.dropped), (3, 9));
     assert_eq!((total.passed_at_least, total.dropped_at_least), (false, true));
     let in_part = Account { seen: Seen { keys: false, ..ALL }, ..account(&all) };
@@ -71,9 +71,9 @@ fn a_rate_is_of_counters_that_both_readings_have() {
 #[test]
 fn an_episode_is_a_counter_of_its_own() {
     let began = |second| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
-    let told = |second| Counter::Told { rule: 1, reason: 14, began: began(second) };
-    let from = account(&[(told(1), 0, 100)]);
-    assert_eq!(rates(&from, &account(&[(told(1), 0, 130)])), Some((0.0, 30.0)));
+    let reported = |second| Counter::Reported { rule: 1, reason: 14, began: began(second) };
+    let from = account(&[(reported(1), 0, 100)]);
+    assert_eq!(rates(&from, &account(&[(reported(1), 0, 130)])), Some((0.0, 30.0)));
     // Another one began; the first is forgotten.
-    assert_eq!(rates(&from, &account(&[(told(2), 0, 20)])), Some((0.0, 20.0)));
+    assert_eq!(rates(&from, &account(&[(reported(2), 0, 20)])), Some((0.0, 20.0)));
 }

@@ -12,7 +12,7 @@ use super::*;
 fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     let mut node = Node::start();
     let other = node.other("b");
-    assert_eq!(troubles(&node), [""; 0]);
+    assert_eq!(repeated_errors(&node), [""; 0]);
     let wide = ["0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/7", "::/0", "2000::/3"];
     for sources in wide.map(net) {
         for list in [List::Allow, List::Deny] {
@@ -48,7 +48,7 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     for part in ["15 changes by other nodes were not taken over", "NOT TAKEN OVER", "39.0.0.0/8"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let warnings = troubles(&node);
+    let warnings = repeated_errors(&node);
     assert!(warnings[0].starts_with("15 changes by other nodes were not taken"), "{warnings:?}");
     let metrics = node.daemon.service.metrics().unwrap();
     assert!(metrics.contains("limiter_cluster_refused_changes_total 15\n"), "{metrics}");
@@ -67,7 +67,7 @@ fn with_a_key_only_signed_changes_count() {
     let allow = Change::List { list: List::Allow, sources, left: None };
     for (other, why) in [(&unsigned, "it is not signed"), (&forged, "its signature is of no key")] {
         other.cluster.publish(allow.clone()).unwrap();
-        node.heed_until("refusal", |notice| matches!(notice, Notice::Refused { .. }));
+        node.handle_until("refusal", |notice| matches!(notice, Notice::Refused { .. }));
         assert_eq!(node.in_maps("198.51.100.0/24"), None);
         let shown = node.daemon.service.cluster().unwrap();
         let newest = &shown.latest_refused[0];
@@ -86,7 +86,7 @@ fn with_a_key_only_signed_changes_count() {
     // Changes of this node are signed, too.
     let mut signed = signed;
     node.ban("192.0.2.7", 60);
-    assert!(matches!(node.told(&mut signed), Change::Ban { .. }));
+    assert!(matches!(node.reported(&mut signed), Change::Ban { .. }));
     for other in [signed, unsigned, forged] {
         other.cluster.stop();
     }
@@ -123,7 +123,7 @@ fn a_flood_of_changes_leaves_requests_their_turns() {
         });
         tokio::select! {
             steps = requests => steps.unwrap(),
-            () = crate::run::heed(&service, Some(notices)) => panic!("it never ends"),
+            () = crate::run::handle_notices(&service, Some(notices)) => panic!("it never ends"),
         }
     });
     let most = steps.iter().max().copied().unwrap();

@@ -84,7 +84,7 @@ fn a_host_may_have_several_addresses() {
 
 /// Nothing is left out that may have come in.
 #[test]
-fn what_is_not_told_is_not_guessed() {
+fn what_is_not_reported_is_not_guessed() {
     let one_way =
         (1..=50).cycle().take(500).map(|n| (format!("198.51.100.{n}"), HOST.to_owned(), 57));
     assert_eq!(opinion(one_way), Opinion::None);

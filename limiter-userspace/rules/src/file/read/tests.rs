@@ -40,7 +40,7 @@ fn items_are_put_together_in_their_order() {
 
 /// Fields that nobody knows end the reading of their item, and of no other.
 #[test]
-fn every_item_with_an_unknown_field_is_told() {
+fn every_item_with_an_unknown_field_is_reported() {
     let bad = "- {key: remote_address, rateLimit: {rate: 1/s}}\n";
     let good = "- {key: remote_address, value: 192.0.2.1, rate_limit: {rate: 1/s}}\n";
     let rate = "- {key: vlan, rate_limit: {rate: 10r/s}}\n";
@@ -49,16 +49,17 @@ fn every_item_with_an_unknown_field_is_told() {
         let line = |place: Option<Place>| place.map_or(0, |place| place.line);
         failures.iter().map(|(place, problem)| format!("{} {problem}", line(*place))).collect()
     };
-    let told = said(&format!("domain: x\ndescriptors:\n{bad}{good}{rate}\n{bad}{good}"));
+    let output = said(&format!("domain: x\ndescriptors:\n{bad}{good}{rate}\n{bad}{good}"));
     let field = "unknown field \"rateLimit\": did you mean \"rate_limit\"?";
     let rate = "rate: \"10r/s\" is not a rate: did you mean 10/s?";
     let twice = "a second rule for 192.0.2.1, the first is in line 4: put the limits of both under \
                  `rate_limits` of one, or keep one";
     assert_eq!(
-        told,
+        output,
         [format!("3 {field}"), format!("5 {rate}"), format!("7 {field}"), format!("8 {twice}")]
     );
-    // Items that cannot be told apart, and what comes before them, are said as the whole says it.
+    // Items that cannot be distinguished, and what comes before them, are said as the whole says
+    // it.
     for alone in [
         format!("descriptors:\n{bad}{bad}budgets: []\n"),
         format!("domian: x\ndescriptors:\n{bad}{bad}"),

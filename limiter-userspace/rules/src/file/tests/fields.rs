@@ -431,7 +431,7 @@ fn numbers_are_decimal_digits() {
 
 /// Envoy's way to two limits on one key is one rule twice here: the advice loses none of them.
 #[test]
-fn two_limits_of_one_key_are_told_where_both_go() {
+fn two_limits_of_one_key_are_reported_where_both_go() {
     let names = ["a", "b"].map(|name| {
         format!(
             "  - key: generic_key\n    value: {name}\n    descriptors:\n      - {{key: \

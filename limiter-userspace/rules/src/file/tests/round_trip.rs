@@ -308,7 +308,7 @@ proptest! {
         prop_assert_eq!(file.rules, set);
     }
 
-    /// Lines tell two rule sets apart, so that a comparison of lines is one of rule sets.
+    /// Lines distinguish two rule sets, so that a comparison of lines is one of rule sets.
     #[test]
     fn lines_are_the_same_only_for_the_same(one in any_terms(), other in any_terms()) {
         use crate::model::terms_text;

@@ -1,4 +1,4 @@
-//! Sorts of packets, as the program's parser tells them apart.
+//! Sorts of packets, as the program's parser distinguishes them.
 
 use super::{Fact, FlagClass, Fragment, Icmp, TCP, Values, Version, has_ports};
 

@@ -197,7 +197,7 @@ fn too_many_rules_say_what_would_do() {
 }
 
 #[test]
-fn too_many_budgets_and_actions_are_told() {
+fn too_many_budgets_and_actions_are_reported() {
     let mut text = "budgets:\n".to_owned();
     let mut rules = "descriptors:\n".to_owned();
     for index in 0..=MAX_BUDGETS {

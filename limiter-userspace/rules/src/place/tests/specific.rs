@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use limiter_common::narrow::{narrow_key, narrow_owner};
+use limiter_common::compact::{compact_bucket_key, compact_key};
 use limiter_common::wire::{FlagClass, TRIE_FIXED_BITS, TableKey, TrieValue};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -176,9 +176,9 @@ fn found(plan: &Plan, packet: &Packet) -> Option<u32> {
     (best.raw() != 0).then(|| best.slot())
 }
 
-/// The slot of a rule as the program finds it for a narrow key: by the longest prefix in the trie
-/// of sources; [`Slot::NONE`] for no rule, and none where the key of the packet is not narrow.
-fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
+/// The slot of a rule as the program finds it for a compact key: by the longest prefix in the trie
+/// of sources; [`Slot::NONE`] for no rule, and none where the key of the packet is not compact.
+fn found_compact(plan: &Plan, packet: &Packet) -> Option<u32> {
     let (table, _) = &plan.tables.tables[0];
     let version = if packet.source.is_ipv4() { 4 } else { 6 };
     let has = |bit| table.fields & bit != 0;
@@ -198,12 +198,12 @@ fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
     } else {
         TableKey { destination: words(packet.destination), ..key }
     };
-    let owner = narrow_owner(table, &key)?;
+    let owner = compact_bucket_key(table, &key)?;
     let agreed = table.agreed.into_iter().zip(table.agreed_values);
     if key.words().into_iter().zip(agreed).any(|(word, (bits, value))| word & bits != value) {
         return Some(Slot::NONE.index());
     }
-    assert_eq!(narrow_key(table, &owner), Some(key));
+    assert_eq!(compact_key(table, &owner), Some(key));
     let whole = TriePrefix { length: 128, address: owner.trie_key() };
     let around = plan.trie.iter().filter(|(prefix, _)| prefix.contains(&whole));
     let longest = around.max_by_key(|(prefix, _)| prefix.length);
@@ -211,7 +211,7 @@ fn found_narrow(plan: &Plan, packet: &Packet) -> Option<u32> {
 }
 
 /// Rules by one address and one fact, and packets of a table that may be narrow.
-fn any_narrow() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
+fn any_compact() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
     let rules = (any::<bool>(), any::<bool>()).prop_flat_map(|(by_source, by_port)| {
         let part = (of(any_net(64)), of(0u16..3), of(Just(FlagClass::Syn)));
         let parts = part.prop_map(move |(net, value, flags)| {
@@ -229,14 +229,14 @@ fn any_narrow() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
 }
 
 thread_local! {
-    /// Packets with narrow keys that a rule was for, and those that none was for.
+    /// Packets with compact keys that a rule was for, and those that none was for.
     static NARROW: std::cell::Cell<[u32; 2]> = const { std::cell::Cell::new([0; 2]) };
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    fn a_narrow_key_finds_the_rule_of_the_table((paths, flags, packets) in any_narrow()) {
+    fn a_compact_key_finds_the_rule_of_the_table((paths, flags, packets) in any_compact()) {
         let mut set = RuleSet::default();
         let mut seen = BTreeSet::new();
         for mut parts in paths {
@@ -258,7 +258,7 @@ proptest! {
                 let id = RuleId::new(&set.rules[index].path, &interface).unwrap();
                 maps.installed.tables.rules[&id]
             });
-            if let Some(found) = found_narrow(&plan, &packet) {
+            if let Some(found) = found_compact(&plan, &packet) {
                 prop_assert_eq!(found, wanted.unwrap_or(Slot::NONE.index()), "{:?}", packet);
                 let [with, without] = NARROW.get();
                 let has = u32::from(wanted.is_some());
@@ -270,8 +270,8 @@ proptest! {
 }
 
 #[test]
-fn a_narrow_key_has_the_rule_of_its_table() {
-    a_narrow_key_finds_the_rule_of_the_table();
+fn a_compact_key_has_the_rule_of_its_table() {
+    a_compact_key_finds_the_rule_of_the_table();
     let [with, without] = NARROW.get();
     assert!(with > 200 && without > 200, "{with} {without}");
 }
@@ -317,7 +317,7 @@ proptest! {
                 maps.installed.tables.rules[&id]
             });
             prop_assert_eq!(found(&plan, &packet), wanted, "{:?}", packet);
-            if let Some(found) = found_narrow(&plan, &packet) {
+            if let Some(found) = found_compact(&plan, &packet) {
                 prop_assert_eq!(found, wanted.unwrap_or(Slot::NONE.index()), "narrow {:?}", packet);
             }
         }

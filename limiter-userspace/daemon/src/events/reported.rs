@@ -1,4 +1,4 @@
-//! Words that all events are told by.
+//! Words that all events are reported by.
 
 use std::time::SystemTime;
 
@@ -9,12 +9,12 @@ use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
 use crate::api::events::{Episode, Sample};
-use crate::clocks::tellable;
+use crate::clocks::representable;
 use crate::render::would_drop;
 
 /// A moment in RFC 3339, to the second.
 pub(super) fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(tellable(time)).to_string()
+    humantime::format_rfc3339_seconds(representable(time)).to_string()
 }
 
 /// The source of an episode.
@@ -41,7 +41,7 @@ pub(super) fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
     }
 }
 
-/// An episode as it is told.
+/// An episode as it is reported.
 pub(super) fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
     let reason = reason(key.reason);
     Episode {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::change::Change;
-use super::meeting::{ADDED, Line, Met, Sent, TOLD};
+use super::membership::{ADDED, Line, Met, REPORTED, Sent};
 use super::sign::{Trust, Verdict};
 use super::status::Notice;
 
@@ -45,7 +45,7 @@ pub(super) struct News {
 
 /// Changes on their way.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct ChangeLog {
     instance: u64,
     /// Number of the latest change that was taken in; `None`: the store was not asked yet.
     known: Option<u64>,
@@ -55,7 +55,7 @@ pub(super) struct Feed {
     trust: Trust,
 }
 
-impl Feed {
+impl ChangeLog {
     pub(super) fn new(instance: u64, trust: Trust) -> Self {
         Self { instance, known: None, own: VecDeque::new(), sent: 0, trust }
     }
@@ -151,7 +151,7 @@ impl Feed {
         }
         self.known = Some(known);
         self.own.retain(|own| own.number.is_none_or(|number| number > known));
-        news.more = met.changes.len() == TOLD && room > 0;
+        news.more = met.changes.len() == REPORTED && room > 0;
         news
     }
 
@@ -178,7 +178,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meeting::{Beat, Meeting, Place, Presence};
+    use crate::membership::{Heartbeat, Membership, Place, Presence};
 
     const NOW: u64 = 1_795_000_000_000_000;
 
@@ -191,30 +191,30 @@ mod tests {
         Change::Ban { source: std::net::IpAddr::from([192, 0, 2, last]), left }
     }
 
-    fn feed(instance: u64) -> Feed {
-        Feed::new(instance, Trust::new(None, 0))
+    fn change_log(instance: u64) -> ChangeLog {
+        ChangeLog::new(instance, Trust::new(None, 0))
     }
 
     struct Two {
         place: Place,
-        feeds: [Feed; 2],
+        change_logs: [ChangeLog; 2],
     }
 
     impl Two {
         fn new() -> Self {
-            Self { place: Place::default(), feeds: [feed(1), feed(2)] }
+            Self { place: Place::default(), change_logs: [change_log(1), change_log(2)] }
         }
 
         fn meet(&mut self, of: usize, now: u64, room: usize) -> News {
-            let feed = &mut self.feeds[of];
-            let meeting = Meeting {
-                instance: feed.instance,
+            let change_log = &mut self.change_logs[of];
+            let membership = Membership {
+                instance: change_log.instance,
                 presence: Presence::Stay,
-                known: feed.known(),
-                changes: feed.send(now, NOW),
+                known: change_log.known(),
+                changes: change_log.send(now, NOW),
             };
-            let met = self.place.meet(NOW + now, &meeting).expect("a good meeting");
-            self.feeds[of].met(&met, room, NOW)
+            let met = self.place.meet(NOW + now, &membership).expect("a good meeting");
+            self.change_logs[of].met(&met, room, NOW)
         }
     }
 
@@ -226,13 +226,13 @@ mod tests {
     fn changes_come_once_in_order_and_not_to_their_own_node() {
         let mut two = Two::new();
         assert_eq!(two.meet(0, 0, 9), News::default());
-        two.feeds[0].publish(0, unlist(1));
-        two.feeds[0].publish(0, ban(2, 60));
+        two.change_logs[0].publish(0, unlist(1));
+        two.change_logs[0].publish(0, ban(2, 60));
         assert_eq!(two.meet(0, 0, 9), News::default());
-        assert_eq!(two.feeds[0].own.len(), 0);
+        assert_eq!(two.change_logs[0].own.len(), 0);
         assert_eq!(two.meet(1, 10_000_000, 9), only(&[unlist(1), ban(2, 50)]));
         assert_eq!(two.meet(1, 10_000_000, 9), News::default());
-        two.feeds[1].publish(0, unlist(3));
+        two.change_logs[1].publish(0, unlist(3));
         two.meet(1, 10_000_000, 9);
         assert_eq!(two.meet(0, 10_000_000, 9), only(&[unlist(3)]));
     }
@@ -240,15 +240,15 @@ mod tests {
     #[test]
     fn a_change_ages_while_it_waits_and_ends() {
         let mut two = Two::new();
-        two.feeds[0].publish(0, ban(1, 60));
-        two.feeds[0].publish(0, ban(2, 10));
+        two.change_logs[0].publish(0, ban(1, 60));
+        two.change_logs[0].publish(0, ban(2, 10));
         // The first call comes half a minute late: the second ban has ended.
         two.meet(0, 30_000_000, 9);
         assert_eq!(two.meet(1, 35_000_000, 9), only(&[ban(1, 25)]));
-        let mut third = feed(3);
-        let meeting =
-            Meeting { instance: 3, presence: Presence::Stay, known: 0, changes: Vec::new() };
-        let met = two.place.meet(NOW + 90_000_000, &meeting).expect("good");
+        let mut third = change_log(3);
+        let membership =
+            Membership { instance: 3, presence: Presence::Stay, known: 0, changes: Vec::new() };
+        let met = two.place.meet(NOW + 90_000_000, &membership).expect("good");
         assert_eq!(
             third.met(&met, 9, NOW),
             News::default(),
@@ -264,8 +264,8 @@ mod tests {
             sources: std::net::IpAddr::from([192, 0, 2, last]).into(),
             left: None,
         };
-        two.feeds[0].publish(0, deny(1));
-        two.feeds[1].publish(0, unlist(1));
+        two.change_logs[0].publish(0, deny(1));
+        two.change_logs[1].publish(0, unlist(1));
         two.meet(0, 0, 9);
         // The second node's own change comes after it.
         assert_eq!(two.meet(1, 0, 9), News::default());
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_comes_again() {
         let mut two = Two::new();
-        (1..=3).for_each(|last| two.feeds[0].publish(0, unlist(last)));
+        (1..=3).for_each(|last| two.change_logs[0].publish(0, unlist(last)));
         two.meet(0, 0, 9);
         assert_eq!(two.meet(1, 0, 2).changes, [unlist(1), unlist(2)]);
         assert_eq!(two.meet(1, 0, 0).changes, []);
@@ -285,22 +285,22 @@ mod tests {
     #[test]
     fn a_failed_call_is_repeated() {
         let mut two = Two::new();
-        two.feeds[0].publish(0, unlist(1));
-        assert_eq!(two.feeds[0].send(0, NOW), [Sent::from(&unlist(1))]);
-        two.feeds[0].failed();
-        assert_eq!(two.feeds[0].waiting(), 1);
+        two.change_logs[0].publish(0, unlist(1));
+        assert_eq!(two.change_logs[0].send(0, NOW), [Sent::from(&unlist(1))]);
+        two.change_logs[0].failed();
+        assert_eq!(two.change_logs[0].waiting(), 1);
         two.meet(0, 0, 9);
         assert_eq!(two.meet(1, 0, 9), only(&[unlist(1)]));
     }
 
     #[test]
-    fn changes_that_were_dropped_or_lost_are_told() {
+    fn changes_that_were_dropped_or_lost_are_reported() {
         let mut two = Two::new();
-        two.feeds[0].publish(0, unlist(0));
+        two.change_logs[0].publish(0, unlist(0));
         two.meet(0, 0, 9);
         assert_eq!(two.meet(1, 0, 9).missed, None, "a node that begins has missed nothing");
-        for _ in 0..=crate::meeting::KEPT.div_ceil(100) {
-            (0..100).for_each(|last| two.feeds[0].publish(0, unlist(last)));
+        for _ in 0..=crate::membership::KEPT.div_ceil(100) {
+            (0..100).for_each(|last| two.change_logs[0].publish(0, unlist(last)));
             two.meet(0, 0, 9);
         }
         let news = two.meet(1, 0, 1000);
@@ -310,12 +310,12 @@ mod tests {
         two.place = Place::default();
         assert_eq!(two.meet(1, 0, 1000).missed, missed(None));
         assert_eq!(two.meet(1, 0, 1000).missed, None);
-        two.feeds[0] = feed(1);
-        two.feeds[0].publish(0, unlist(1));
+        two.change_logs[0] = change_log(1);
+        two.change_logs[0].publish(0, unlist(1));
         two.meet(0, 60_000_000, 9);
         assert_eq!(two.meet(1, 60_000_000, 9), only(&[unlist(1)]));
         two.place = Place::default();
-        two.feeds[0].publish(0, unlist(2));
+        two.change_logs[0].publish(0, unlist(2));
         two.meet(0, 90_000_000, 9);
         let news = two.meet(1, 90_000_000, 9);
         assert_eq!((news.missed, news.changes), (missed(None), vec![unlist(2)]));
@@ -328,13 +328,18 @@ mod tests {
         let mut raw: Vec<_> = (1..).zip(&lines).map(raw).collect();
         raw.push((6, b"2".into(), -1, vec![0xff; 5000]));
         raw.push((7, b"2".into(), -1, unlist(1).to_string().into()));
-        let beat = Beat { name: "n".to_owned(), digest: 0, version: "1".to_owned() };
-        let meeting =
-            Meeting { instance: 1, presence: Presence::Beat(beat), known: 0, changes: vec![] };
-        let met = crate::meeting::read(&meeting, &[9, 1, 7, 0], vec![], raw).expect("an answer");
-        let mut feed = feed(1);
-        let news = feed.met(&met, 9, NOW);
-        assert_eq!((news.changes, feed.known()), (vec![unlist(1)], 7));
+        let heartbeat = Heartbeat { name: "n".to_owned(), digest: 0, version: "1".to_owned() };
+        let membership = Membership {
+            instance: 1,
+            presence: Presence::Heartbeat(heartbeat),
+            known: 0,
+            changes: vec![],
+        };
+        let met =
+            crate::membership::read(&membership, &[9, 1, 7, 0], vec![], raw).expect("an answer");
+        let mut change_log = change_log(1);
+        let news = change_log.met(&met, 9, NOW);
+        assert_eq!((news.changes, change_log.known()), (vec![unlist(1)], 7));
         let texts: Vec<&str> = news.refused.iter().map(|(text, ..)| text.as_str()).collect();
         let long = "\u{fffd}".repeat(crate::change::TEXT_MAX);
         let cleaned = ["\u{fffd}[2J\u{fffd}", "", &long];

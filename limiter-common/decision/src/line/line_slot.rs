@@ -1,7 +1,7 @@
-//! The seat of a source: the way in which it has its entry.
+//! The line slot of a source: the way in which it has its entry.
 
 use limiter_common::bucket::Word;
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 
 use super::lock::unlock;
 use super::place::way;
@@ -9,27 +9,27 @@ use super::{Entry, Head, Line, LineBucket, Lines, Place, take_lock};
 use crate::cell::Cell as _;
 use crate::register::Register;
 use crate::step::step;
-use crate::world::World;
+use crate::world::Maps;
 
 /// A way of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct LineSlot {
     /// Index of the line.
     pub line: u32,
     /// The way.
     pub way: u32,
 }
 
-/// The register of no seat.
+/// The register of no line slot.
 const NOWHERE: u64 = u64::MAX;
 
-impl Register for Option<Seat> {
+impl Register for Option<LineSlot> {
     const LOST: Self = None;
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn to_register(self) -> u64 {
         match self {
-            Some(Seat { line, way }) => u64::from(line) << 8 | u64::from(way),
+            Some(LineSlot { line, way }) => u64::from(line) << 8 | u64::from(way),
             None => NOWHERE,
         }
     }
@@ -39,7 +39,7 @@ impl Register for Option<Seat> {
         if register == NOWHERE {
             return None;
         }
-        Some(Seat { line: (register >> 8 & 0xffff_ffff) as u32, way: (register & 0xff) as u32 })
+        Some(LineSlot { line: (register >> 8 & 0xffff_ffff) as u32, way: (register & 0xff) as u32 })
     }
 }
 
@@ -61,8 +61,8 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
 
 /// The lines of a source; `None` if its family is in a hash map, or it can have no entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn place_of<W: World>(maps: &W, owner: &Owner) -> Option<Place> {
-    Some(Place::of(owner.name()?, maps.lines(owner.kind())?))
+pub(super) fn place_of<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<Place> {
+    Some(Place::of(bucket_key.name()?, maps.lines(bucket_key.kind())?))
 }
 
 /// True if an entry, whose name was read, is being made or left. Otherwise its limit, read after
@@ -73,63 +73,63 @@ fn is_being_made(entry: &impl Entry) -> bool {
     Word::from_raw(entry.word().load_acquire()).is_gone()
 }
 
-/// The bucket of a source, and its seat. `None` as well while it is being made: a packet that then
-/// asks for the lock waits for that.
+/// The bucket of a source, and its line slot. `None` as well while it is being made: a packet that
+/// then asks for the lock waits for that.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn seated<W: World>(
+pub fn in_line_slot<W: Maps>(
     maps: &W,
-    owner: &Owner,
+    bucket_key: &BucketKey,
     lines: Lines,
-) -> Option<(Seat, LineBucket<W::Line>)> {
-    let family = owner.kind();
-    let name = owner.name()?;
+) -> Option<(LineSlot, LineBucket<W::Line>)> {
+    let family = bucket_key.kind();
+    let name = bucket_key.name()?;
     let place = Place::of(name, lines);
     let line = place.first();
-    let (seat, entry) =
+    let (line_slot, entry) =
         if let Some((way, entry)) = find(&maps.line(family, line)?, place.start(), name) {
-            (Seat { line, way }, entry)
+            (LineSlot { line, way }, entry)
         } else {
-            let seat = step!(elsewhere(maps; owner))?;
-            (seat, maps.line(family, seat.line)?.entry(seat.way)?)
+            let line_slot = step!(elsewhere(maps; bucket_key))?;
+            (line_slot, maps.line(family, line_slot.line)?.entry(line_slot.way)?)
         };
     if is_being_made(&entry) {
         return None;
     }
-    Some((seat, LineBucket::new(entry, name)))
+    Some((line_slot, LineBucket::new(entry, name)))
 }
 
-/// The bucket of a source in the seat where it was found. If that is another source's by now, no
-/// exchange succeeds.
+/// The bucket of a source in the line slot where it was found. If that is another source's by now,
+/// no exchange succeeds.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn bucket_in<W: World>(
+pub fn bucket_in<W: Maps>(
     maps: &W,
-    owner: &Owner,
-    Seat { line, way }: Seat,
+    bucket_key: &BucketKey,
+    LineSlot { line, way }: LineSlot,
 ) -> Option<LineBucket<W::Line>> {
-    let entry = maps.line(owner.kind(), line)?.entry(way)?;
-    Some(LineBucket::resume(entry, owner.name()?))
+    let entry = maps.line(bucket_key.kind(), line)?.entry(way)?;
+    Some(LineBucket::resume(entry, bucket_key.name()?))
 }
 
-/// The bucket of a source, as [`seated`] finds it, all of it in a step.
+/// The bucket of a source, as [`in_line_slot`] finds it, all of it in a step.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn bucket_again<W: World>(maps: &W, owner: &Owner) -> Option<LineBucket<W::Line>> {
-    let Seat { line, way } = step!(seat(maps; owner))?;
-    let entry = maps.line(owner.kind(), line)?.entry(way)?;
+pub fn bucket_again<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineBucket<W::Line>> {
+    let LineSlot { line, way } = step!(line_slot(maps; bucket_key))?;
+    let entry = maps.line(bucket_key.kind(), line)?.entry(way)?;
     if is_being_made(&entry) {
         return None;
     }
-    Some(LineBucket::new(entry, owner.name()?))
+    Some(LineBucket::new(entry, bucket_key.name()?))
 }
 
-/// The seat of a source that is not in its first line.
+/// The line slot of a source that is not in its first line.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn elsewhere<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
-    let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
+pub fn elsewhere<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineSlot> {
+    let (kind, name, place) = (bucket_key.kind(), bucket_key.name()?, place_of(maps, bucket_key)?);
     let line = place.second();
     if !place.is_one()
         && let Some((way, _)) = find(&maps.line(kind, line)?, place.start(), name)
     {
-        return Some(Seat { line, way });
+        return Some(LineSlot { line, way });
     }
     let first = maps.line(kind, place.first())?;
     if first.head(Head::Spilled).load() == 0 {
@@ -137,28 +137,34 @@ pub fn elsewhere<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
     }
     let line = place.overflow()?;
     let (way, _) = find(&maps.line(kind, line)?, place.start(), name)?;
-    Some(Seat { line, way })
+    Some(LineSlot { line, way })
 }
 
-/// The seat of a source.
+/// The line slot of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn seat<W: World>(maps: &W, owner: &Owner) -> Option<Seat> {
-    let (kind, name, place) = (owner.kind(), owner.name()?, place_of(maps, owner)?);
+pub fn line_slot<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineSlot> {
+    let (kind, name, place) = (bucket_key.kind(), bucket_key.name()?, place_of(maps, bucket_key)?);
     let line = place.first();
     match find(&maps.line(kind, line)?, place.start(), name) {
-        Some((way, _)) => Some(Seat { line, way }),
-        None => elsewhere(maps, owner),
+        Some((way, _)) => Some(LineSlot { line, way }),
+        None => elsewhere(maps, bucket_key),
     }
 }
 
-/// Points the bucket of a source, in its seat, at another limit, if it still has the one that was
-/// seen: under the lock, so that the way goes to nobody meanwhile.
+/// Points the bucket of a source, in its line slot, at another limit, if it still has the one that
+/// was seen: under the lock, so that the way goes to nobody meanwhile.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn repoint<W: World>(maps: &W, owner: &Owner, seat: Option<Seat>, seen: u64, new: u64) {
-    let (Some(Seat { line, way }), Some(name)) = (seat, owner.name()) else {
+pub fn repoint<W: Maps>(
+    maps: &W,
+    bucket_key: &BucketKey,
+    line_slot: Option<LineSlot>,
+    seen: u64,
+    new: u64,
+) {
+    let (Some(LineSlot { line, way }), Some(name)) = (line_slot, bucket_key.name()) else {
         return;
     };
-    let Some(line) = maps.line(owner.kind(), line) else {
+    let Some(line) = maps.line(bucket_key.kind(), line) else {
         return;
     };
     if !step!(take_lock(; &line)) {

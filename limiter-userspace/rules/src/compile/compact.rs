@@ -1,10 +1,10 @@
-//! Tables whose keys of IPv4 packets are narrow: `limiter_decision::table`.
+//! Tables whose keys of IPv4 packets are compact: `limiter_decision::table`.
 
 use std::collections::BTreeMap;
 
 use limiter_common::bucket::Slot;
-use limiter_common::narrow::{ADDRESS, narrow_number, value_of, value_place, without_room};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
+use limiter_common::compact::{ADDRESS, compact_number, value_of, value_place, without_room};
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::{TRIE_FIXED_BITS, Table, TableKey, field};
 
@@ -18,44 +18,44 @@ const OF_TABLE: u32 = 80;
 const OF_VALUE: u32 = 96;
 
 impl TriePrefix {
-    /// True if it is of narrow keys: no source has such a key in the trie.
-    pub fn is_narrow(&self) -> bool {
+    /// True if it is of compact keys: no source has such a key in the trie.
+    pub fn is_compact(&self) -> bool {
         let [before @ .., t, u, _, _, _, _, _, _] = self.address;
         self.length >= OF_TABLE && before == [0; 8] && [t, u] != [0; 2]
     }
 }
 
 impl LayoutTable {
-    /// Makes a table narrow, if it can be: its rules, as the trie of sources has them for its
-    /// narrow keys. `plain` says the slot of a rule that the source table had room for, none of any
-    /// other one.
-    pub(crate) fn narrow(
+    /// Makes a table compact, if it can be: its rules, as the trie of sources has them for its
+    /// compact keys. `plain` says the slot of a rule that the source table had room for, none of
+    /// any other one.
+    pub(crate) fn compact(
         &self,
         table: &mut Table,
         plain: impl Fn(&RuleId) -> Option<u32>,
     ) -> Vec<(TriePrefix, u32)> {
-        match self.narrow_rules(table, plain) {
+        match self.compact_rules(table, plain) {
             Some(rules) => {
-                table.narrow = narrow_number(table.id);
-                (_, table.narrow_words, table.narrow_turn) = value_place(table.fields);
+                table.compact = compact_number(table.id);
+                (_, table.compact_words, table.compact_turn) = value_place(table.fields);
                 rules.into_iter().collect()
             }
             None => Vec::new(),
         }
     }
 
-    fn narrow_rules(
+    fn compact_rules(
         &self,
         table: &Table,
         plain: impl Fn(&RuleId) -> Option<u32>,
     ) -> Option<BTreeMap<TriePrefix, u32>> {
-        let number = narrow_number(table.id);
+        let number = compact_number(table.id);
         let fields = table.fields;
         let has = |bits| fields & bits != 0;
         // Without an address, packets of both versions have the same keys.
         let one_address = has(field::SOURCE) != has(field::DESTINATION);
         let fits = one_address && has(field::V4) && !has(field::INNER) && number != 0;
-        let (facts, narrow_words, narrow_turn) = value_place(fields);
+        let (facts, compact_words, compact_turn) = value_place(fields);
         let named = TableKey::mask(facts);
         let version = TableKey { version: u8::MAX, ..TableKey::EMPTY }.words();
         let words = table.words.iter().zip(table.agreed).zip(named.into_iter().zip(version));
@@ -65,8 +65,9 @@ impl LayoutTable {
         if !fits || !all_agree || self.has_ranges() || self.form.is_of_sources() {
             return None;
         }
-        let of = Table { narrow_words, narrow_turn, ..*table };
-        let name = |value: u64, address: u64| Owner::narrow(number | value | address).trie_key();
+        let of = Table { compact_words, compact_turn, ..*table };
+        let name =
+            |value: u64, address: u64| BucketKey::compact(number | value | address).trie_key();
         let mut rules = BTreeMap::new();
         // The rank of the rule for all values, and the lowest one of those for some.
         let (mut of_table, mut of_value) = (0, u32::MAX);
@@ -87,7 +88,7 @@ impl LayoutTable {
             };
             let words @ [first, ..] = key.words();
             if without_room(&of, first) != 0 {
-                // No narrow key has this value.
+                // No compact key has this value.
                 continue;
             }
             let asked = |wanted: [u64; 3]| {

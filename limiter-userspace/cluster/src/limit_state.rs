@@ -39,7 +39,7 @@ enum Machine {
 
 /// A shared limit in force.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LimitState {
     name: Arc<str>,
     key: Box<[u8]>,
     shard: u16,
@@ -61,7 +61,7 @@ pub(super) struct Held {
     call: Option<(u64, u64)>,
 }
 
-impl Held {
+impl LimitState {
     /// Begins a limit. Its lease decides from now on, and passes nothing before the first answer.
     /// Units that it owes of the time before are in `remembered`.
     pub(super) fn new(
@@ -279,7 +279,7 @@ impl Held {
             }
     }
 
-    /// Ends the lease. [`Held::farewell`] is to be called later than
+    /// Ends the lease. [`LimitState::farewell`] is to be called later than
     /// [`limiter_sharing::key::GRACE`] after.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
         let (now, seen) = (leases.now(), self.look(leases));
@@ -291,7 +291,7 @@ impl Held {
         self.write(leases);
     }
 
-    /// Last report of a lease that was ended, if there is something to tell.
+    /// Last report of a lease that was ended, if there is something to report.
     pub(super) fn farewell(&mut self, leases: &impl Leases) -> Option<Request> {
         let (now, seen) = (leases.now(), self.look(leases));
         let name = self.key.clone();

@@ -1,4 +1,4 @@
-//! Documents that are told in parts.
+//! Documents that are sent in parts.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::error::ServiceError;
 /// The outcome of a reading.
 pub(super) type Result<T> = std::result::Result<T, ServiceError>;
 
-/// Documents that are told in parts, of whatever has the data path: the daemon, or a command
+/// Documents that are sent in parts, of whatever has the data path: the daemon, or a command
 /// without one.
-pub(crate) trait Told: Sized {
+pub(crate) trait Reported: Sized {
     /// Begins.
     fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self;
-    /// Tells on.
+    /// Reports on.
     fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step>;
 }

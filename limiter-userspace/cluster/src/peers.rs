@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::meeting::{Beat, Heard};
+use super::membership::{Heard, Heartbeat};
 use super::status::{NodeStatus, Notice};
 
 /// Time in microseconds between two heartbeats.
-pub(super) const BEAT: u64 = 1_000_000;
+pub(super) const HEARTBEAT: u64 = 1_000_000;
 /// Heartbeats that are missing of a node whose name another one has: the daemon before.
-const FORMER: u64 = 3 * BEAT;
+const FORMER: u64 = 3 * HEARTBEAT;
 /// Answers that must agree on fewer nodes: a store that forgot hears of all again within one.
 const AGREE: usize = 3;
 
-/// Nodes as the store told of them last.
+/// Nodes as the store reported them last.
 #[derive(Debug)]
-pub(super) struct Roster {
-    beat: Beat,
+pub(super) struct Peers {
+    heartbeat: Heartbeat,
     instance: u64,
     floor: u64,
     /// When this node was first heard of, by the store's clock.
@@ -30,11 +30,11 @@ pub(super) struct Roster {
     names: BTreeMap<u64, String>,
 }
 
-impl Roster {
+impl Peers {
     pub(super) fn new(name: String, instance: u64, floor: u64) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self {
-            beat: Beat { name, digest: 0, version },
+            heartbeat: Heartbeat { name, digest: 0, version },
             instance,
             floor,
             begin: None,
@@ -51,12 +51,12 @@ impl Roster {
         self.instance
     }
 
-    pub(super) fn beat(&self) -> &Beat {
-        &self.beat
+    pub(super) fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
     }
 
     pub(super) fn set_digest(&mut self, digest: u64) {
-        self.beat.digest = digest;
+        self.heartbeat.digest = digest;
     }
 
     /// Number of nodes that shares are made of.
@@ -80,7 +80,7 @@ impl Roster {
         let mut notices = Vec::new();
         let mut names: BTreeMap<&str, u64> = BTreeMap::new();
         for node in heard {
-            let fresh = names.entry(&node.beat.name).or_default();
+            let fresh = names.entry(&node.heartbeat.name).or_default();
             *fresh += u64::from(now.saturating_sub(node.at) < FORMER);
         }
         self.recent.rotate_right(1);
@@ -93,15 +93,17 @@ impl Roster {
         }
         // The daemon before was not heard of since this one began.
         let twin = heard.iter().any(|node| {
-            node.beat.name == self.beat.name && node.instance != self.instance && node.at > begin
+            node.heartbeat.name == self.heartbeat.name
+                && node.instance != self.instance
+                && node.at > begin
         });
         if twin && !self.has_twin {
-            notices.push(Notice::SameName { name: self.beat.name.clone() });
+            notices.push(Notice::SameName { name: self.heartbeat.name.clone() });
         }
         self.has_twin = twin;
         let others = heard.iter().filter(|node| node.instance != self.instance);
-        let other = others.filter(|node| node.beat.digest != self.beat.digest);
-        let mut differ: Vec<String> = other.map(|node| node.beat.name.clone()).collect();
+        let other = others.filter(|node| node.heartbeat.digest != self.heartbeat.digest);
+        let mut differ: Vec<String> = other.map(|node| node.heartbeat.name.clone()).collect();
         differ.sort();
         differ.dedup();
         if differ != self.differ {
@@ -109,13 +111,14 @@ impl Roster {
             self.differ = differ;
         }
         let status = |node: &Heard| NodeStatus {
-            name: node.beat.name.clone(),
+            name: node.heartbeat.name.clone(),
             here: node.instance == self.instance,
-            digest: node.beat.digest,
-            version: node.beat.version.clone(),
+            digest: node.heartbeat.digest,
+            version: node.heartbeat.version.clone(),
             silent: Duration::from_micros(now.saturating_sub(node.at)),
         };
-        self.names = heard.iter().map(|node| (node.instance, node.beat.name.clone())).collect();
+        self.names =
+            heard.iter().map(|node| (node.instance, node.heartbeat.name.clone())).collect();
         self.nodes = heard.iter().map(status).collect();
         self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
         notices
@@ -127,40 +130,40 @@ mod tests {
     use super::*;
 
     fn node(instance: u64, name: &str, at: u64, digest: u64) -> Heard {
-        let beat = Beat { name: name.to_owned(), digest, version: "1".to_owned() };
-        Heard { instance, at: at * BEAT, beat }
+        let heartbeat = Heartbeat { name: name.to_owned(), digest, version: "1".to_owned() };
+        Heard { instance, at: at * HEARTBEAT, heartbeat }
     }
 
-    fn roster() -> Roster {
-        let mut roster = Roster::new("a".to_owned(), 1, 2);
-        roster.set_digest(7);
-        roster
+    fn peers() -> Peers {
+        let mut peers = Peers::new("a".to_owned(), 1, 2);
+        peers.set_digest(7);
+        peers
     }
 
     #[test]
     fn nodes_count_at_once_and_are_missed_after_three_answers() {
-        let mut roster = roster();
-        assert_eq!(roster.heard(100 * BEAT, &[node(1, "a", 100, 7)]), [], "the floor is 2");
+        let mut peers = peers();
+        assert_eq!(peers.heard(100 * HEARTBEAT, &[node(1, "a", 100, 7)]), [], "the floor is 2");
         let three = |at| [node(1, "a", at, 7), node(2, "b", at, 7), node(3, "c", at, 7)];
-        assert_eq!(roster.heard(101 * BEAT, &three(101)), [Notice::Nodes(3)]);
+        assert_eq!(peers.heard(101 * HEARTBEAT, &three(101)), [Notice::Nodes(3)]);
         for at in 102..104 {
-            assert_eq!(roster.heard(at * BEAT, &[node(1, "a", at, 7)]), []);
+            assert_eq!(peers.heard(at * HEARTBEAT, &[node(1, "a", at, 7)]), []);
         }
-        assert_eq!(roster.heard(104 * BEAT, &three(104)), []);
+        assert_eq!(peers.heard(104 * HEARTBEAT, &three(104)), []);
         for at in 105..107 {
-            assert_eq!(roster.heard(at * BEAT, &[node(1, "a", at, 7)]), []);
+            assert_eq!(peers.heard(at * HEARTBEAT, &[node(1, "a", at, 7)]), []);
         }
-        assert_eq!(roster.heard(107 * BEAT, &[node(1, "a", 107, 7)]), [Notice::Nodes(2)]);
-        assert_eq!(roster.count(), 2);
+        assert_eq!(peers.heard(107 * HEARTBEAT, &[node(1, "a", 107, 7)]), [Notice::Nodes(2)]);
+        assert_eq!(peers.count(), 2);
     }
 
     #[test]
     fn the_daemon_before_is_no_twin_and_counts_no_more() {
-        let mut roster = roster();
+        let mut peers = peers();
         for at in 100..105 {
             let heard = [node(1, "a", at, 7), node(9, "a", 99, 7), node(2, "b", at, 7)];
-            let notices = roster.heard(at * BEAT, &heard);
-            // Nobody can tell at first.
+            let notices = peers.heard(at * HEARTBEAT, &heard);
+            // Nobody can know at first.
             let counted: &[Notice] = match at {
                 100 => &[Notice::Nodes(3)],
                 104 => &[Notice::Nodes(2)],
@@ -171,28 +174,28 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_told_once_and_again_when_it_comes_again() {
-        let mut roster = roster();
+    fn a_twin_is_reported_once_and_again_when_it_comes_again() {
+        let mut peers = peers();
         let twin = Notice::SameName { name: "a".to_owned() };
         let heard = |at, other| [node(1, "a", at, 7), node(9, "a", other, 7)];
-        assert_eq!(roster.heard(100 * BEAT, &heard(100, 100)), []);
-        assert_eq!(roster.heard(101 * BEAT, &heard(101, 101)), std::slice::from_ref(&twin));
-        assert_eq!(roster.heard(102 * BEAT, &heard(102, 102)), []);
-        assert_eq!(roster.heard(103 * BEAT, &[node(1, "a", 103, 7)]), []);
-        assert_eq!(roster.heard(104 * BEAT, &heard(104, 104)), [twin]);
+        assert_eq!(peers.heard(100 * HEARTBEAT, &heard(100, 100)), []);
+        assert_eq!(peers.heard(101 * HEARTBEAT, &heard(101, 101)), std::slice::from_ref(&twin));
+        assert_eq!(peers.heard(102 * HEARTBEAT, &heard(102, 102)), []);
+        assert_eq!(peers.heard(103 * HEARTBEAT, &[node(1, "a", 103, 7)]), []);
+        assert_eq!(peers.heard(104 * HEARTBEAT, &heard(104, 104)), [twin]);
     }
 
     #[test]
     fn nodes_with_other_rules_are_named() {
-        let mut roster = roster();
+        let mut peers = peers();
         let differ = |nodes: &[&str]| Notice::RuleSetsDiffer {
             nodes: nodes.iter().map(|&n| n.into()).collect(),
         };
         let heard = [node(1, "a", 100, 7), node(2, "b", 100, 8)];
-        assert_eq!(roster.heard(100 * BEAT, &heard), [differ(&["b"])]);
-        assert_eq!(roster.heard(101 * BEAT, &heard), []);
-        roster.set_digest(8);
+        assert_eq!(peers.heard(100 * HEARTBEAT, &heard), [differ(&["b"])]);
+        assert_eq!(peers.heard(101 * HEARTBEAT, &heard), []);
+        peers.set_digest(8);
         let heard = [node(1, "a", 102, 8), node(2, "b", 102, 8)];
-        assert_eq!(roster.heard(102 * BEAT, &heard), [differ(&[])]);
+        assert_eq!(peers.heard(102 * HEARTBEAT, &heard), [differ(&[])]);
     }
 }

@@ -25,8 +25,8 @@ struct Sum {
 }
 
 impl Watch {
-    /// The nearness by rule in force, what needs a look first. Empty before the first round.
-    pub(crate) fn told(
+    /// The utilization by rule in force, what needs a look first. Empty before the first round.
+    pub(crate) fn reported(
         &self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,
@@ -158,7 +158,7 @@ impl Watch {
 }
 
 /// The share of packets that were dropped, if there were any.
-#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+#[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
 fn share(dropped: u64, passed: u64) -> Option<f64> {
     let all = dropped.saturating_add(passed);
     (all > 0).then(|| dropped as f64 / all as f64)

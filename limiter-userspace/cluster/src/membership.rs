@@ -1,5 +1,5 @@
-//! Words that nodes tell each other through the store: who is there, and what changed. `node.lua`
-//! does the same, and is held against the model here.
+//! Words that nodes report to each other through the store: who is there, and what changed.
+//! `node.lua` does the same, and is held against the model here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::store_error::StoreError;
 pub const DEAD: u64 = 15_000_000;
 /// Changes that the store keeps: that many, and perhaps a few more.
 pub const KEPT: usize = 10_000;
-/// Most changes that one call tells of.
-pub const TOLD: usize = 200;
+/// Most changes that one call reports.
+pub const REPORTED: usize = 200;
 /// Most changes that one call adds.
 pub const ADDED: usize = 100;
-/// Most nodes that a call tells of.
+/// Most nodes that a call reports.
 pub const NODES_MAX: usize = 65_535;
 /// Longest name of a node in bytes.
 pub const NODE_NAME_MAX: usize = 64;
@@ -28,7 +28,7 @@ pub const NODE_NAME_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The node is there.
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     /// As it was said last.
     Stay,
     /// The node ends.
@@ -37,7 +37,7 @@ pub enum Presence {
 
 /// A node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Name: 1 to [`NODE_NAME_MAX`] letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// Digest of its rule set.
@@ -48,7 +48,7 @@ pub struct Beat {
 
 /// One call of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct Membership {
     /// Number of the node's daemon: another one after each start.
     pub instance: u64,
     /// If it is there.
@@ -83,7 +83,7 @@ pub struct Heard {
     /// When, by the store's clock.
     pub at: u64,
     /// Words that it said.
-    pub beat: Beat,
+    pub heartbeat: Heartbeat,
 }
 
 /// A change that the store keeps.
@@ -127,12 +127,12 @@ pub struct Met {
     pub changes: Vec<Entry>,
 }
 
-/// A node as the store tells of it: instance, time and text.
+/// A node as the store reports it: instance, time and text.
 pub type RawNode = (Vec<u8>, i64, Vec<u8>);
-/// A change as the store tells of it: number, instance, end and text.
+/// A change as the store reports it: number, instance, end and text.
 pub type RawChange = (i64, Vec<u8>, i64, Vec<u8>);
 
-impl Beat {
+impl Heartbeat {
     /// The text in the store.
     pub(super) fn text(&self) -> String {
         format!("{} {:016x} {}", self.name, self.digest, self.version)
@@ -183,10 +183,10 @@ fn line(text: &[u8], end: i64, now: u64) -> (Line, Option<Proof>) {
     (line, proof)
 }
 
-/// Reads an answer to `meeting`. Numbers out of range spoil all of it; a node or a change that is
-/// not understood may be of a newer version, and does not spoil the others.
+/// Reads an answer to `membership`. Numbers out of range spoil all of it; a node or a change that
+/// is not understood may be of a newer version, and does not spoil the others.
 pub fn read(
-    meeting: &Meeting,
+    membership: &Membership,
     numbers: &[i64],
     nodes: Vec<RawNode>,
     changes: Vec<RawChange>,
@@ -200,17 +200,17 @@ pub fn read(
     let now = exact(now, "its time")?;
     let (oldest, latest) = (exact(oldest, "a number")?, exact(latest, "a number")?);
     let added = exact(added, "a number")?;
-    if oldest > latest || added > latest || (added == 0) != meeting.changes.is_empty() {
+    if oldest > latest || added > latest || (added == 0) != membership.changes.is_empty() {
         return Err(StoreError::Wrong("its numbers of changes"));
     }
-    if nodes.len() > NODES_MAX || changes.len() > TOLD {
+    if nodes.len() > NODES_MAX || changes.len() > REPORTED {
         return Err(StoreError::Wrong("its lists"));
     }
     let heard = |(name, at, text): RawNode| {
         let at = u64::try_from(at).ok().filter(|at| *at <= now)?;
-        Some(Heard { instance: instance(&name)?, at, beat: Beat::read(&text)? })
+        Some(Heard { instance: instance(&name)?, at, heartbeat: Heartbeat::read(&text)? })
     };
-    let mut before = meeting.known;
+    let mut before = membership.known;
     let entry = |(number, name, end, text): RawChange| {
         let number = exact(number, "a change's number")?;
         if number <= before || number > latest {
@@ -240,11 +240,11 @@ pub(super) struct Place {
 
 impl Place {
     /// One call at `now`, in microseconds since 1970.
-    pub(super) fn meet(&mut self, now: u64, meeting: &Meeting) -> Result<Met, StoreError> {
+    pub(super) fn meet(&mut self, now: u64, membership: &Membership) -> Result<Met, StoreError> {
         let mut nodes = Vec::new();
-        match &meeting.presence {
-            Presence::Beat(beat) => {
-                self.nodes.insert(meeting.instance, (now, beat.text()));
+        match &membership.presence {
+            Presence::Heartbeat(heartbeat) => {
+                self.nodes.insert(membership.instance, (now, heartbeat.text()));
                 self.nodes.retain(|_, (at, _)| {
                     *at = now.min(*at);
                     now - *at < DEAD
@@ -256,29 +256,29 @@ impl Place {
             }
             Presence::Stay => {}
             Presence::Leave => {
-                self.nodes.remove(&meeting.instance);
+                self.nodes.remove(&membership.instance);
             }
         }
         let mut latest = self.changes.back().map_or(0, |last| last.0);
         let mut added = 0;
-        for change in &meeting.changes {
+        for change in &membership.changes {
             latest = if latest > 0 { latest + 1 } else { now };
             if added == 0 {
                 added = latest;
             }
             let end = change.left.map_or(-1, |left| number(now) + number(micros(left)));
-            self.changes.push_back((latest, meeting.instance, end, change.line.clone()));
+            self.changes.push_back((latest, membership.instance, end, change.line.clone()));
         }
         while self.changes.len() > KEPT {
             self.changes.pop_front();
         }
         let oldest = self.changes.front().map_or(0, |first| first.0);
-        let new = self.changes.iter().filter(|change| change.0 > meeting.known).take(TOLD);
+        let new = self.changes.iter().filter(|change| change.0 > membership.known).take(REPORTED);
         let changes = new.map(|(number_of, instance, end, text)| {
             (number(*number_of), instance_text(*instance).into(), *end, text.clone().into())
         });
         let numbers = [number(now), number(oldest), number(latest), number(added)];
-        read(meeting, &numbers, nodes, changes.collect())
+        read(membership, &numbers, nodes, changes.collect())
     }
 }
 
@@ -291,14 +291,14 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(1 << 48)
 }
 
-impl Meeting {
+impl Membership {
     /// Checks sizes before anything is sent.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.changes.len() > ADDED {
             return Err(StoreError::Batch("more than 100 changes"));
         }
         match &self.presence {
-            Presence::Beat(beat) if !is_node_name(&beat.name) => {
+            Presence::Heartbeat(heartbeat) if !is_node_name(&heartbeat.name) => {
                 Err(StoreError::Batch("a node's name is not 1 to 64 letters, digits, -, _ and ."))
             }
             _ => Ok(()),

@@ -1,5 +1,5 @@
-//! A packet in the tables where its key is narrow ([`super::narrow`]): its keys stand in a row, and
-//! are looked at and charged there, one after the other.
+//! A packet in the tables where its key is compact ([`super::compact`]): its keys stand in a row,
+//! and are looked at and charged there, one after the other.
 //!
 //! The order is that of all tables: look everywhere, charge the source, charge everywhere. A look
 //! leaves the exchange that charges the bucket. A key without a bucket, or with one that is not up
@@ -8,57 +8,57 @@
 use core::cell;
 
 use limiter_common::bucket::{Change, Resolved, Word};
-use limiter_common::owner::Owner;
+use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, MAX_TABLES, RULE_NONE};
 
 use super::clock::read_clock;
-use super::narrow::narrow_in;
-use super::scratch::{NarrowCharge, SOURCE_CLASS, Scratch};
+use super::compact::compact_in;
+use super::scratch::{CompactCharge, SOURCE_CLASS, Scratch};
 use super::undo::{undo_source, undo_table};
 use super::weight::weight_of;
 use crate::cell::{Cell, SourceBucket};
 use crate::clock::SLACK;
 use crate::engine::SourcePacket;
-use crate::engine::source::{carry_on, count_drop, find_in, judge, undo_owner};
+use crate::engine::source::{carry_on, count_drop, find_in, judge, undo_bucket_key};
 use crate::gcra::Charge;
-use crate::line::{Seat, seated};
+use crate::line::{LineSlot, in_line_slot};
 use crate::outcome::{Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::stored::either;
-use crate::world::World;
+use crate::world::Maps;
 
-/// Looks at the limits of all narrow keys of a packet; the outcome if it is over one.
+/// Looks at the limits of all compact keys of a packet; the outcome if it is over one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn look_narrow<W: World>(maps: &W, scratch: &Scratch) -> Option<Packed> {
-    let narrow = scratch.narrow.get();
+pub fn look_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Packed> {
+    let compact = scratch.compact.get();
     let mut length = 0;
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
-        if narrow >> index == 0 {
+        if compact >> index == 0 {
             break;
         }
-        if narrow >> index & 1 == 0 {
+        if compact >> index & 1 == 0 {
             continue;
         }
-        if step!(look_at_narrow(maps, scratch; index, length)) {
+        if step!(look_at_compact(maps, scratch; index, length)) {
             let rule = charge(scratch, scratch.unknown(length)).rule;
             return Some(Outcome::new(Reason::OverLimit, rule).pack());
         }
         length += 1;
     }
-    scratch.narrow_keys.set(length);
+    scratch.compact_keys.set(length);
     None
 }
 
-/// Charges the narrow keys of a packet from a place of the row on, after the look. If one drops it,
-/// the outcome: what was charged before is taken back, in the source table as well.
+/// Charges the compact keys of a packet from a place of the row on, after the look. If one drops
+/// it, the outcome: what was charged before is taken back, in the source table as well.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
-    let length = scratch.narrow_keys.get();
+pub fn charge_compact<W: Maps>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
+    let length = scratch.compact_keys.get();
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
         if place >= length {
@@ -67,15 +67,15 @@ pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Optio
         if place < first {
             continue;
         }
-        if step!(charge_at_narrow(maps, scratch; place)) {
+        if step!(charge_at_compact(maps, scratch; place)) {
             continue;
         }
         let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-        let owner = owner(scratch, scratch.unknown(place));
-        let packet = SourcePacket { owner, generation, length, now, deferred: false };
+        let bucket_key = bucket_key(scratch, scratch.unknown(place));
+        let packet = SourcePacket { bucket_key, generation, length, now, deferred: false };
         let (outcome, change) = step!(judge(maps; &packet));
         scratch.set_change(change);
-        let outcome = step!(settle_narrow(maps, scratch; place, outcome));
+        let outcome = step!(settle_compact(maps, scratch; place, outcome));
         if outcome.is_some() {
             return outcome;
         }
@@ -83,77 +83,79 @@ pub fn charge_narrow<W: World>(maps: &W, scratch: &Scratch, first: u32) -> Optio
     None
 }
 
-/// Judges a packet by one table alone, where its key is narrow: the reason there, and the number of
-/// the rule.
+/// Judges a packet by one table alone, where its key is compact: the reason there, and the number
+/// of the rule.
 #[cfg(not(target_arch = "bpf"))]
-pub fn judge_narrow_alone<W: World>(maps: &W, scratch: &Scratch, index: u32) -> (Reason, u32) {
-    scratch.narrow.set(1 << (index & (MAX_TABLES - 1)));
-    if let Some(outcome) = look_narrow(maps, scratch).or_else(|| charge_narrow(maps, scratch, 0)) {
+pub fn judge_compact_alone<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> (Reason, u32) {
+    scratch.compact.set(1 << (index & (MAX_TABLES - 1)));
+    if let Some(outcome) = look_compact(maps, scratch).or_else(|| charge_compact(maps, scratch, 0))
+    {
         return (outcome.unpack().reason, outcome.rule());
     }
-    let NarrowCharge { rule, reason, .. } = charge(scratch, 0);
+    let CompactCharge { rule, reason, .. } = charge(scratch, 0);
     (Reason::from_index(reason), rule)
 }
 
-/// The narrow key at a place of the row.
+/// The compact key at a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn owner(scratch: &Scratch, place: u32) -> Owner {
-    Owner::narrow(scratch.narrow_key(place).map_or(0, cell::Cell::get))
+fn bucket_key(scratch: &Scratch, place: u32) -> BucketKey {
+    BucketKey::compact(scratch.compact_key(place).map_or(0, cell::Cell::get))
 }
 
 /// The charge at a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge(scratch: &Scratch, place: u32) -> NarrowCharge {
-    scratch.narrow_charge(place).map_or_else(NarrowCharge::none, cell::Cell::get)
+fn charge(scratch: &Scratch, place: u32) -> CompactCharge {
+    scratch.compact_charge(place).map_or_else(CompactCharge::none, cell::Cell::get)
 }
 
-/// Leaves the key of a packet in a narrow table at a place of the row. Looks at the limit, and
+/// Leaves the key of a packet in a compact table at a place of the row. Looks at the limit, and
 /// leaves the exchange that charges it; none where it is not known. True if the packet is over the
 /// limit: then it is counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn look_at_narrow<W: World>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
+pub fn look_at_compact<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
     let (Some(table), Some(word), Some(charge)) = (
         maps.table(scratch.generation(), index),
-        scratch.narrow_key(place),
-        scratch.narrow_charge(place),
+        scratch.compact_key(place),
+        scratch.compact_charge(place),
     ) else {
         return false;
     };
-    let owner = narrow_in(table, &scratch.facts, &scratch.key_facts.get());
-    word.set(owner.word());
-    charge.set(NarrowCharge::none());
-    match maps.lines(EntryKind::Narrow) {
-        Some(lines) => seated(maps, &owner, lines).is_some_and(|(seat, bucket)| {
-            look_in(maps, scratch, &bucket, (&owner, Some(seat)), place)
+    let bucket_key = compact_in(table, &scratch.facts, &scratch.key_facts.get());
+    word.set(bucket_key.word());
+    charge.set(CompactCharge::none());
+    match maps.lines(EntryKind::Compact) {
+        Some(lines) => in_line_slot(maps, &bucket_key, lines).is_some_and(|(line_slot, bucket)| {
+            look_in(maps, scratch, &bucket, (&bucket_key, Some(line_slot)), place)
         }),
         None => maps
-            .source_bucket(&owner)
-            .is_some_and(|bucket| look_in(maps, scratch, &bucket, (&owner, None), place)),
+            .source_bucket(&bucket_key)
+            .is_some_and(|bucket| look_in(maps, scratch, &bucket, (&bucket_key, None), place)),
     }
 }
 
-/// [`look_at_narrow`], in the bucket of the key.
+/// [`look_at_compact`], in the bucket of the key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn look_in<W: World>(
+fn look_in<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &impl SourceBucket,
-    (owner, seat): (&Owner, Option<Seat>),
+    (bucket_key, line_slot): (&BucketKey, Option<LineSlot>),
     place: u32,
 ) -> bool {
     let (Some(Look { exchange, rule }), Some(charge)) =
-        (look(maps, scratch, bucket, true), scratch.narrow_charge(place))
+        (look(maps, scratch, bucket, true), scratch.compact_charge(place))
     else {
         return false;
     };
-    let mut next = NarrowCharge { rule, seat: seat.to_register(), ..NarrowCharge::none() };
+    let mut next =
+        CompactCharge { rule, line_slot: line_slot.to_register(), ..CompactCharge::none() };
     let over = exchange.is_none();
     if let Some(change) = exchange {
         next.change = change;
     } else {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
-        count_drop(maps, owner, bucket);
+        count_drop(maps, bucket_key, bucket);
     }
     charge.set(next);
     over
@@ -169,7 +171,7 @@ pub(super) struct Look {
 /// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing. The
 /// time of arrival is exact, unless this is the first look.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn look<W: World>(
+pub(super) fn look<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     bucket: &impl SourceBucket,
@@ -199,37 +201,37 @@ pub(super) fn look<W: World>(
     Some(Look { exchange, rule })
 }
 
-/// Charges a narrow key by the exchange that the look has left, counts the packet, and leaves that
+/// Charges a compact key by the exchange that the look has left, counts the packet, and leaves that
 /// it conforms; false where there is none, or another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) -> bool {
-    let owner = owner(scratch, place);
-    let NarrowCharge { change: Change { old, new }, seat, .. } = charge(scratch, place);
+pub fn charge_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) -> bool {
+    let bucket_key = bucket_key(scratch, place);
+    let CompactCharge { change: Change { old, new }, line_slot, .. } = charge(scratch, place);
     if old == new {
         return false;
     }
-    let Some(bucket) = find_in(maps, &owner, Register::of_register(seat)) else {
+    let Some(bucket) = find_in(maps, &bucket_key, Register::of_register(line_slot)) else {
         return false;
     };
     let charge = charge(scratch, place);
-    if !either!(&bucket, bucket => exchange(maps, scratch, &owner, bucket, charge)) {
+    if !either!(&bucket, bucket => exchange(maps, scratch, &bucket_key, bucket, charge)) {
         return false;
     }
     scratch.conforms();
     true
 }
 
-/// Charges a narrow key by the exchange that the look has left, and counts the packet; false where
+/// Charges a compact key by the exchange that the look has left, and counts the packet; false where
 /// another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn exchange<W: World>(
+pub(super) fn exchange<W: Maps>(
     maps: &W,
     scratch: &Scratch,
-    owner: &Owner,
+    bucket_key: &BucketKey,
     bucket: &impl SourceBucket,
-    charge: NarrowCharge,
+    charge: CompactCharge,
 ) -> bool {
-    let NarrowCharge { change: Change { old, new }, rule, .. } = charge;
+    let CompactCharge { change: Change { old, new }, rule, .. } = charge;
     // In a line, an exchange is good for the limit that was read last.
     bucket.resolved().load();
     if !bucket.word().compare_exchange(old, new) {
@@ -237,15 +239,15 @@ pub(super) fn exchange<W: World>(
     }
     maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
     bucket.count_passed();
-    carry_on(maps, owner, bucket);
+    carry_on(maps, bucket_key, bucket);
     true
 }
 
 /// Ends a charge that was judged without an exchange. A packet that passes is counted under the
-/// rule; of the reasons there and before, the more telling one is that of the packet. Where it is
+/// rule; of the reasons there and before, the more specific one is that of the packet. Where it is
 /// dropped, what was charged before is taken back.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn settle_narrow<W: World>(
+pub fn settle_compact<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     place: u32,
@@ -254,7 +256,7 @@ pub fn settle_narrow<W: World>(
     if outcome.drops() {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
-        step!(undo_narrow(maps, scratch; place));
+        step!(undo_compact(maps, scratch; place));
         step!(undo_table(maps, scratch; SOURCE_CLASS));
         if scratch.sources.get() != 0 {
             undo_source(maps, scratch);
@@ -266,8 +268,8 @@ pub fn settle_narrow<W: World>(
     if weight_of(reason) > weight_of(before.reason_index()) {
         scratch.source_outcome.set(before.passed_as(reason, 0).raw());
     }
-    if let Some(charge) = scratch.narrow_charge(place) {
-        charge.set(NarrowCharge { change: scratch.change(), rule, reason, ..charge.get() });
+    if let Some(charge) = scratch.compact_charge(place) {
+        charge.set(CompactCharge { change: scratch.change(), rule, reason, ..charge.get() });
     }
     if rule != RULE_NONE {
         maps.count_rule(rule, Reason::from_index(reason), scratch.length(), true);
@@ -275,23 +277,23 @@ pub fn settle_narrow<W: World>(
     None
 }
 
-/// Takes back the charges of narrow keys before a place of the row, and the counts.
+/// Takes back the charges of compact keys before a place of the row, and the counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_narrow<W: World>(maps: &W, scratch: &Scratch, end: u32) {
+pub fn undo_compact<W: Maps>(maps: &W, scratch: &Scratch, end: u32) {
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(u64::from(MAX_TABLES)) {
         if place >= end {
             break;
         }
-        step!(undo_at_narrow(maps, scratch; place));
+        step!(undo_at_compact(maps, scratch; place));
     }
 }
 
-/// Takes back the charge of the narrow key at a place of the row, and the counts.
+/// Takes back the charge of the compact key at a place of the row, and the counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_at_narrow<W: World>(maps: &W, scratch: &Scratch, place: u32) {
-    let NarrowCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
-    undo_owner(maps, &owner(scratch, place), old, new);
+pub fn undo_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
+    let CompactCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
+    undo_bucket_key(maps, &bucket_key(scratch, place), old, new);
     if rule != RULE_NONE {
         maps.count_rule(rule, Reason::from_index(reason), scratch.length(), false);
     }

@@ -1,4 +1,4 @@
-//! Packets of one source on several CPUs in tables where its key is narrow, beside a rule for the
+//! Packets of one source on several CPUs in tables where its key is compact, beside a rule for the
 //! source, and beside a table where the key is not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,11 @@ use limiter_common::wire::Algorithm::TokenBucket;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::tables_world::{Way, World, limit_of, passes, rule};
+use crate::tables_world::{Maps, Way, limit_of, passes, rule};
 use crate::world::every_order_within;
 
 /// Two packets at once, each on its way: how many passed.
-fn at_once(world: &Arc<World>, [one, another]: [Way; 2]) -> usize {
+fn at_once(world: &Arc<Maps>, [one, another]: [Way; 2]) -> usize {
     let other = thread::spawn({
         let world = Arc::clone(world);
         move || world.packet_by(another)
@@ -25,7 +25,7 @@ const ROOMS: [[u64; 2]; 5] = [[1, 2], [2, 1], [1, 1], [2, 2], [2, 3]];
 
 /// Two packets pass as long as every bucket has room, and none passes more. One that is dropped is
 /// charged nowhere, or stays charged where another CPU came after it: the safe side.
-fn all_or_nothing(world: impl Fn([u64; 2]) -> World + Send + Sync + Copy + 'static) {
+fn all_or_nothing(world: impl Fn([u64; 2]) -> Maps + Send + Sync + Copy + 'static) {
     for rooms in ROOMS {
         for ways in Way::PAIRS {
             every_order_within(2, move || {
@@ -44,34 +44,35 @@ fn all_or_nothing(world: impl Fn([u64; 2]) -> World + Send + Sync + Copy + 'stat
 }
 
 #[test]
-fn a_packet_passes_its_narrow_key_and_its_source_or_is_charged_to_neither() {
-    all_or_nothing(|[narrow, source]| {
-        World::new(&[], &[]).with_narrow(&[narrow]).with_source(source).with_buckets()
+fn a_packet_passes_its_compact_key_and_its_source_or_is_charged_to_neither() {
+    all_or_nothing(|[compact, source]| {
+        Maps::new(&[], &[]).with_compact(&[compact]).with_source(source).with_buckets()
     });
 }
 
 #[test]
-fn a_packet_passes_two_narrow_keys_or_is_charged_to_neither() {
-    all_or_nothing(|rooms| World::new(&[], &[]).with_narrow(&rooms).with_buckets());
+fn a_packet_passes_two_compact_keys_or_is_charged_to_neither() {
+    all_or_nothing(|rooms| Maps::new(&[], &[]).with_compact(&rooms).with_buckets());
 }
 
 #[test]
-fn a_packet_passes_its_narrow_key_and_another_table_or_is_charged_to_neither() {
-    all_or_nothing(|[narrow, wide]| {
-        World::new(&[rule(&[limit_of(TokenBucket, wide)], 1)], &[[0, 0]])
-            .with_narrow(&[narrow])
+fn a_packet_passes_its_compact_key_and_another_table_or_is_charged_to_neither() {
+    all_or_nothing(|[compact, full]| {
+        Maps::new(&[rule(&[limit_of(TokenBucket, full)], 1)], &[[0, 0]])
+            .with_compact(&[compact])
             .with_buckets()
     });
 }
 
-/// Two narrow keys and the source, of which one has room for a packet: that is the one that passes.
+/// Two compact keys and the source, of which one has room for a packet: that is the one that
+/// passes.
 #[test]
 fn of_three_buckets_the_smallest_one_decides() {
     for rooms in [[1, 2, 2], [2, 1, 2], [2, 2, 1]] {
         every_order_within(2, move || {
             let [first, second, source] = rooms;
-            let world = World::new(&[], &[])
-                .with_narrow(&[first, second])
+            let world = Maps::new(&[], &[])
+                .with_compact(&[first, second])
                 .with_source(source)
                 .with_buckets();
             let world = Arc::new(world);
@@ -83,11 +84,11 @@ fn of_three_buckets_the_smallest_one_decides() {
 
 /// The first packets of a key, at once: they share one bucket, whoever makes it.
 #[test]
-fn the_first_packets_of_a_narrow_key_share_one_bucket() {
+fn the_first_packets_of_a_compact_key_share_one_bucket() {
     for room in 1..=2 {
         for ways in Way::PAIRS {
             every_order_within(2, move || {
-                let world = Arc::new(World::new(&[], &[]).with_narrow(&[room]));
+                let world = Arc::new(Maps::new(&[], &[]).with_compact(&[room]));
                 let room = usize::try_from(room).unwrap();
                 assert_eq!(at_once(&world, ways), room, "{ways:?}");
                 let used = &world.used()[0];
@@ -106,7 +107,7 @@ fn a_charge_is_taken_back_where_nobody_came_after_it() {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     static STAYED: AtomicBool = AtomicBool::new(false);
     every_order_within(2, || {
-        let world = Arc::new(World::new(&[], &[]).with_narrow(&[2, 1]).with_buckets());
+        let world = Arc::new(Maps::new(&[], &[]).with_compact(&[2, 1]).with_buckets());
         assert_eq!(at_once(&world, [Way::Short, Way::Short]), 1);
         let first = &world.used()[0];
         assert_eq!(first.passed, 1);

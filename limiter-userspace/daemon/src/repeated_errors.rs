@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::error::ServiceError;
 
-/// Steps that cannot be done at present, by name. Each is told when it begins, when it changes, and
-/// when it is over.
+/// Steps that cannot be done at present, by name. Each is reported when it begins, when it changes,
+/// and when it is over.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles(BTreeMap<&'static str, String>);
+pub(crate) struct RepeatedErrors(BTreeMap<&'static str, String>);
 
-impl Troubles {
+impl RepeatedErrors {
     /// Steps that cannot be done now, and why, for `limiter status`.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(what, error)| format!("it is not possible to {what}: {error}"))

@@ -1,4 +1,4 @@
-//! A bucket that is taken up again in the seat where it was found.
+//! A bucket that is taken up again in the line slot where it was found.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,41 +6,41 @@ use limiter_common::bucket::Word;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_decision::cell::{Cell as _, SourceBucket as _};
-use limiter_decision::line::{bucket_again, bucket_in, seated};
+use limiter_decision::line::{bucket_again, bucket_in, in_line_slot};
 
-use crate::world::{Lines, Rules, World, limit, source};
+use crate::world::{Lines, Maps, Rules, limit, source};
 
-/// In the seat, a source finds the bucket that a search finds. A look that was slow charges nobody
-/// once the seat is another source's, whatever word it saw; and nor does one that saw the word that
-/// the other source has now.
+/// In the line slot, a source finds the bucket that a search finds. A look that was slow charges
+/// nobody once the line slot is another source's, whatever word it saw; and nor does one that saw
+/// the word that the other source has now.
 #[test]
-fn in_a_seat_a_source_charges_nobody_else() {
+fn in_a_line_slot_a_source_charges_nobody_else() {
     let rules =
         Rules { limits: vec![limit(1 << 10, 3, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(1);
-    let world = World { store: &table, rules: &rules };
+    let world = Maps { store: &table, rules: &rules };
     let mut now = Ticks::new(1 << 40);
     for number in 1..=7 {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);
     }
     let found_in = [1, 2, 3, 4, 5, 6, 7].map(|number| {
-        let owner = source(number);
-        let (seat, found) = seated(&world, &owner, table.all()).unwrap();
-        let again = bucket_in(&world, &owner, seat).unwrap();
+        let bucket_key = source(number);
+        let (line_slot, found) = in_line_slot(&world, &bucket_key, table.all()).unwrap();
+        let again = bucket_in(&world, &bucket_key, line_slot).unwrap();
         assert_eq!(again.resolved().load(), found.resolved().load());
         let old = again.word().load();
-        assert_eq!(old, bucket_again(&world, &owner).unwrap().word().load());
+        assert_eq!(old, bucket_again(&world, &bucket_key).unwrap().word().load());
         let next = Word::new(Word::from_raw(old).tat().plus(Ticks::new(1)), false);
         assert!(again.word().compare_exchange(old, next.raw()), "source {number}");
-        (owner, seat, next.raw())
+        (bucket_key, line_slot, next.raw())
     });
-    // All have drained, and others take their seats.
+    // All have drained, and others take their line slots.
     now = now.plus(Ticks::new(1 << 30));
     for number in 8..=14 {
         assert_eq!(world.packet(&source(number), now), Reason::Conforming);
     }
-    for (owner, seat, before) in found_in {
-        let bucket = bucket_in(&world, &owner, seat).unwrap();
+    for (bucket_key, line_slot, before) in found_in {
+        let bucket = bucket_in(&world, &bucket_key, line_slot).unwrap();
         bucket.resolved().load();
         assert!(Word::from_raw(bucket.word().load()).is_gone());
         let others = table.entries().into_iter().map(|entry| entry.word);
