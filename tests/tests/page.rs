@@ -301,7 +301,7 @@ fn the_charts_have_axes_values_and_marks() -> Result<()> {
     limiter.ok(["on"])?;
     browser.wait("a mark", &mark("on"))?;
 
-    let other = bed.dir.write("other.yaml", &RULES.replace("20", "30"))?;
+    let other = bed.dir.write("other.yaml", RULES.replace("20", "30"))?;
     limiter.ok(["apply", &other.display().to_string()])?;
     browser.wait("a mark", &mark("rules"))?;
     let line = "[...document.querySelectorAll('#states li')]\

@@ -114,6 +114,23 @@ fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> 
     Ok(())
 }
 
+/// The interface has rates, and the drops are events; a pause keeps what is shown. Ends on the tab of
+/// sources.
+fn other_tabs(watching: &mut Session) -> Result<()> {
+    watching.keys("3")?;
+    watching.wait_for("rates", |text| {
+        let row = text.lines().find(|line| line.contains(RECEIVER.interface));
+        row.is_some_and(|line| line.contains("limited") && line.matches("bit/s").count() == 2)
+    })?;
+    watching.keys("4p")?;
+    watching.wait_for("events in a pause", |text| {
+        text.contains("PAUSED") && text.contains("ongoing") && text.contains(" ago ")
+    })?;
+    watching.keys("p1")?;
+    watching.wait_for("the sources", |text| !text.contains("PAUSED") && text.contains("USED"))?;
+    Ok(())
+}
+
 #[test]
 fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     require_root();
@@ -167,18 +184,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
         text.contains("by drops a second")
             && text.lines().nth(6).is_some_and(|line| line.contains(expected[0]))
     })?;
-    // The interface has rates, and the drops are events; a pause keeps what is shown.
-    watching.keys("3")?;
-    watching.wait_for("rates", |text| {
-        let row = text.lines().find(|line| line.contains(RECEIVER.interface));
-        row.is_some_and(|line| line.contains("limited") && line.matches("bit/s").count() == 2)
-    })?;
-    watching.keys("4p")?;
-    watching.wait_for("events in a pause", |text| {
-        text.contains("PAUSED") && text.contains("ongoing") && text.contains(" ago ")
-    })?;
-    watching.keys("p1")?;
-    watching.wait_for("the sources", |text| !text.contains("PAUSED") && text.contains("USED"))?;
+    other_tabs(&mut watching)?;
     watching.keys("\r")?;
     watching.wait_for("one source", |text| text.contains("bucket") && text.contains("20 of 20"))?;
     ensure!(watching.text().contains("b deny for a time"), "{}", watching.text());

@@ -2,23 +2,8 @@
 
 /// Calls a step: see [`mod@crate::steps`].
 ///
-/// The XDP program does not evaluate what stands before the semicolon. So those are names, of which
-/// the first one may be a reference; anything else is refused:
-///
-/// ```
-/// fn sum(a: u32, b: u32) -> u32 {
-///     a + b
-/// }
-/// let one = 1;
-/// assert_eq!(limiter_decision::step!(sum(one; 2)), 3);
-/// ```
-///
-/// ```compile_fail
-/// fn sum(a: u32, b: u32) -> u32 {
-///     a + b
-/// }
-/// let three = || Some(limiter_decision::step!(sum(Some(1)?; 2)));
-/// ```
+/// The XDP program does not evaluate what stands before the semicolon. So the macro takes only names
+/// there, of which the first one may be a reference: no other expression compiles.
 ///
 /// Another list of steps says where its functions are, and the part of an answer that has no room
 /// in a register.

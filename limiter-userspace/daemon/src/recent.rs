@@ -10,6 +10,9 @@ use crate::api::history::{AskHistory, History, Mark, MarkKind, Point, Rates};
 use crate::error::ServiceError;
 use crate::views;
 
+/// Name of the step of housekeeping that reads the counters of all packets and interfaces.
+pub(crate) const NOTE_RECENT: &str = "read the counters of all packets";
+
 /// Readings that are kept: one a second for ten minutes, 24 kB.
 const POINTS: usize = 601;
 

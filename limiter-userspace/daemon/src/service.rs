@@ -122,7 +122,7 @@ impl Service {
         if started.is_ok() {
             service.compare_with_before(read);
             let noted = service.note_recent();
-            service.repeated_errors.note(housekeeping::NOTE_RECENT, &noted);
+            service.repeated_errors.note(crate::recent::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
             // The log has them.

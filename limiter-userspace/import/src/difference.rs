@@ -126,8 +126,7 @@ impl fmt::Display for Difference {
             Self::Bytes { what, .. } => {
                 write!(
                     f,
-                    "bytes there are {what}; here those of each frame with its Ethernet \
-                 header"
+                    "bytes there are {what}; here those of each frame with its Ethernet header"
                 )
             }
             Self::ByteBurst(what) => write!(f, "burst: {what}"),
@@ -170,9 +169,8 @@ impl fmt::Display for Difference {
                 write!(f, "packets that {places} drops before are not counted there; here they are")
             }
             Self::Interface => f.write_str(
-                "the interface is the one that limiter is attached to: of a bridge, bond or \
-                 VLAN, the \
-                 device under it",
+                "the interface is the one that limiter is attached to: of a bridge, bond or VLAN, \
+                 the device under it",
             ),
             Self::Loopback => f.write_str("lo is accepted before: do not attach limiter to lo"),
             Self::Accepted => f.write_str(
@@ -199,9 +197,8 @@ impl fmt::Display for Difference {
                 f.write_str("the sender is notified there; a list here drops in silence")
             }
             Self::Several => f.write_str(
-                "with the limits beside it: a packet that one drops is charged to none here; \
-                 there, to \
-                 those before",
+                "with the limits beside it: a packet that one drops is charged to none here; there, \
+                 to those before",
             ),
             Self::Redirected { place, from, to } => write!(
                 f,

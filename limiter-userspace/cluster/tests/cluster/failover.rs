@@ -176,6 +176,11 @@ impl Pair {
             found
         };
         let before = boot(self, 0);
+        let end = Instant::now() + Duration::from_secs(20);
+        while boot(self, 1) != before {
+            assert!(Instant::now() < end, "the replica has not what the server has");
+            sleep(Duration::from_millis(20));
+        }
         let begin = Instant::now();
         fail_over(self);
         passes(&nodes, &[0]);

@@ -7,7 +7,7 @@ use super::Service;
 use super::events::KEEP_EVENTS;
 use super::lists::SAVE_LISTS;
 use crate::error::ServiceError;
-use crate::recent::Scene;
+use crate::recent::{NOTE_RECENT, Scene};
 
 impl Service {
     /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
@@ -119,9 +119,6 @@ impl Service {
 }
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
-
-/// Name of the step that reads the counters of all packets and interfaces.
-pub(super) const NOTE_RECENT: &str = "read the counters of all packets";
 
 const STEPS: [(&str, Step); 11] = [
     ("end a trial", Service::settle),
