@@ -14,6 +14,7 @@ use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+use rustix::net::sockopt::set_socket_linger;
 use serde_json::Value;
 
 /// For what is not to happen: a banned source gets no answer. Less than the first retransmission of
@@ -153,6 +154,8 @@ fn a_ban_needs_an_established_connection() -> Result<()> {
     let flood = || -> Result<()> {
         let mut stream = TcpStream::connect_timeout(&v6, PATIENCE)?;
         stream.set_nodelay(true)?;
+        // Reset when it is closed: what is sent again later would be strikes for a new ban.
+        set_socket_linger(&stream, Some(Duration::ZERO))?;
         for _ in 0..30 {
             stream.write_all(&[1; 10])?;
         }
