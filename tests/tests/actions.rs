@@ -211,7 +211,7 @@ fn who_must_not_be_answered_is_not() {
     }
 }
 
-/// Nobody is notified without `replies`; with it, as many as it says, whoever they are for.
+/// Nobody is notified without `replies`; with it, as many senders as it says.
 #[test]
 fn the_budget_of_answers_holds() {
     require_root();

@@ -193,7 +193,7 @@ fn the_pins_of_another_limiter_are_named() -> Result<()> {
     Ok(())
 }
 
-/// The bypass is in the pins, so every daemon sees it, whoever turned it on.
+/// The bypass is in the pins, so every daemon sees it, from any of them.
 #[test]
 fn a_brake_past_the_daemon_is_reported_by_it() -> Result<()> {
     require_root();
