@@ -68,8 +68,8 @@ fn nft_takes_every_form_of_its_rule() -> Result<()> {
     Ok(())
 }
 
-/// Three wide rules charge a packet before the fourth drops it: one packet of each source passes, as
-/// with one rule, and the tools that limit agree.
+/// Three wide rules charge a packet before the fourth drops it: one packet of each source passes,
+/// as with one rule, and the tools that limit agree.
 #[test]
 fn four_rules_let_one_packet_of_a_source_pass() -> Result<()> {
     require_root();

@@ -114,8 +114,8 @@ fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> 
     Ok(())
 }
 
-/// The interface has rates, and the drops are events; a pause keeps what is shown. Ends on the tab of
-/// sources.
+/// The interface has rates, and the drops are events; a pause keeps what is shown. Ends on the tab
+/// of sources.
 fn other_tabs(watching: &mut Session) -> Result<()> {
     watching.keys("3")?;
     watching.wait_for("rates", |text| {

@@ -82,8 +82,8 @@ pub(crate) fn reference(ctx: XdpContext) -> u32 {
     }
 }
 
-/// Drops a source at a port whose time has not come; lets all others pass. IPv4 without options, and
-/// IPv6 without extension headers.
+/// Drops a source at a port whose time has not come; lets all others pass. IPv4 without options,
+/// and IPv6 without extension headers.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn keyed_reference(ctx: XdpContext) -> u32 {

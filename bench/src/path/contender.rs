@@ -91,8 +91,8 @@ pub enum Limit {
     /// [`Limit::Once`] of packets to [`PORT`] of UDP.
     OnceToPort,
     /// [`Limit::Wide`] of packets to [`PORT`], of those of UDP, and of those with a code point, and
-    /// then [`Limit::Once`] of those with a time to live: each packet has them all, and is charged to
-    /// three rules before the fourth drops it.
+    /// then [`Limit::Once`] of those with a time to live: each packet has them all, and is charged
+    /// to three rules before the fourth drops it.
     Four,
     /// 2,000 packets a second, 100 at once.
     Wide,

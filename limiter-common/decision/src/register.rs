@@ -7,8 +7,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
 
-/// A value that crosses a call of a BPF function in a register of 64 bits: as an argument, or as the
-/// answer.
+/// A value that crosses a call of a BPF function in a register of 64 bits: as an argument, or as
+/// the answer.
 pub trait Register: Copy {
     /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
     const LOST: Self;

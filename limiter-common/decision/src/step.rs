@@ -2,8 +2,8 @@
 
 /// Calls a step: see [`mod@crate::steps`].
 ///
-/// The XDP program does not evaluate what stands before the semicolon. So the macro takes only names
-/// there, of which the first one may be a reference: no other expression compiles.
+/// The XDP program does not evaluate what stands before the semicolon. So the macro takes only
+/// names there, of which the first one may be a reference: no other expression compiles.
 ///
 /// Another list of steps says where its functions are, and the part of an answer that has no room
 /// in a register.

@@ -62,8 +62,10 @@ macro_rules! steps {
             store = limiter_decision::engine::changed::store, () (bucket word word word);
             begin_drops = limiter_decision::engine::source::begin_drops, (world) (bucket_key);
             count_over = limiter_decision::engine::source::count_over, (world) (bucket_key);
-            count_source = limiter_decision::engine::source::count_source, (world) (bucket_key half);
-            undo_bucket_key = limiter_decision::engine::source::undo_bucket_key, (world) (bucket_key word word);
+            count_source = limiter_decision::engine::source::count_source,
+                (world) (bucket_key half);
+            undo_bucket_key = limiter_decision::engine::source::undo_bucket_key,
+                (world) (bucket_key word word);
             judge_aggregate = limiter_decision::entries::aggregate::judge_aggregate,
                 (world) (bucket_key half word word);
             debt = limiter_decision::entries::aggregate::debt, (world) (bucket_key half);

@@ -18,8 +18,8 @@ pub(crate) struct MapLine {
 }
 
 impl MapLine {
-    /// Takes what crossed to a BPF function; `None` where nothing can have: a function without lines
-    /// is not walked then.
+    /// Takes what crossed to a BPF function; `None` where nothing can have: a function without
+    /// lines is not walked then.
     #[inline(always)]
     pub(crate) fn at(number: u64) -> Option<Self> {
         if are_used() { Some(Self { index: (number & 0xffff_ffff) as u32 }) } else { None }

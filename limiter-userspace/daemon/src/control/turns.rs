@@ -95,8 +95,8 @@ impl Turns {
         (Turn { turns: Arc::clone(self), number }, admitted)
     }
 
-    /// Has those begin for whom there is room: the one that comes before others, then whoever has
-    /// fewest.
+    /// Starts waiting turns while there is room: first one that goes before others, then one of the
+    /// user with the fewest.
     fn admit(&self, state: &mut State) {
         while state.under_way.len() < self.most {
             let held = state.held();
