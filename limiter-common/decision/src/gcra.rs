@@ -14,8 +14,14 @@
 //! at or after the window's start, and the last one ends at or before `now + tolerance`. So the
 //! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
 //! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
+//!
+//! A super-frame ([`FrameSize`]) passes or is dropped as a whole. One that costs more than the whole
+//! burst conforms when the bucket is full, and the rest of its cost is owed: so the bound is
+//! burst + rate * t + one super-frame where super-frames are larger than the burst, and the rate
+//! stays exact. Otherwise such a stream would never pass.
 
 use limiter_common::bucket::{Change, Word};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Limit;
@@ -39,12 +45,27 @@ impl Charge {
         Self { now, cost: cost(limit, units), horizon }
     }
 
+    /// A frame that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn of_frame(limit: &Limit, now: Ticks, size: FrameSize) -> Self {
+        Self::new(limit, now, limit.units(size)).of_whole(size.is_super_frame())
+    }
+
+    /// The charge of a frame that cannot be split: of a super-frame, which so conforms when the
+    /// bucket is full, whatever it costs.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[must_use]
+    pub fn of_whole(self, is_super_frame: bool) -> Self {
+        let whole = self.now.plus(self.cost);
+        if is_super_frame && whole > self.horizon { Self { horizon: whole, ..self } } else { self }
+    }
+
     /// Copy of the charge at another time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
-    pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
-        let horizon = now.plus(Ticks::new_within(limit.tolerance));
-        Self { now, cost: self.cost, horizon }
+    pub fn at(&self, now: Ticks) -> Self {
+        let room = Ticks::new_within(self.horizon.get().wrapping_sub(self.now.get()));
+        Self { now, cost: self.cost, horizon: now.plus(room) }
     }
 
     /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
@@ -99,13 +120,32 @@ impl Charge {
 /// The time that `units` take at the limit's rate, rounded up to a whole tick.
 ///
 /// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
-/// stays under 2^62. Larger counts are charged as `max_units`, so the product never wraps.
+/// stays under 2^62. Larger counts, of super-frames, are exact as long as the product is below
+/// that, and cost 2^62 units of the increment at most.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn cost(limit: &Limit, units: u64) -> Ticks {
-    let units = if units > limit.max_units() { limit.max_units() } else { units };
+    let product = if units > limit.max_units() {
+        product(limit.increment, units)
+    } else {
+        limit.increment.wrapping_mul(units)
+    };
     let round_up = (1u64 << (limit.shift & 63)) - 1;
-    let ticks = limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63);
-    Ticks::new_within(ticks)
+    Ticks::new_within(product.wrapping_add(round_up) >> (limit.shift & 63))
+}
+
+/// `increment * units`, at most 2^62 - 1, of an increment below 2^62. More than 2^32 - 1 units count
+/// as so many.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn product(increment: u64, units: u64) -> u64 {
+    let units = if units > u32::MAX as u64 { u32::MAX as u64 } else { units };
+    let high = (increment >> 32).wrapping_mul(units);
+    let low = (increment & u32::MAX as u64).wrapping_mul(units);
+    // The product without its lower half.
+    if high.wrapping_add(low >> 32) >> 30 == 0 {
+        increment.wrapping_mul(units)
+    } else {
+        (1 << 62) - 1
+    }
 }
 
 /// The units that would conform at `now` if they came at once, rounded down.

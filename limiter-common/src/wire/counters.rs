@@ -5,31 +5,33 @@ use core::cell::Cell;
 use bytemuck::{Pod, Zeroable};
 
 use crate::bucket_key::BucketKey;
+use crate::frame_size::FrameSize;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tally {
-    /// Frames.
+    /// Packets. A super-frame ([`FrameSize`]) counts as those that it stands for.
     pub packets: u64,
-    /// Bytes of those frames, from the Ethernet header, without the checksum.
+    /// Bytes of those packets, from the Ethernet header, without the checksum.
     pub bytes: u64,
 }
 
 impl Tally {
-    /// Adds one frame of `length` bytes. Wraps after 2^64.
+    /// Adds a frame. Wraps after 2^64.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, length: u64) {
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(length);
+    pub fn add(&mut self, size: FrameSize) {
+        self.packets = self.packets.wrapping_add(size.packets());
+        self.bytes = self.bytes.wrapping_add(size.bytes());
     }
 
-    /// Adds one frame of `length` bytes if `condition` is 1, nothing if it is 0.
+    /// Adds a frame if `condition` is 1, nothing if it is 0.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn add_if(&mut self, condition: u64, length: u64) {
-        self.packets = self.packets.wrapping_add(condition);
-        self.bytes = self.bytes.wrapping_add(length & condition.wrapping_neg());
+    fn add_if(&mut self, condition: u64, size: FrameSize) {
+        let mask = condition.wrapping_neg();
+        self.packets = self.packets.wrapping_add(size.packets() & mask);
+        self.bytes = self.bytes.wrapping_add(size.bytes() & mask);
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -60,25 +62,25 @@ pub struct RuleCounters {
 }
 
 impl RuleCounters {
-    /// Adds one frame of `length` bytes that left with `reason`.
+    /// Adds a frame that left with `reason`.
     ///
     /// All four change, by one frame or by none: choosing the one to change makes a pointer with an
     /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, reason: Reason, length: u64) {
+    pub fn add(&mut self, reason: Reason, size: FrameSize) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
-        self.passed.add_if(passed, length);
-        self.dropped.add_if(1 - passed, length);
-        self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), length);
+        self.passed.add_if(passed, size);
+        self.dropped.add_if(1 - passed, size);
+        self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), size);
         let marked = matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected);
-        self.marked.add_if(u64::from(marked), length);
+        self.marked.add_if(u64::from(marked), size);
     }
 
     /// Takes back what [`RuleCounters::add`] has added.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn take_back(&mut self, reason: Reason, length: u64) {
+    pub fn take_back(&mut self, reason: Reason, size: FrameSize) {
         let mut frame = Self::default();
-        frame.add(reason, length);
+        frame.add(reason, size);
         self.passed.subtract(frame.passed);
         self.dropped.subtract(frame.dropped);
         self.shadowed.subtract(frame.shadowed);
@@ -115,13 +117,13 @@ impl InterfaceCounters {
         index & (Self::PLACES - 1)
     }
 
-    /// Adds one frame of `length` bytes that left with `reason`. Both change, as in
+    /// Adds a frame that left with `reason`. Both change, as in
     /// [`RuleCounters::add`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, reason: Reason, length: u64) {
+    pub fn add(&mut self, reason: Reason, size: FrameSize) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
-        self.passed.add_if(passed, length);
-        self.dropped.add_if(1 - passed, length);
+        self.passed.add_if(passed, size);
+        self.dropped.add_if(1 - passed, size);
     }
 
     /// Adds another set, such as the next CPU's.

@@ -56,22 +56,23 @@ pub(super) fn with<W: Words, A: Visitor>(
     arrival: &Arrival,
     visitor: A,
 ) -> A::Outcome {
-    let Arrival { now, offset, units } = *arrival;
+    let Arrival { now, offset, units, is_super_frame } = *arrival;
     let place = Place::new(spec, words, scale);
     match spec.algorithm() {
         Algorithm::TokenBucket => {
-            visitor.visit(&Token { place, charge: gcra::Charge::new(&spec.rate(), now, units) })
+            let charge = gcra::Charge::new(&spec.rate(), now, units).of_whole(is_super_frame);
+            visitor.visit(&Token { place, charge })
         }
         Algorithm::LeakyBucket => visitor
             .visit(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) }),
         Algorithm::FixedWindow => {
-            visitor.visit(&Fixed(Counting::new(spec, place, offset, now, units)))
+            visitor.visit(&Fixed(Counting::new(spec, place, offset, arrival)))
         }
         Algorithm::SlidingCounter => {
-            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, arrival)))
         }
         Algorithm::SlidingSlots => {
-            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, arrival)))
         }
         Algorithm::SlidingLog => visitor.visit(&Log { place, limit: spec.log(), now }),
     }
@@ -124,10 +125,12 @@ impl<'bucket, W> Counting<'bucket, W> {
         spec: &LimitSpec,
         place: Place<'bucket, W>,
         offset: WallOffset,
-        now: Ticks,
-        units: u64,
+        arrival: &Arrival,
     ) -> Self {
         let limit = spec.window();
+        let Arrival { now, units, is_super_frame, .. } = *arrival;
+        // A super-frame of more units fills the window, and so conforms where that is empty.
+        let units = if is_super_frame && units > limit.limit { limit.limit } else { units };
         Self { place, limit, position: limit.at(now, offset), units }
     }
 }

@@ -39,19 +39,24 @@ pub(super) struct Header {
     pub(super) end: usize,
 }
 
-/// The source of an IPv4 packet. It is charged even when the header length or the total length is
+/// The source of an IPv4 packet, of one on its way out the destination. It is charged even when the header length or the total length is
 /// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
-    let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
-    Ok(Source::V4([a, b, c, d]))
+    let [.., a, b, c, d, e, f, g, h] = v4_bytes(frame, offset)?;
+    Ok(Source::V4(if frame.is_out() { [e, f, g, h] } else { [a, b, c, d] }))
 }
 
-/// The source of an IPv6 packet.
+/// The source of an IPv6 packet, of one on its way out the destination.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
-    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = v6_bytes(frame, offset)?;
+    let header = v6_bytes(frame, offset)?;
+    if frame.is_out() {
+        let [.., a, b, c, d, e, f, g, h, _, _, _, _, _, _, _, _] = header;
+        return Ok(Source::V6([a, b, c, d, e, f, g, h]));
+    }
+    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = header;
     Ok(Source::V6([a, b, c, d, e, f, g, h]))
 }
 

@@ -37,7 +37,7 @@ mod protocol;
 mod simple;
 mod transport;
 
-pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET};
+pub use bytes::{Bytes, Layer3, TcFrame, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET};
 pub use extension::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;
@@ -56,7 +56,7 @@ pub enum Packet {
     Exempt(Reason),
 }
 
-/// Finds the source of a frame, and nothing more.
+/// Finds the source of a frame, of one on its way out the destination, and nothing more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn parse(frame: &impl Bytes) -> Packet {
     match simple::source(frame) {
@@ -117,6 +117,9 @@ pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
         if matches!(end.reach, Reach::Transport) {
             transport::read(frame, header.version, end.protocol, end.offset, facts);
         }
+    }
+    if frame.is_out() {
+        facts.turn_out();
     }
     Ok(())
 }
