@@ -1,4 +1,5 @@
-//! The conversion of arguments and answers of steps ([`mod@crate::steps`]) to registers.
+//! The conversion of arguments and answers of subprograms ([`mod@crate::subprograms`]) to
+//! registers.
 
 use core::cell::Cell;
 
@@ -10,7 +11,8 @@ use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
 /// A value that crosses a call of a BPF function in a register of 64 bits: as an argument, or as
 /// the answer.
 pub trait Register: Copy {
-    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
+    /// The answer of a subprogram that finds no memory of its own. It always does; the verifier
+    /// asks.
     const LOST: Self;
 
     /// The register.
@@ -65,8 +67,8 @@ macro_rules! number {
     )*};
 }
 
-/// Makes a [`Register`] of an enum without fields: its variants, the last of
-/// which stands for every other number, and the one that is the answer of a lost step.
+/// Makes a [`Register`] of an enum without fields: its variants, the last of which stands for every
+/// other number, and the one that is the answer of a lost subprogram.
 macro_rules! variants {
     ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
         impl $crate::register::Register for $type {

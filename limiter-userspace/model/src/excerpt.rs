@@ -13,8 +13,8 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{
     Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Outcome;
-use limiter_decision::world::Maps as _;
 use limiter_rules::model::TriePrefix;
 
 use super::part::{Entry, Part};

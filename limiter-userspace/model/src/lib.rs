@@ -13,6 +13,7 @@ mod keyed;
 mod left;
 mod lines;
 mod look;
+mod maps;
 mod moments;
 mod part;
 mod reading;
@@ -21,7 +22,6 @@ mod source_bucket;
 mod tables;
 mod trail;
 mod way;
-mod world;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -16,11 +16,11 @@ use limiter_decision::engine;
 use limiter_decision::entries::aggregate::debt;
 use limiter_decision::gcra::{self, Charge};
 use limiter_decision::host;
+use limiter_decision::maps::Maps;
 use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_decision::packet::{self, Bytes, Layer3};
 use limiter_decision::table::limit::wall_offset;
-use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
-use limiter_decision::world::Maps;
+use limiter_decision::table::{self, KeyCell, Scratch, TableResult};
 use limiter_rules::model::TriePrefix;
 
 use super::excerpt::wait_until;
@@ -207,7 +207,7 @@ impl Model {
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::STALE {
+        if table::peek(self, scratch, bucket.as_ref(), index) == TableResult::STALE {
             table::peek_again(self, scratch, index);
         }
         let reported = scratch.last_reason(index);

@@ -13,7 +13,7 @@ use limiter_common::wire::{
     Table, TableKey, TrieValue, WORDS,
 };
 use limiter_decision::cell::Cell as _;
-use limiter_decision::world::Maps;
+use limiter_decision::maps::Maps;
 use limiter_rules::model::TriePrefix;
 
 use super::Model;

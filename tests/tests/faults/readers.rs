@@ -62,7 +62,7 @@ fn lists() -> String {
 }
 
 /// A daemon with much to report, to whom anybody may connect.
-fn world() -> Result<(Testbed, Limiter)> {
+fn scene() -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create("readers")?;
     let state = bed.dir.path().join("state");
     fs::create_dir(&state)?;
@@ -142,7 +142,7 @@ fn brake(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
 fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     require_root();
     allow_many_files()?;
-    let (bed, limiter) = world()?;
+    let (bed, limiter) = scene()?;
     // The most memory from here on.
     thread::sleep(Duration::from_secs(2));
     fs::write(format!("/proc/{}/clear_refs", pid(&limiter)?), "5")?;

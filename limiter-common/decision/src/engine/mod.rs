@@ -23,11 +23,11 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
 
 use crate::ban::Entry as _;
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::clock::SLACK;
+use crate::maps::Maps;
 use crate::packet::{self, Bytes, Packet};
-use crate::step::step;
-use crate::world::Maps;
 
 /// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,18 +63,18 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) 
         Packet::From(source) => source,
     };
     if maps.control(Control::Lists) != 0 {
-        match step!(listed(maps; &source, now)) {
+        match call!(listed(maps; &source, now)) {
             Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
             Some(Listed::Deny) => return Next::Done(Reason::Denied),
             None => {}
         }
     }
-    if maps.control(Control::BansKept) != 0 && step!(is_banned(maps; &source, now)) {
+    if maps.control(Control::BansKept) != 0 && call!(is_banned(maps; &source, now)) {
         return Next::Done(Reason::Banned);
     }
     let mut generation = Generation::new(maps.control(Control::Generation));
     let mut header = header(maps, generation);
-    if header.is_on_trial() && step!(is_trial_over(maps; now)) {
+    if header.is_on_trial() && call!(is_trial_over(maps; now)) {
         // The generation after it has the buffers of the one before it, where nothing was written
         // since.
         generation = generation.next();

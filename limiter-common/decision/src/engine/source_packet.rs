@@ -1,5 +1,5 @@
 //! A packet on its way into the source table, and its outcome there, in the form that crosses to
-//! steps.
+//! subprograms.
 
 use core::hint::black_box;
 

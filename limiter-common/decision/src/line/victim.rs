@@ -7,9 +7,9 @@ use limiter_common::time::{MAX_TICKS, Ticks};
 
 use super::place::way;
 use super::{Entry, Line, counts};
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::register::Register;
-use crate::step::step;
 
 /// The bits of a victim with its way, in place of the lowest ones of its time.
 const WAYS: u64 = super::parts::LAST_WAY as u64;
@@ -34,7 +34,7 @@ impl Victim {
     /// The victim of a line whose lock the caller has.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> Self {
-        Self(step!(victim(; line, start, now, now.since(keep))))
+        Self(call!(victim(; line, start, now, now.since(keep))))
     }
 
     /// True if an entry may leave.
@@ -135,8 +135,8 @@ impl Choice {
 /// Entries that drained by `since` may leave, and those of one packet that drained before `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
-    // The number of entries that stay is above the start: so few words are kept that the step has a
-    // small frame.
+    // The number of entries that stay is above the start: so few words are kept that the subprogram
+    // has a small frame.
     let mut found = [NEVER, u64::from(start)];
     found = older(line, 0, now, since, found);
     found = older(line, 1, now, since, found);

@@ -26,7 +26,7 @@ impl KeyCell {
         self.key.get()
     }
 
-    /// Replaces the key and its name ([`crate::world::Maps::key_name`]).
+    /// Replaces the key and its name ([`crate::maps::Maps::key_name`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn set(&self, key: TableKey, name: impl FnOnce(&TableKey) -> KeyName) {
         self.key.set(key);

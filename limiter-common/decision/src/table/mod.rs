@@ -5,8 +5,8 @@
 //! table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by the
 //! source table, then charged in every table.
 //!
-//! The parts of that are steps ([`mod@crate::steps`]): in the kernel each is a function that the
-//! verifier proves by itself, so that its work does not multiply.
+//! The parts of that are subprograms ([`mod@crate::subprograms`]): in the kernel each is a function
+//! that the verifier proves by itself, so that its work does not multiply.
 
 mod entry;
 pub mod flow;
@@ -62,7 +62,7 @@ pub use plain_wide::{
     attempt_one, charge_others, fail_full, look_at_full, peek_second, set_key, undo_full,
 };
 pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
-pub use result::{Begun, StepResult};
+pub use result::{Begun, TableResult};
 pub use run::{
     begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
 };

@@ -175,8 +175,8 @@ impl Plan {
     }
 }
 
-/// The packet under way. Every field but the facts is a cell: a step may call another one that
-/// changes them.
+/// The packet under way. Every field but the facts is a cell: a subprogram may call another one
+/// that changes them.
 #[repr(C)]
 pub struct Scratch {
     /// The facts of the packet. Written before there is a shared reference.
@@ -198,7 +198,7 @@ pub struct Scratch {
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
-    /// The part of a step's answer that has no room in a register.
+    /// The part of a subprogram's answer that has no room in a register.
     pub aside: Aside,
     /// A word of the tables of sources before the last charge there, and after.
     change: [Cell<u64>; 2],
@@ -430,7 +430,8 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// The part of a step's answer that has no room in a register: [`crate::world::Maps::aside`].
+    /// The part of a subprogram's answer that has no room in a register:
+    /// [`crate::maps::Maps::aside`].
     #[cfg(target_arch = "bpf")]
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn aside(&self) -> Option<&Aside> {

@@ -7,7 +7,7 @@ use limiter_common::wire::{Full, MAX_TABLES, Record};
 use super::result::{BudgetRef, ChargeTarget, Stale};
 use super::scratch::Scratch;
 use crate::cell::Cell;
-use crate::world::{Keyed as _, Maps};
+use crate::maps::{Keyed as _, Maps};
 
 /// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {

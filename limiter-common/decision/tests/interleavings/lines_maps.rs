@@ -11,13 +11,13 @@ use limiter_decision::cell::Cell;
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::HostEntryTable;
 use limiter_decision::line::{self, Entry, Head, Line, Lines, Place};
+use limiter_decision::maps;
 use limiter_decision::stored::StoredIn;
-use limiter_decision::world as maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 use crate::absent::{Nothing, no_map, no_tables, nothing_before, room_for_all, unbounded};
-use crate::world::{LoomBucket, LoomWord, NOW};
+use crate::maps::{LoomBucket, LoomWord, NOW};
 
 /// The ways of the line.
 const WAYS: usize = 2;

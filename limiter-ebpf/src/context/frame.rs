@@ -14,7 +14,7 @@ use limiter_decision::act::FrameMut;
 use limiter_decision::packet::{Bytes, Extension, Facts, extension};
 
 use super::socket::is_established;
-use crate::step::step;
+use crate::call::call;
 
 /// A load of some bytes of a packet, at an offset that is known at compile time.
 #[cfg(target_arch = "bpf")]
@@ -95,11 +95,11 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         Some(unsafe { bytes_at::<OFFSET, N>(start) })
     }
 
-    /// Reads it in a step, of whose answer the verifier knows nothing: so the rounds of the walk
-    /// are alike to it.
+    /// Reads it in a subprogram, of whose answer the verifier knows nothing: so the rounds of the
+    /// walk are alike to it.
     #[inline(always)]
     fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
-        step!(extension_at(; self, number, low_32(offset)))
+        call!(extension_at(; self, number, low_32(offset)))
     }
 }
 
@@ -141,7 +141,7 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 
     #[inline(always)]
     fn is_established(&self, facts: &Facts) -> bool {
-        step!(is_established(facts; self))
+        call!(is_established(facts; self))
     }
 }
 

@@ -16,9 +16,9 @@ use limiter_decision::engine::entry::retire;
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::{EvictionPolicy, HostEntryTable};
 use limiter_decision::line::HostLine;
+use limiter_decision::maps;
 use limiter_decision::outcome::Insert;
 use limiter_decision::stored::StoredIn;
-use limiter_decision::world as maps;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 

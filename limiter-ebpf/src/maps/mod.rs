@@ -2,14 +2,12 @@
 
 pub(crate) mod atomic;
 mod bans;
+pub(crate) mod definitions;
 mod entries;
-pub(crate) mod frame;
 pub(crate) mod kernel;
-pub(crate) mod maps;
 mod scratch;
-pub(crate) mod socket;
 pub(crate) mod words;
 
+pub(crate) use self::definitions::Kernel;
 pub(crate) use self::kernel::Clock;
-pub(crate) use self::maps::Kernel;
 pub(crate) use self::scratch::{facts, scratch};

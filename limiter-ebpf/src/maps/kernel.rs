@@ -18,25 +18,25 @@ use limiter_common::wire::{
 use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
+use limiter_decision::maps::Maps;
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::Maps;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
 use super::bans::{MapBan, begun};
-use super::entries::MapEntryTable;
-use super::frame::Frame;
-use super::maps::{
+use super::definitions::{
     ACTIONS, ADMISSION, AGGREGATES, ASKS, BANS, BUDGETS, CHANGES, CONTROL, FINGERPRINTS, FLOWS,
     FRAMES_KEYED, INTERFACE_STATS, KEYED, Kernel, LEASED, LEASES, LIMITS, LISTED, LISTED_PREFIXES,
     REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES, TABLES, UNCOUNTED,
 };
+use super::entries::MapEntryTable;
 use super::scratch;
+use crate::call::call;
+use crate::context::Frame;
 use crate::source_store::MapKept;
 use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
-use crate::step::step;
 
 impl Kernel {
     /// Counts one frame of `length` bytes under the reason that it left with.
@@ -91,8 +91,8 @@ pub(crate) fn copy_key(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) {
     unsafe { copy::<7>(key.as_ptr().cast(), (&raw const (*entry.as_ptr()).key).cast()) };
 }
 
-/// True if an entry is of a key. A step, because few names need it. Word by word: of a comparison
-/// of the whole, the compiler makes one of addresses, which the verifier refuses.
+/// True if an entry is of a key. A subprogram, because few names need it. Word by word: of a
+/// comparison of the whole, the compiler makes one of addresses, which the verifier refuses.
 #[inline(always)]
 pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool {
     let words = |key: *const TableKey| -> [u64; 7] {
@@ -278,7 +278,7 @@ impl Maps for Kernel {
         unsafe { copy::<2>(key.name().as_ptr().cast(), (&raw const (*slot).name).cast()) };
         let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new);
         if let (Some(entry), Some(mine)) = (entry, NonNull::new(key.key().as_ptr())) {
-            step!(copy_key(; entry, mine));
+            call!(copy_key(; entry, mine));
         }
     }
 
@@ -328,7 +328,7 @@ impl Maps for Kernel {
     fn keyed(&self, key: &KeyCell) -> Option<MapKeyed> {
         let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new)?;
         let mine = NonNull::new(key.key().as_ptr())?;
-        if name(key).is_hashed() && !step!(is_of(; entry, mine)) {
+        if name(key).is_hashed() && !call!(is_of(; entry, mine)) {
             return None;
         }
         Some(MapKeyed::new(entry.cast()))

@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{bpf_sk_lookup_tcp, bpf_sk_release};
 use limiter_common::header::Version;
 use limiter_decision::packet::Facts;
 
-use super::frame::Frame;
+use super::Frame;
 
 /// `BPF_F_CURRENT_NETNS`: the network namespace of the interface.
 const THIS_NETNS: u64 = u64::MAX;

@@ -16,11 +16,11 @@ use limiter_common::wire::{
 use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
+use limiter_decision::maps::{KeptBucket, Maps};
 use limiter_decision::outcome::Insert;
 use limiter_decision::register::Aside;
 use limiter_decision::stored::StoredIn;
 use limiter_decision::table::KeyCell;
-use limiter_decision::world::{KeptBucket, Maps};
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;

@@ -5,13 +5,13 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
 
 use super::words::{exchange_word, load_word};
-use crate::step::step;
+use crate::call::call;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{KeyedBucket, Lease as LeaseWords};
 use limiter_decision::algorithm::Words;
 use limiter_decision::cell::Cell;
-use limiter_decision::world::{Keyed, Lease};
+use limiter_decision::maps::{Keyed, Lease};
 
 /// Keeps what was read before it before all that comes after.
 ///
@@ -104,7 +104,7 @@ pub(crate) struct KeyedWord {
 impl Cell for KeyedWord {
     #[inline(always)]
     fn load(&self) -> u64 {
-        step!(load_word(; &self.bucket, self.index))
+        call!(load_word(; &self.bucket, self.index))
     }
 
     #[inline(always)]
@@ -114,7 +114,7 @@ impl Cell for KeyedWord {
 
     #[inline(always)]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        step!(exchange_word(; &self.bucket, self.index, current, new))
+        call!(exchange_word(; &self.bucket, self.index, current, new))
     }
 }
 

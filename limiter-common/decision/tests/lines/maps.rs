@@ -14,9 +14,9 @@ use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::engine::{self, SourcePacket};
 use limiter_decision::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
 use limiter_decision::line::{self, HostLine, Line, Place};
+use limiter_decision::maps;
 use limiter_decision::outcome::Insert;
 use limiter_decision::stored::StoredIn;
-use limiter_decision::world as maps;
 
 use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
 

@@ -1,31 +1,31 @@
-//! The call of a step: see [`mod@crate::steps`].
+//! The call of a subprogram: see [`mod@crate::subprograms`].
 
-/// Calls a step: see [`mod@crate::steps`].
+/// Calls a subprogram: see [`mod@crate::subprograms`].
 ///
 /// The XDP program does not evaluate what stands before the semicolon. So the macro takes only
 /// names there, of which the first one may be a reference: no other expression compiles.
 ///
-/// Another list of steps says where its functions are, and the part of an answer that has no room
-/// in a register.
+/// Another list of subprograms says where its functions are, and the part of an answer that has no
+/// room in a register.
 #[macro_export]
-macro_rules! step {
+macro_rules! call {
     (in ($($call:tt)*), $aside:expr; $name:ident(
-        $(& $world:ident)? $(,)? $($given:ident),*; $($argument:expr),*
+        $(& $maps:ident)? $(,)? $($given:ident),*; $($argument:expr),*
     )) => {
-        $crate::cross!(($($call)*), $aside, $name($(&$world,)? $($given,)*; $($argument),*))
+        $crate::cross!(($($call)*), $aside, $name($(&$maps,)? $($given,)*; $($argument),*))
     };
     ($name:ident(; $($argument:expr),*)) => {
-        $crate::step!(in ($crate::steps::call), None; $name(; $($argument),*))
+        $crate::call!(in ($crate::subprograms::call), None; $name(; $($argument),*))
     };
-    ($name:ident($world:ident $(, $given:ident)*; $($argument:expr),*)) => {
-        $crate::step!(
-            in ($crate::steps::call), $world.aside();
-            $name($world $(, $given)*; $($argument),*)
+    ($name:ident($maps:ident $(, $given:ident)*; $($argument:expr),*)) => {
+        $crate::call!(
+            in ($crate::subprograms::call), $maps.aside();
+            $name($maps $(, $given)*; $($argument),*)
         )
     };
 }
 
-/// The call of a step, as [`step!`] has taken it apart.
+/// The call of a subprogram, as [`call!`] has taken it apart.
 #[cfg(not(target_arch = "bpf"))]
 #[doc(hidden)]
 #[macro_export]
@@ -35,7 +35,7 @@ macro_rules! cross {
     };
 }
 
-/// The call of a step, as [`step!`] has taken it apart.
+/// The call of a subprogram, as [`call!`] has taken it apart.
 #[cfg(target_arch = "bpf")]
 #[doc(hidden)]
 #[macro_export]
@@ -53,4 +53,4 @@ macro_rules! cross {
     };
 }
 
-pub(crate) use step;
+pub(crate) use call;

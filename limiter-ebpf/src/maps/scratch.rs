@@ -3,7 +3,7 @@
 use limiter_decision::packet::Facts;
 use limiter_decision::table::Scratch;
 
-use super::maps::SCRATCH;
+use super::definitions::SCRATCH;
 
 /// The packet under way on this CPU.
 #[inline(always)]

@@ -17,15 +17,15 @@ use limiter_decision::cell::{Cell as _, SourceBucket as _};
 use limiter_decision::entries::HostEntryTable;
 use limiter_decision::host;
 use limiter_decision::line::HostLine;
+use limiter_decision::maps::{self, Keyed};
 use limiter_decision::outcome::Insert;
 use limiter_decision::stored::StoredIn;
 use limiter_decision::table::{self, KeyCell, Plain};
-use limiter_decision::world::{self as maps, Keyed};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
 use crate::absent::{Nothing, no_key_leases, no_lines, nothing_before, room_for_all, unbounded};
-use crate::world::{LoomBucket, LoomWord, acquire_fence, burst};
+use crate::maps::{LoomBucket, LoomWord, acquire_fence, burst};
 
 /// Words of a bucket here: as few as the limits need, because every one is exchanged.
 const WORDS: usize = 2;

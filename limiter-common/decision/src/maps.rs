@@ -58,8 +58,8 @@ pub trait Maps: Sized {
     /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
 
-    /// The part of a step's answer that has no room in a register. The XDP program has it; on the
-    /// host a step is a call, and there is none.
+    /// The part of a subprogram's answer that has no room in a register. The XDP program has it; on
+    /// the host a subprogram is a call, and there is none.
     fn aside(&self) -> Option<&Aside>;
 
     /// The list entry of a source itself.
@@ -82,7 +82,7 @@ pub trait Maps: Sized {
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
     /// The lines of a family; `None` if sources are in hash maps: that is the same for all families
-    /// as long as the world lives.
+    /// as long as the maps live.
     fn lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// A line of a family.
@@ -202,7 +202,7 @@ pub trait Maps: Sized {
 
 /// The state of one key or budget, in place.
 pub trait Keyed: Words + Clone {
-    /// The address, by which it crosses to a step.
+    /// The address, by which it crosses to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
