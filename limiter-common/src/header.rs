@@ -128,3 +128,6 @@ pub const ACK: u8 = 0x10;
 
 /// The protocol number of TCP (IANA "Assigned Internet Protocol Numbers").
 pub const TCP: u8 = 6;
+
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;

@@ -141,16 +141,16 @@ macro_rules! define_subprograms {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) frame $($kind:ident)*) => {
         define_subprograms!(@ $name $path, $given [$($left)*]
-            ($($raw)* $a: *mut aya_ebpf::bindings::xdp_md,) ($($made)*)
+            ($($raw)* $a: *mut $crate::hook::Context,) ($($made)*)
             ($($argument)* &$crate::context::Frame::<false>::new($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] () () () twin
         $($kind:ident)*) => {
         define_subprograms!(@ $name $path, $given [$($left)*]
-            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            ($a: *mut $crate::hook::Context,) ()
             (&$crate::context::Frame::<false>::new($a),) $($kind)*);
         define_subprograms!(@@ $name $path, $given [$($left)*]
-            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            ($a: *mut $crate::hook::Context,) ()
             (&$crate::context::Frame::<true>::new($a),) $($kind)*);
     };
     (@@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)

@@ -13,8 +13,12 @@ mod call;
 mod context;
 mod define_subprograms;
 mod events;
+mod hook {
+    pub(crate) mod xdp;
+    pub(crate) use self::xdp::*;
+}
 mod licence;
 mod maps;
+mod path;
 mod source_store;
 mod subprograms;
-mod xdp;

@@ -156,13 +156,13 @@ impl Uncounted {
     /// a small part of what that many packets take.
     pub const RUN: u32 = 8;
 
-    /// Drops that are added up at once.
+    /// Drops that are added up at once, and those of one super-frame more.
     pub const MOST: u64 = 64;
 
-    /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
-    /// source than the last one's: then [`Uncounted::begin`].
+    /// Counts a frame of a source that is dropped; says how many packets to add to its bucket now.
+    /// `None` if it is another source than the last one's: then [`Uncounted::begin`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn again(place: &Cell<Self>, bucket_key: &BucketKey) -> Option<u64> {
+    pub fn again(place: &Cell<Self>, bucket_key: &BucketKey, packets: u64) -> Option<u64> {
         let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
         let held = place.get();
         if held.bucket_key != word || held.kind != kind {
@@ -170,15 +170,15 @@ impl Uncounted {
         }
         if held.run < Self::RUN {
             place.set(Self { run: held.run.wrapping_add(1), ..held });
-            return Some(1);
+            return Some(packets);
         }
-        let dropped = held.dropped.wrapping_add(1);
+        let dropped = held.dropped.wrapping_add(packets);
         if dropped < Self::MOST {
             place.set(Self { dropped, ..held });
             return Some(0);
         }
         place.set(Self { dropped: 0, ..held });
-        Some(Self::MOST)
+        Some(dropped)
     }
 
     /// A row of drops that begins with one that is counted in the bucket.
@@ -224,7 +224,7 @@ mod tests {
         }
 
         fn drop(&mut self, bucket_key: BucketKey) {
-            let packets = Uncounted::again(&self.uncounted, &bucket_key).unwrap_or_else(|| {
+            let packets = Uncounted::again(&self.uncounted, &bucket_key, 1).unwrap_or_else(|| {
                 let (before, held) = self.uncounted.get().held();
                 if held > 0 {
                     self.add(before, held);

@@ -37,6 +37,11 @@ pub mod field {
     pub const PACKET_LENGTH: u32 = 1 << 14;
     /// The time to live of IPv4, the hop limit of IPv6.
     pub const TTL: u32 = 1 << 15;
+    /// The table is for packets that come in. One with neither this nor [`OUT`] is for both.
+    pub const IN: u32 = 1 << 16;
+    /// The table is for packets on their way out. Their source address is that of the other end, and
+    /// so are source ports.
+    pub const OUT: u32 = 1 << 17;
 }
 
 /// Classes of TCP flags that exclude each other; the first that fits.

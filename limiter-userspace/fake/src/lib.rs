@@ -226,7 +226,10 @@ impl Fake {
         state.sources.insert(source);
         let (now, frame) = (state.now, frame(source, length));
         for _ in 0..packets {
-            state.model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
+            state.model.judge_packet(
+                &limiter_model::Packet::received(Framing::Ethernet, &frame, length, INTERFACE),
+                now,
+            );
         }
     }
 

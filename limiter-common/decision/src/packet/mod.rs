@@ -37,7 +37,7 @@ mod protocol;
 mod simple;
 mod transport;
 
-pub use bytes::{Bytes, Layer3, TcFrame, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET};
+pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, TcFrame};
 pub use extension::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;

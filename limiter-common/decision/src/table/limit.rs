@@ -42,7 +42,8 @@ pub fn wall_offset<W: Maps>(maps: &W) -> WallOffset {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn arrival<W: Maps>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
-    Arrival { now: scratch.now(), offset: wall_offset(maps), units }
+    let is_super_frame = scratch.size().is_super_frame();
+    Arrival { now: scratch.now(), offset: wall_offset(maps), units, is_super_frame }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.

@@ -14,8 +14,10 @@ use crate::meter::{self, Arrival, Charged, Peek, Undo};
 /// The arrival of a packet at a plain limit, which asks no wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let units = spec.plain_units(scratch.length());
-    Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
+    let size = scratch.size();
+    let (now, units) = (scratch.now(), spec.plain_units(size));
+    let is_super_frame = size.is_super_frame();
+    Arrival { now, offset: WallOffset::from_raw(0), units, is_super_frame }
 }
 
 /// Checks the limits that a packet is charged to: the common case, [`Record::plain`], without a

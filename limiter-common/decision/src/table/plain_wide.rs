@@ -35,7 +35,7 @@ pub(super) fn look_full<W: Maps>(
         Some(bucket) => match call!(look_at_full(maps, scratch; &bucket, place)) {
             Peek::Conforming => Ok(bucket),
             Peek::Over => {
-                bucket.count(false, true);
+                bucket.count(false, scratch.size().packets());
                 Err(Some(Outcome::new(Reason::OverLimit, rule(scratch, place)).pack()))
             }
             Peek::Moved => Err(None),
@@ -119,7 +119,9 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     let recent = scratch.now();
     let tat = Ticks::new_within(old >> 1);
     let rate = first.rate();
-    let later = gcra::Charge::new(&rate, recent.plus(SLACK), first.plain_units(scratch.length()));
+    let size = scratch.size();
+    let later = gcra::Charge::new(&rate, recent.plus(SLACK), first.plain_units(size))
+        .of_whole(size.is_super_frame());
     account.rule.set(record.rule);
     // Over the limit for long: then the time does not matter.
     if later.is_over_until_now(tat) {
@@ -128,7 +130,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     }
     let now = read_clock(maps, scratch);
     bucket.touch(now);
-    let Some(next) = later.at(&rate, now).apply(tat) else {
+    let Some(next) = later.at(now).apply(tat) else {
         return over;
     };
     account.slot.set(resolved.slot().index() << 1 | u32::from(resolved.scale()));
@@ -187,8 +189,8 @@ pub(super) fn charge_full<W: Maps>(
             return Err(outcome);
         }
     }
-    maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
-    bucket.count(true, true);
+    maps.count_rule(account.rule.get(), Reason::Conforming, scratch.size(), true);
+    bucket.count(true, scratch.size().packets());
     Ok(())
 }
 
@@ -260,7 +262,7 @@ pub fn fail_full<W: Maps>(
         }
         return None;
     }
-    bucket.count(false, true);
+    bucket.count(false, scratch.size().packets());
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         if before >= place {
@@ -281,11 +283,11 @@ pub fn fail_full<W: Maps>(
 /// Takes back the charges and the counts of a full key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_full<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
-    maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), false);
+    maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.size(), false);
     if let Some(key) = scratch.key(scratch.unknown(place))
         && let Some(bucket) = maps.keyed(key)
     {
-        bucket.count(true, false);
+        bucket.count(true, scratch.size().packets().wrapping_neg());
         limit::give_back(maps, scratch, &bucket, place);
     }
 }

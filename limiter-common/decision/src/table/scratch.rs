@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation, Slot};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -196,7 +197,7 @@ pub struct Scratch {
     /// A bucket that is being made.
     pub(super) made: Cell<KeyedEntry>,
     now: Cell<u64>,
-    length: Cell<u64>,
+    size: Cell<u64>,
     generation: Cell<u64>,
     /// The part of a subprogram's answer that has no room in a register.
     pub aside: Aside,
@@ -256,7 +257,7 @@ impl Scratch {
             changed_at: Cell::new(0),
             made: Cell::new(KeyedEntry::zeroed()),
             now: Cell::new(0),
-            length: Cell::new(0),
+            size: Cell::new(0),
             generation: Cell::new(0),
             aside: Aside::default(),
             change: [const { Cell::new(0) }; 2],
@@ -283,10 +284,10 @@ impl Scratch {
 
     /// Sets the memory of a packet whose facts are there already.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
+    pub(super) fn begin(&self, now: Ticks, size: FrameSize, generation: Generation) {
         self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
-        self.length.set(length);
+        self.size.set(size.raw());
         self.generation.set(u64::from(generation.get()));
         self.flows.set(0);
         self.new_flow.set(0);
@@ -332,10 +333,10 @@ impl Scratch {
         self.stopped.set(tables.nth(place as usize));
     }
 
-    /// Length in bytes, of the whole frame.
+    /// The size of the frame.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn length(&self) -> u64 {
-        self.length.get()
+    pub fn size(&self) -> FrameSize {
+        FrameSize::from_raw(self.size.get())
     }
 
     /// The rule set that it is judged by.
@@ -408,8 +409,8 @@ impl Scratch {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn units(&self, count: Count) -> u64 {
         match count {
-            Count::Packets => 1,
-            Count::Bytes => self.length(),
+            Count::Packets => self.size().packets(),
+            Count::Bytes => self.size().bytes(),
             Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
             Count::Flows => u64::from(self.new_flow.get()),
         }

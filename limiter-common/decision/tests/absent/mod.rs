@@ -53,7 +53,7 @@ impl Keyed for Nothing {
         *self
     }
 
-    fn count(&self, _passed: bool, _add: bool) {
+    fn count(&self, _passed: bool, _packets: u64) {
         match *self {}
     }
 

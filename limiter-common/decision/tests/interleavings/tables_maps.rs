@@ -105,7 +105,7 @@ impl Keyed for LoomKeyed {
         &self.0.resolved
     }
 
-    fn count(&self, _passed: bool, _add: bool) {}
+    fn count(&self, _passed: bool, _packets: u64) {}
 
     fn touch(&self, _now: Ticks) {}
 

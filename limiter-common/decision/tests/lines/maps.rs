@@ -142,11 +142,9 @@ impl SourceBucket for Alone {
         &self.0[1]
     }
 
-    fn count_passed(&self) {}
+    fn count_passed(&self, _packets: u64) {}
 
     fn count_dropped(&self, _packets: u64) {}
-
-    fn uncount(&self) {}
 
     fn packets(&self) -> u64 {
         1

@@ -36,7 +36,7 @@ pub(super) fn keyed_source(
 ) -> Result<Option<LookedTable>, ServiceError> {
     let question = Question::of_source(source.to_canonical());
     let (frame, length) = (frame::build(&question), question.length);
-    let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
+    let packet = Packet::received(Framing::Ethernet, &frame, length, 0);
     let mut excerpt = Excerpt::new(datapath, known::fields(&question))?;
     let mut tables = excerpt.look(&packet, datapath.now())?.tables.into_iter();
     Ok(tables.find(|table| table.table.is_of_sources() && table.reported.is_some()))
@@ -73,7 +73,7 @@ impl InForce<'_> {
         let headers = u64::try_from(bytes.len()).unwrap_or(0);
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
-        let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
+        let packet = Packet::received(Framing::Ethernet, &bytes, length, index);
         let mut excerpt = Excerpt::new(self.datapath, known::fields(question))?;
         let looked = excerpt.look(&packet, self.now)?;
         let judged = excerpt.judge(&packet, self.now)?;

@@ -1,12 +1,10 @@
-//! The way of one packet, from the driver to the verdict.
+//! The path of one packet, from the hook to the verdict.
 
-use aya_ebpf::bindings::xdp_action;
-use aya_ebpf::programs::XdpContext;
 use aya_log_ebpf::debug;
 use aya_log_ebpf::macro_support::{Level, level_enabled};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::ActionKind;
 use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::maps::Maps as _;
@@ -18,49 +16,34 @@ use crate::call::call;
 use crate::capture;
 use crate::context::Frame;
 use crate::events::{self, ScratchFacts};
-use crate::maps::definitions::{CPUS, INTERFACES};
+use crate::hook::{self, redirect};
 use crate::maps::{self, Clock as _, Kernel};
-
-/// Judges one frame.
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    run::<false>(&ctx)
-}
-
-/// Judges one frame of an interface without Ethernet headers.
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
-    run::<true>(&ctx)
-}
 
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
 /// header.
 #[inline(always)]
-fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
-    let frame = Frame::<LAYER_3>::new(ctx.ctx);
-    let length = frame.length();
-    let now = Kernel.recent(&frame);
-    let in_force = match call!(before_tables(; &frame, length, now)) {
+pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
+    let size = hook::size(frame);
+    let now = Kernel.recent(frame);
+    let in_force = match call!(before_tables(; frame, size, now)) {
         BeforeTables::Judged(outcome) => {
-            count(&frame, outcome, length);
-            events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
-            capture::report(&frame, outcome, length, now, ScratchFacts::Missing);
+            count(frame, outcome, size);
+            events::emit(frame, outcome, size, now, ScratchFacts::Missing);
+            capture::report(frame, outcome, size, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
         BeforeTables::Tables(in_force) => in_force,
     };
-    call!(begin_packet(; &frame, in_force, length, now));
-    let Some(outcome) = decide(&frame, in_force.header().tables(), length, now) else {
-        return xdp_action::XDP_PASS;
+    call!(begin_packet(; frame, in_force, size, now));
+    let Some(outcome) = decide(frame, in_force.header().tables(), now) else {
+        return hook::PASS;
     };
-    count(&frame, outcome, length);
+    count(frame, outcome, size);
     // The frame may be an answer by now; what it said is in the scratch.
-    events::emit(&frame, outcome, length, now, ScratchFacts::Present);
-    capture::report(&frame, outcome, length, now, ScratchFacts::Present);
+    events::emit(frame, outcome, size, now, ScratchFacts::Present);
+    capture::report(frame, outcome, size, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
-        return xdp_action::XDP_TX;
+        return hook::answered(frame.context());
     }
     // A frame that begins with its IP header is not redirected: behind another interface nobody
     // could read it.
@@ -72,7 +55,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
 
 #[inline(always)]
 fn pass_or_drop(outcome: Packed) -> u32 {
-    if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
+    if outcome.drops() { hook::DROP } else { hook::PASS }
 }
 
 /// The decision over the tables, and what follows from it: by the route of plain tables, if that is
@@ -81,7 +64,6 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 fn decide<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     tables: u32,
-    length: u64,
     now: Ticks,
 ) -> Option<Packed> {
     let scratch = maps::scratch()?;
@@ -92,7 +74,7 @@ fn decide<const LAYER_3: bool>(
     if outcome.action() == 0 {
         return Some(outcome);
     }
-    capture::keep(frame, length, now);
+    capture::keep(frame, now);
     Some(call!(act(&Kernel, scratch; frame, outcome)))
 }
 
@@ -101,10 +83,10 @@ fn decide<const LAYER_3: bool>(
 #[inline(always)]
 pub(crate) fn before_tables<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) -> BeforeTables {
-    match engine::classify(&Kernel, frame, length, now) {
+    match engine::classify(&Kernel, frame, size, now) {
         Next::Done(reason) => BeforeTables::Judged(Outcome::without_rule(reason).pack()),
         Next::Sources(packet) => BeforeTables::Judged(call!(plain_source(&Kernel; &packet))),
         Next::Tables { generation, header, .. } => {
@@ -118,7 +100,7 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
 pub(crate) fn begin_packet<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     in_force: InForce,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) {
     let header = in_force.header();
@@ -132,7 +114,7 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     let asks = header.flows() || header.asks_for_daemon();
     let now = if asks { Kernel.now(now) } else { now };
     if let Some(scratch) = maps::scratch() {
-        table::begin_packet(&Kernel, scratch, in_force.generation(), header, length, now);
+        table::begin_packet(&Kernel, scratch, in_force.generation(), header, size, now);
     }
 }
 
@@ -166,45 +148,24 @@ pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     }
 }
 
-/// The way out of a packet that is redirected: by the map of its action, and to the network stack
-/// if that has no such entry.
-#[inline(always)]
-pub(crate) fn redirect(action: u32) -> u32 {
-    let Some(action) = Kernel.action(action) else {
-        return xdp_action::XDP_PASS;
-    };
-    let way = match action.kind() {
-        ActionKind::Interface => INTERFACES.redirect(action.target, ELSE_PASS),
-        ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
-        _ => return xdp_action::XDP_PASS,
-    };
-    // Behind this match the verifier sees the bound of the number.
-    match way {
-        Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
-        _ => xdp_action::XDP_PASS,
-    }
-}
-
-/// The flag of a redirection for a map that has no such entry: pass.
-const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
-
 /// Counts the packet, by reason, interface and rule, and logs it. Without a log, which is a
 /// load-time constant, the verifier removes the call.
 #[inline(always)]
-fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, length: u64) {
+fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, size: FrameSize) {
     let Outcome { reason, rule, counted, .. } = outcome.unpack();
-    Kernel::count_reason(reason, length);
-    Kernel::count_interface(frame.interface(), reason, length);
-    Kernel.count_rule(rule, counted, length, true);
+    Kernel::count_reason(reason, size);
+    Kernel::count_interface(frame.interface(), reason, size);
+    Kernel.count_rule(rule, counted, size, true);
     if level_enabled(Level::Debug) {
-        call!(log(; outcome, length));
+        call!(log(; outcome, size));
     }
 }
 
 /// Logs a packet. A subprogram: its buffers are not to be on the stack of those who do not log.
 #[inline(always)]
-pub(crate) fn log(outcome: Packed, length: u64) {
+pub(crate) fn log(outcome: Packed, size: FrameSize) {
     let outcome = outcome.unpack();
     // The log goes to a ring buffer and asks for no context.
-    debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
+    let bytes = size.bytes();
+    debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, bytes);
 }

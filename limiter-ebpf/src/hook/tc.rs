@@ -1,0 +1,223 @@
+//! The tc hook (TCX, or a filter of clsact): skbs that came in, behind generic receive offload, or
+//! that go out, before they are split.
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::Global;
+use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC, __sk_buff};
+use aya_ebpf::helpers::generated::{
+    bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
+};
+use aya_ebpf::programs::TcContext;
+use limiter_common::frame_size::FrameSize;
+use limiter_common::header::{TCP, UDP};
+use limiter_decision::packet::Bytes as _;
+
+use crate::call::call;
+use crate::context::Frame;
+use crate::define_subprograms::define_subprograms;
+use crate::maps;
+use crate::path;
+
+/// The context that the kernel passes.
+pub(crate) type Context = __sk_buff;
+
+/// The verdict for an skb that goes on: the next program is asked (`TCX_NEXT`).
+pub(crate) const PASS: u32 = TC_ACT_UNSPEC.cast_unsigned();
+
+/// The verdict for an skb that is dropped.
+pub(crate) const DROP: u32 = TC_ACT_SHOT.cast_unsigned();
+
+/// 1 where the program is attached to the way out. Set by the loader, so that the verifier removes
+/// the code for the other direction.
+#[unsafe(no_mangle)]
+static OUT: Global<u32> = Global::new(0);
+
+/// Bytes of a VLAN tag.
+const TAG: u64 = 4;
+
+/// `BPF_F_RECOMPUTE_CSUM`: the card's sum of the packet follows what is written.
+const RECOMPUTE_CHECKSUM: u64 = 1;
+
+/// Judges one skb.
+#[aya_ebpf::macros::classifier]
+#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
+pub(crate) fn limiter(ctx: TcContext) -> i32 {
+    path::run(&Frame::<false>::new(ctx.as_ptr().cast())).cast_signed()
+}
+
+/// Judges one skb of an interface without Ethernet headers.
+#[aya_ebpf::macros::classifier]
+#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
+pub(crate) fn limiter_l3(ctx: TcContext) -> i32 {
+    path::run(&Frame::<true>::new(ctx.as_ptr().cast())).cast_signed()
+}
+
+/// True where frames are on their way out.
+#[inline(always)]
+pub(crate) fn is_out() -> bool {
+    OUT.load() != 0
+}
+
+/// The VLAN tag that is not among the bytes.
+#[inline(always)]
+pub(crate) fn tag(ctx: *mut Context) -> Option<u16> {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    let (present, tci) = unsafe { ((*ctx).vlan_present, (*ctx).vlan_tci) };
+    if present == 0 { None } else { Some((tci & 0xffff) as u16) }
+}
+
+/// Where the linear part of the skb begins.
+#[inline(always)]
+pub(crate) fn data(ctx: *mut Context) -> usize {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).data as usize }
+}
+
+/// Where the linear part of the skb ends.
+#[inline(always)]
+pub(crate) fn data_end(ctx: *mut Context) -> usize {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).data_end as usize }
+}
+
+/// Bytes in the buffer, all fragments included.
+#[inline(always)]
+pub(crate) fn length(ctx: *mut Context) -> u64 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).len.into() }
+}
+
+/// The size of an skb: of the packets that it was merged from or will be split into.
+#[inline(always)]
+pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
+    let ctx = frame.context();
+    // SAFETY: the context pointer is the one that the kernel passed.
+    if unsafe { (*ctx).gso_size } != 0 {
+        return call!(here super_frame(; frame));
+    }
+    FrameSize::of_packet(length(ctx).wrapping_add(tag_bytes(ctx)))
+}
+
+/// Bytes of the tag that is not among those of the skb.
+#[inline(always)]
+fn tag_bytes(ctx: *mut Context) -> u64 {
+    if tag(ctx).is_some() { TAG } else { 0 }
+}
+
+/// The size of a super-frame. Each of its packets has the headers up to the end of the TCP or UDP
+/// header; in a tunnel those of the packet inside are not known here, and count once.
+#[inline(always)]
+pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
+    let ctx = frame.context();
+    let tag = tag_bytes(ctx);
+    let headers = headers(frame);
+    // SAFETY: the context pointer is the one that the kernel passed.
+    let (segments, size) = unsafe { ((*ctx).gso_segs, (*ctx).gso_size) };
+    // The super-frame of a guest says how large its packets are, and not how many there are
+    // (SKB_GSO_DODGY).
+    let packets = if segments == 0 {
+        let payload = (length(ctx).wrapping_sub(headers) & 0xffff_ffff) as u32;
+        payload.wrapping_add(size).wrapping_sub(1).checked_div(size).unwrap_or(1)
+    } else {
+        segments
+    };
+    FrameSize::of_super_frame(
+        length(ctx).wrapping_add(tag),
+        packets,
+        headers.wrapping_add(tag),
+    )
+}
+
+/// Bytes of headers that each packet of a super-frame has.
+#[inline(always)]
+fn headers<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u64 {
+    if !path::facts(frame) {
+        return 0;
+    }
+    let Some(scratch) = maps::scratch() else {
+        return 0;
+    };
+    let facts = &scratch.facts;
+    let Some(offset) = facts.transport_offset() else {
+        return facts.network_offset().into();
+    };
+    let transport = match facts.protocol() {
+        // The length of the header in words of four bytes, in the upper half of the byte.
+        Some(TCP) => match frame.read::<1>(usize::from(offset) + 12) {
+            Some([words]) => u64::from(words >> 4) * 4,
+            None => 0,
+        },
+        Some(UDP) => 8,
+        _ => 0,
+    };
+    u64::from(offset).wrapping_add(transport)
+}
+
+/// The index of the interface that the skb came in by or goes out by.
+#[inline(always)]
+pub(crate) fn interface(ctx: *mut Context) -> u32 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).ifindex }
+}
+
+/// Copies bytes of the skb, wherever in it they are; false where they are not there.
+///
+/// # Safety
+///
+/// There must be room for them.
+#[inline(always)]
+pub(crate) unsafe fn load(ctx: *mut Context, offset: u32, to: *mut u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the rest is the caller's.
+    unsafe { bpf_skb_load_bytes(ctx.cast_const().cast(), offset, to.cast(), bytes) == 0 }
+}
+
+/// Writes bytes to the skb; false where it has no such bytes.
+///
+/// # Safety
+///
+/// As many bytes must be there to be read.
+#[inline(always)]
+pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the helper only reads what the caller has.
+    unsafe { bpf_skb_store_bytes(ctx, offset, from.cast(), bytes, RECOMPUTE_CHECKSUM) == 0 }
+}
+
+/// Cuts the skb off behind `length` bytes. The kernel refuses to cut a super-frame.
+#[inline(always)]
+pub(crate) fn cut(ctx: *mut Context, length: u32, _of: u32) -> bool {
+    // SAFETY: the context is the kernel's, which checks the rest.
+    unsafe { bpf_skb_change_tail(ctx, length, 0) == 0 }
+}
+
+/// The verdict for an skb that has become an answer: out of the interface that it came in by.
+#[inline(always)]
+pub(crate) fn answered(ctx: *mut Context) -> u32 {
+    // SAFETY: the helper takes two numbers.
+    (unsafe { bpf_redirect(interface(ctx), 0) } & 0xffff_ffff) as u32
+}
+
+/// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is
+/// none.
+#[inline(always)]
+pub(crate) const fn redirect(_action: u32) -> u32 {
+    PASS
+}
+
+/// The subprograms of this hook.
+macro_rules! own_subprograms {
+    ($made:ident) => {
+        $made! {
+            super_frame = crate::hook::tc::super_frame, () (twin);
+        }
+    };
+}
+
+own_subprograms!(define_subprograms);
+
+/// The subprograms of this hook as BPF functions.
+#[cfg(target_arch = "bpf")]
+mod call {
+    use limiter_decision::declare_subprograms;
+
+    own_subprograms!(declare_subprograms);
+}
