@@ -32,6 +32,14 @@ impl FrameSize {
         Self(more << Self::HALF | bytes)
     }
 
+    /// The size of a frame at a hook that has super-frames, or has none: there the compiler then
+    /// knows that it is one packet.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[must_use]
+    pub const fn at_hook(self, has_super_frames: bool) -> Self {
+        if has_super_frames { self } else { Self(self.0 & Self::BYTES) }
+    }
+
     /// Packets, at least one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn packets(self) -> u64 {

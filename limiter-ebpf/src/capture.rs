@@ -8,8 +8,8 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     macros::btf_map,
 };
-use limiter_common::source::Source;
 use limiter_common::frame_size::FrameSize;
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
@@ -92,11 +92,7 @@ pub(crate) fn keep_bytes<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
 
 /// Copies the beginning of a packet to its record; false if it cannot be read.
 #[inline(always)]
-fn load<const LAYER_3: bool>(
-    frame: &Frame<LAYER_3>,
-    to: &mut CaptureFrame,
-    snap: u32,
-) -> bool {
+fn load<const LAYER_3: bool>(frame: &Frame<LAYER_3>, to: &mut CaptureFrame, snap: u32) -> bool {
     let (length, snap) = (hook::length(frame.context()), u64::from(snap));
     let captured = if length < snap { length } else { snap };
     to.record.captured = 0;

@@ -61,11 +61,7 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 /// The decision over the tables, and what follows from it: by the route of plain tables, if that is
 /// one for the packet, and else by the general one.
 #[inline(always)]
-fn decide<const LAYER_3: bool>(
-    frame: &Frame<LAYER_3>,
-    tables: u32,
-    now: Ticks,
-) -> Option<Packed> {
+fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32, now: Ticks) -> Option<Packed> {
     let scratch = maps::scratch()?;
     if let Plain::Judged(outcome) = judge_plain(&Kernel, scratch, tables) {
         return Some(outcome);

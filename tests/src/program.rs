@@ -13,7 +13,7 @@ use limiter_common::wire::{
     RuleCounters, TableKey, Tally,
 };
 use limiter_datapath::{
-    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Object, Observed as _, Options,
+    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options,
     Reading, SourceTable, TrialOutcome,
 };
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
@@ -28,6 +28,13 @@ mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
+
+/// The same for tc.
+pub static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-tc-test"));
+
+/// The programs that ship.
+pub const SHIPPED: Objects =
+    Objects { xdp: limiter_objects::program, tc: limiter_objects::tc_program };
 
 /// Stores that the buckets of sources may have.
 pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
@@ -450,7 +457,7 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
 }
 
 /// That of the test program.
-const TEST: Object = || aligned(OBJECT);
+const TEST: Objects = Objects { xdp: || aligned(OBJECT), tc: || aligned(TC_OBJECT) };
 
 fn open(options: &Options) -> Result<Kernel> {
     Ok(Kernel::open(TEST, options)?)

@@ -69,6 +69,7 @@ mod stack;
 mod succession;
 mod systemd;
 mod tables;
+mod tc;
 mod time_namespace;
 mod top;
 mod totals;

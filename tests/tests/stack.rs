@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use limiter_tests::program::{OBJECT, TC_OBJECT, aligned};
 use object::elf::R_BPF_64_32;
 use object::{
     Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
@@ -167,16 +168,22 @@ fn longest_of(functions: &HashMap<Place, Function>, name: &str) -> Result<Chain>
 
 #[test]
 fn the_longest_chain_of_calls_fits_where_frames_are_rounded_to_32_bytes() -> Result<()> {
-    the_longest_chain_fits(&limiter_objects::program())?;
-    // That of the tests: other kernels are asked to load it as well.
-    the_longest_chain_fits(limiter_tests::program::OBJECT)
+    // Those of the tests as well: other kernels are asked to load them.
+    for (name, object) in [
+        ("XDP", limiter_objects::program()),
+        ("XDP, tests", aligned(OBJECT)),
+        ("tc", limiter_objects::tc_program()),
+        ("tc, tests", aligned(TC_OBJECT)),
+    ] {
+        the_longest_chain_fits(&object).with_context(|| format!("the program for {name}"))?;
+    }
+    Ok(())
 }
 
 fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
     let functions = functions(object)?;
     let chain = longest_of(&functions, "limiter")?;
-    println!("{} bytes: {}", chain.bytes, chain.names.join(" -> "));
-    println!("the most functions of a chain: {}", chain.frames);
+    println!("{} bytes, {} functions: {}", chain.bytes, chain.frames, chain.names.join(" -> "));
     ensure!(
         chain.bytes <= MOST_BYTES,
         "{} of {MOST_BYTES} bytes: {}",

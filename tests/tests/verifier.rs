@@ -7,8 +7,9 @@ use std::path::Path;
 use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use limiter_datapath::{Datapath as _, Framing, Kernel, Options, SourceTable};
+use limiter_datapath::{Datapath as _, Framing, Hook, Kernel, Options, SourceTable};
 use limiter_tests::bpffs::Bpffs;
+use limiter_tests::program::SHIPPED;
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::verified_instructions;
 use limiter_tests::work_dir::WorkDir;
@@ -53,10 +54,10 @@ fn load(pins: &Path) -> Result<Vec<Loaded>> {
             max_keys: 16,
             kernel_log: 0,
         };
-        let mut kernel = Kernel::open(limiter_objects::program, &options)?;
+        let mut kernel = Kernel::open(SHIPPED, &options)?;
         let ids = Framing::ALL
             .into_iter()
-            .map(|framing| Ok(((framing, source_table), kernel.program_id(framing)?)))
+            .map(|framing| Ok(((framing, source_table), kernel.program_id(Hook::Xdp, framing)?)))
             .collect::<Result<_>>()?;
         Ok((kernel, ids))
     };

@@ -38,24 +38,29 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A packet of `units` that arrives at `now`.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
-        let horizon = now.plus(Ticks::new_within(limit.tolerance));
-        Self { now, cost: cost(limit, units), horizon }
-    }
-
     /// A frame that arrives at `now`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of_frame(limit: &Limit, now: Ticks, size: FrameSize) -> Self {
-        Self::new(limit, now, limit.units(size)).of_whole(size.is_super_frame())
+        Self::of_units(limit, now, limit.units(size), size.is_super_frame())
     }
 
-    /// The charge of a frame that cannot be split: of a super-frame, which so conforms when the
-    /// bucket is full, whatever it costs.
+    /// A frame of `units` that arrives at `now`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    #[must_use]
-    pub fn of_whole(self, is_super_frame: bool) -> Self {
+    pub fn of_units(limit: &Limit, now: Ticks, units: u64, is_super_frame: bool) -> Self {
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
+        Self { now, cost: cost_of(limit, units, is_super_frame), horizon }.of_whole(is_super_frame)
+    }
+
+    /// The charge of a packet of `units` that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
+        Self::of_units(limit, now, units, false)
+    }
+
+    /// The charge of a super-frame, if it is one: such a frame is not split, and so it conforms when
+    /// the bucket is full, whatever it costs.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_whole(self, is_super_frame: bool) -> Self {
         let whole = self.now.plus(self.cost);
         if is_super_frame && whole > self.horizon { Self { horizon: whole, ..self } } else { self }
     }
@@ -63,9 +68,9 @@ impl Charge {
     /// Copy of the charge at another time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
-    pub fn at(&self, now: Ticks) -> Self {
-        let room = Ticks::new_within(self.horizon.get().wrapping_sub(self.now.get()));
-        Self { now, cost: self.cost, horizon: now.plus(room) }
+    pub fn at(&self, limit: &Limit, now: Ticks, is_super_frame: bool) -> Self {
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
+        Self { now, cost: self.cost, horizon }.of_whole(is_super_frame)
     }
 
     /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
@@ -120,28 +125,39 @@ impl Charge {
 /// The time that `units` take at the limit's rate, rounded up to a whole tick.
 ///
 /// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
-/// stays under 2^62. Larger counts, of super-frames, are exact as long as the product is below
-/// that, and cost 2^62 units of the increment at most.
+/// stays under 2^62. Larger counts are charged as `max_units`, so the product never wraps.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn cost(limit: &Limit, units: u64) -> Ticks {
-    let product = if units > limit.max_units() {
-        product(limit.increment, units)
+    let units = if units > limit.max_units() { limit.max_units() } else { units };
+    rounded(limit, limit.increment.wrapping_mul(units))
+}
+
+/// [`cost`] of a frame. A super-frame has more units than `max_units`: its cost is exact as long as
+/// the product stays under 2^62, and that of such a product otherwise.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn cost_of(limit: &Limit, units: u64, is_super_frame: bool) -> Ticks {
+    if is_super_frame {
+        rounded(limit, product(limit.increment, units))
     } else {
-        limit.increment.wrapping_mul(units)
-    };
+        cost(limit, units)
+    }
+}
+
+/// Ticks of a product of a limit's increment.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn rounded(limit: &Limit, product: u64) -> Ticks {
     let round_up = (1u64 << (limit.shift & 63)) - 1;
     Ticks::new_within(product.wrapping_add(round_up) >> (limit.shift & 63))
 }
 
-/// `increment * units`, at most 2^62 - 1, of an increment below 2^62. More than 2^32 - 1 units count
-/// as so many.
+/// `increment * units`, or 2^62 - 1 where that would be far more, of an increment below 2^62. More
+/// than 2^20 - 1 units count as so many: no super-frame has them (`GSO_MAX_SIZE` is 2^19 bytes).
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn product(increment: u64, units: u64) -> u64 {
-    let units = if units > u32::MAX as u64 { u32::MAX as u64 } else { units };
-    let high = (increment >> 32).wrapping_mul(units);
-    let low = (increment & u32::MAX as u64).wrapping_mul(units);
-    // The product without its lower half.
-    if high.wrapping_add(low >> 32) >> 30 == 0 {
+    const MOST: u64 = (1 << 20) - 1;
+    let units = if units > MOST { MOST } else { units };
+    // Without the lower half of the increment, which adds less than 2^52.
+    if (increment >> 32).wrapping_mul(units) >> 30 == 0 {
         increment.wrapping_mul(units)
     } else {
         (1 << 62) - 1

@@ -31,6 +31,9 @@ use crate::table::KeyCell;
 
 /// The maps, as the decision sees them.
 pub trait Maps: Sized {
+    /// True where a frame may be a super-frame: [`FrameSize::is_super_frame`].
+    const SUPER_FRAMES: bool;
+
     /// The bucket of a source in a hash map, in place.
     type Hashed: SourceBucket;
 

@@ -3,7 +3,7 @@
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::Global;
-use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC, __sk_buff};
+use aya_ebpf::bindings::{__sk_buff, TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::helpers::generated::{
     bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
 };
@@ -26,6 +26,9 @@ pub(crate) const PASS: u32 = TC_ACT_UNSPEC.cast_unsigned();
 
 /// The verdict for an skb that is dropped.
 pub(crate) const DROP: u32 = TC_ACT_SHOT.cast_unsigned();
+
+/// Skbs may be super-frames.
+pub(crate) const SUPER_FRAMES: bool = true;
 
 /// 1 where the program is attached to the way out. Set by the loader, so that the verifier removes
 /// the code for the other direction.
@@ -121,11 +124,7 @@ pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameS
     } else {
         segments
     };
-    FrameSize::of_super_frame(
-        length(ctx).wrapping_add(tag),
-        packets,
-        headers.wrapping_add(tag),
-    )
+    FrameSize::of_super_frame(length(ctx).wrapping_add(tag), packets, headers.wrapping_add(tag))
 }
 
 /// Bytes of headers that each packet of a super-frame has.

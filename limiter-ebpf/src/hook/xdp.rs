@@ -22,6 +22,9 @@ pub(crate) const PASS: u32 = xdp_action::XDP_PASS;
 /// The verdict for a frame that is dropped.
 pub(crate) const DROP: u32 = xdp_action::XDP_DROP;
 
+/// No frame stands for several packets here.
+pub(crate) const SUPER_FRAMES: bool = false;
+
 /// Judges one frame.
 #[aya_ebpf::macros::xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]

@@ -35,6 +35,7 @@ use super::entries::MapEntryTable;
 use super::scratch;
 use crate::call::call;
 use crate::context::Frame;
+use crate::hook::SUPER_FRAMES;
 use crate::source_store::MapKept;
 use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
@@ -45,7 +46,7 @@ impl Kernel {
     pub(crate) fn count_reason(reason: Reason, size: FrameSize) {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-            unsafe { (*tally).add(size) };
+            unsafe { (*tally).add(size.at_hook(SUPER_FRAMES)) };
         }
     }
 
@@ -54,7 +55,7 @@ impl Kernel {
     pub(crate) fn count_interface(index: u32, reason: Reason, size: FrameSize) {
         if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index)) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-            unsafe { (*counters).add(reason, size) };
+            unsafe { (*counters).add(reason, size.at_hook(SUPER_FRAMES)) };
         }
     }
 }
@@ -125,6 +126,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl Maps for Kernel {
+    const SUPER_FRAMES: bool = SUPER_FRAMES;
+
     type Hashed = MapBucket;
     type Line = MapLine;
     type Keyed = MapKeyed;
@@ -420,6 +423,7 @@ impl Maps for Kernel {
 
     #[inline(always)]
     fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool) {
+        let size = size.at_hook(SUPER_FRAMES);
         if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             let stats = unsafe { &mut *stats };

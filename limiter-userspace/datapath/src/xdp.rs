@@ -7,7 +7,7 @@ use limiter_rules::rate_text::MIN_FULL_FRAME;
 
 use super::PinDir;
 use super::{
-    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Object, Observed, Options,
+    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Objects, Observed, Options,
     capabilities, pinned, privileges,
 };
 
@@ -40,13 +40,13 @@ pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathE
 /// The running kernel, and the program for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Xdp {
-    object: Object,
+    objects: Objects,
 }
 
 impl Xdp {
-    /// The kernel, where these object are to be loaded.
-    pub const fn new(object: Object) -> Self {
-        Self { object }
+    /// The kernel, where these objects are to be loaded.
+    pub const fn new(objects: Objects) -> Self {
+        Self { objects }
     }
 }
 
@@ -79,7 +79,7 @@ impl Backend for Xdp {
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         let found = PinDir::new(&options.pin_dir).has_parts();
-        let mut kernel = Kernel::open(self.object, options)?;
+        let mut kernel = Kernel::open(self.objects, options)?;
         let attached = if kernel.is_successor() {
             kernel.prepare_succession(interfaces, mode)
         } else {

@@ -290,7 +290,7 @@ impl Model {
         let limits = if record.is_unlimited() { 0 } else { usize::from(record.count) };
         let limits = record.limits.iter().take(limits);
         let limits = (0..).zip(limits).map(|(place, spec)| {
-            let units = scratch.units(spec.counts());
+            let units = scratch.units::<Self>(spec.counts());
             match self.lease_in(&record, slot, place, leases, scratch.now()) {
                 Err(Standing::Nothing) => leased(Standing::Nothing, 0, units),
                 Err(standing) => self.meter(scratch, spec, &bucket, standing),
@@ -342,8 +342,8 @@ impl Model {
     ) -> LookedLimit {
         let (now, offset) = (scratch.now(), wall_offset(self));
         let scale = Resolved::from_raw(bucket.bucket().resolved).scale();
-        let units = scratch.units(spec.counts());
-        let is_super_frame = scratch.size().is_super_frame();
+        let units = scratch.units::<Self>(spec.counts());
+        let is_super_frame = scratch.size::<Self>().is_super_frame();
         let conforms = |units, now| {
             let arrival = Arrival { now, offset, units, is_super_frame };
             units == 0 || meter::peek(spec, bucket, scale, &arrival) == Peek::Conforming
@@ -411,7 +411,8 @@ impl Model {
             }
             None => debt(self, bucket_key, slot),
         };
-        let conforms = |at| Charge::of_frame(&limit, at, scratch.size()).apply(tat).is_some();
+        let conforms =
+            |at| Charge::of_frame(&limit, at, scratch.size::<Self>()).apply(tat).is_some();
         let meter = (!limit.is_unlimited()).then(|| LookedLimit {
             standing: Standing::Node,
             remaining: gcra::remaining(&limit, tat, now),

@@ -39,6 +39,8 @@ fn of_buffer(buffer: u64) -> Generation {
 }
 
 impl Maps for Model {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = ModelSourceBucketRef;
     type Line = ModelLine;
     type Keyed = ModelKeyed;

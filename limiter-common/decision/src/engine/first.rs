@@ -24,12 +24,13 @@ pub fn resolve<W: Maps>(maps: &W, bucket_key: &BucketKey, generation: Generation
 /// A packet whose source has no bucket and gets none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
-    let SourcePacket { bucket_key, generation, size, now, .. } = packet;
+    let SourcePacket { bucket_key, generation, now, .. } = packet;
+    let size = packet.size;
     let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
     let unplaced = Unplaced { slot, first_seen: false };
-    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, *size, *now));
+    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, size, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
@@ -41,8 +42,8 @@ pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
 /// a flood need no more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
-    let SourcePacket { bucket_key, generation, size, now, deferred } = packet;
-    let (size, now) = (*size, *now);
+    let SourcePacket { bucket_key, generation, now, deferred, .. } = packet;
+    let (size, now) = (packet.size, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
     let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return (Some(no_rule), Change::NONE);

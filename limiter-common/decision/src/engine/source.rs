@@ -160,7 +160,7 @@ fn charge_at_once<W: Maps>(
     let later = Charge::of_frame(limit, latest, packet.size);
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
-        let charge = later.at(maps.now(packet.now));
+        let charge = later.at(limit, maps.now(packet.now), packet.size.is_super_frame());
         let reason = charge.attempt(&bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));

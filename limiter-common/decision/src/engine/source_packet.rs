@@ -9,6 +9,7 @@ use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
+use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::register::{Aside, Register};
 
@@ -70,12 +71,13 @@ impl SourcePacket {
         [bucket_key.word(), rest.raw(), size.raw(), now.get()]
     }
 
-    /// Takes what [`SourcePacket::registers`] gave.
+    /// Takes what [`SourcePacket::registers`] gave, at the hook of some maps.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn of_registers([word, rest, size, now]: [u64; 4]) -> Self {
+    pub fn of_registers<W: Maps>([word, rest, size, now]: [u64; 4]) -> Self {
         let Rest { generation, deferred, kind } = Rest::from_raw(rest);
         let bucket_key = BucketKey::of_word(word, kind.index());
-        let (size, now) = (FrameSize::from_raw(size), Ticks::new_within(now));
+        let size = FrameSize::from_raw(size).at_hook(W::SUPER_FRAMES);
+        let now = Ticks::new_within(now);
         Self { bucket_key, generation, size, now, deferred }
     }
 }

@@ -112,7 +112,7 @@ fn share<W: Maps>(
     let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
         return false;
     };
-    let one = Charge::of_frame(limit, now, size);
+    let one = Charge::of_frame(limit, now, size.at_hook(W::SUPER_FRAMES));
     // A packet that loses the race for the second one leaves the first charged: the safe side.
     charge(&cell, &one) && charge(&total, &all)
 }

@@ -60,20 +60,34 @@ pub(super) fn with<W: Words, A: Visitor>(
     let place = Place::new(spec, words, scale);
     match spec.algorithm() {
         Algorithm::TokenBucket => {
-            let charge = gcra::Charge::new(&spec.rate(), now, units).of_whole(is_super_frame);
+            let charge = gcra::Charge::of_units(&spec.rate(), now, units, is_super_frame);
             visitor.visit(&Token { place, charge })
         }
-        Algorithm::LeakyBucket => visitor
-            .visit(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) }),
-        Algorithm::FixedWindow => {
-            visitor.visit(&Fixed(Counting::new(spec, place, offset, arrival)))
-        }
-        Algorithm::SlidingCounter => {
-            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, arrival)))
-        }
-        Algorithm::SlidingSlots => {
-            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, arrival)))
-        }
+        Algorithm::LeakyBucket => visitor.visit(&Leaky {
+            place,
+            charge: leaky_bucket::Charge::of_units(&spec.rate(), now, units, is_super_frame),
+        }),
+        Algorithm::FixedWindow => visitor.visit(&Fixed(Counting::new(
+            spec,
+            place,
+            offset,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
+        Algorithm::SlidingCounter => visitor.visit(&Counter(Counting::new(
+            spec,
+            place,
+            WallOffset::BOOT,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
+        Algorithm::SlidingSlots => visitor.visit(&Slots(Counting::new(
+            spec,
+            place,
+            WallOffset::BOOT,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
         Algorithm::SlidingLog => visitor.visit(&Log { place, limit: spec.log(), now }),
     }
 }
@@ -110,6 +124,14 @@ impl<W: Words> Decide for Leaky<'_, W> {
     }
 }
 
+/// The units of a frame at a limit that counts in windows. A super-frame of more than the limit
+/// fills the window, and so conforms where that is empty.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn whole(spec: &LimitSpec, units: u64, is_super_frame: bool) -> u64 {
+    let most = spec.window().limit;
+    if is_super_frame && units > most { most } else { units }
+}
+
 /// A packet at a limit that counts in windows.
 struct Counting<'bucket, W> {
     place: Place<'bucket, W>,
@@ -125,12 +147,10 @@ impl<'bucket, W> Counting<'bucket, W> {
         spec: &LimitSpec,
         place: Place<'bucket, W>,
         offset: WallOffset,
-        arrival: &Arrival,
+        now: Ticks,
+        units: u64,
     ) -> Self {
         let limit = spec.window();
-        let Arrival { now, units, is_super_frame, .. } = *arrival;
-        // A super-frame of more units fills the window, and so conforms where that is empty.
-        let units = if is_super_frame && units > limit.limit { limit.limit } else { units };
         Self { place, limit, position: limit.at(now, offset), units }
     }
 }

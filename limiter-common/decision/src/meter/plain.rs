@@ -13,7 +13,7 @@ use crate::gcra::Charge;
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(spec: &LimitSpec, arrival: &Arrival) -> Charge {
     let Arrival { now, units, is_super_frame, .. } = *arrival;
-    Charge::new(&spec.rate(), now, units).of_whole(is_super_frame)
+    Charge::of_units(&spec.rate(), now, units, is_super_frame)
 }
 
 /// [`super::peek`], from the word of the limit.

@@ -43,21 +43,29 @@ pub(super) struct Header {
 /// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
-    let [.., a, b, c, d, e, f, g, h] = v4_bytes(frame, offset)?;
-    Ok(Source::V4(if frame.is_out() { [e, f, g, h] } else { [a, b, c, d] }))
+    let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
+    if frame.is_out() {
+        return destination(frame, offset + 16).map(Source::V4);
+    }
+    Ok(Source::V4([a, b, c, d]))
 }
 
 /// The source of an IPv6 packet, of one on its way out the destination.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
-    let header = v6_bytes(frame, offset)?;
+    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = v6_bytes(frame, offset)?;
     if frame.is_out() {
-        let [.., a, b, c, d, e, f, g, h, _, _, _, _, _, _, _, _] = header;
-        return Ok(Source::V6([a, b, c, d, e, f, g, h]));
+        return destination(frame, offset + 24).map(Source::V6);
     }
-    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = header;
     Ok(Source::V6([a, b, c, d, e, f, g, h]))
+}
+
+/// The destination address in a header that is there, or the first half of one. Read by itself: of
+/// the header that was read before, it would take as much of the stack again.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn destination<const N: usize>(frame: &impl Bytes, offset: usize) -> Result<[u8; N], Reason> {
+    frame.read(offset).ok_or(Reason::Truncated)
 }
 
 /// The whole of an IPv4 header, options left out.

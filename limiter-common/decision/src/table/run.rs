@@ -221,7 +221,7 @@ pub fn begin_packet<W: Maps>(
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn judge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Packed {
     let bucket_key = scratch.facts.source().into();
-    let (generation, size, now) = (scratch.generation(), scratch.size(), scratch.now());
+    let (generation, size, now) = (scratch.generation(), scratch.size::<W>(), scratch.now());
     let packet = SourcePacket { bucket_key, generation, size, now, deferred: true };
     let (outcome, Change { old, new }) = call!(judge(maps; &packet));
     scratch.source_old.set(old);
@@ -262,10 +262,10 @@ pub fn note_dropped<W: Maps>(
     #[cfg(not(target_arch = "bpf"))]
     scratch.stopped.set(Some(index));
     if let Some(bucket) = bucket.cloned().or_else(|| target::bucket(maps, scratch, index)) {
-        bucket.count(false, scratch.size().packets());
+        bucket.count(false, scratch.size::<W>().packets());
     }
     if index >= SOURCE_CLASS {
-        call!(count_source(maps; &scratch.facts.source().into(), false, scratch.size().packets()));
+        call!(count_source(maps; &scratch.facts.source().into(), false, scratch.size::<W>().packets()));
     }
     let (plan, rule, action, reason) = match scratch.account(index) {
         Some(account) => {

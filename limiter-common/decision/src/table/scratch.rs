@@ -16,6 +16,7 @@ use super::key::KeyFacts;
 use super::key_cell::KeyCell;
 use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
 use super::weight::passed;
+use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::register::Aside;
@@ -335,8 +336,14 @@ impl Scratch {
 
     /// The size of the frame.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn size(&self) -> FrameSize {
-        FrameSize::from_raw(self.size.get())
+    pub fn size<W: Maps>(&self) -> FrameSize {
+        FrameSize::from_raw(self.size.get()).at_hook(W::SUPER_FRAMES)
+    }
+
+    /// Bytes of the frame: [`FrameSize::bytes`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) fn bytes(&self) -> u64 {
+        FrameSize::from_raw(self.size.get()).bytes()
     }
 
     /// The rule set that it is judged by.
@@ -407,10 +414,10 @@ impl Scratch {
 
     /// The units of the packet for a limit that counts `count`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn units(&self, count: Count) -> u64 {
+    pub fn units<W: Maps>(&self, count: Count) -> u64 {
         match count {
-            Count::Packets => self.size().packets(),
-            Count::Bytes => self.size().bytes(),
+            Count::Packets => self.size::<W>().packets(),
+            Count::Bytes => self.size::<W>().bytes(),
             Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
             Count::Flows => u64::from(self.new_flow.get()),
         }

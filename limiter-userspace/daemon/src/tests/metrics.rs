@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::frame_size::FrameSize;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, EntryKind};
 use limiter_fake::SOURCES;
@@ -81,7 +82,7 @@ fn the_metrics_are_the_statistics() {
         let rule = state.installed().rules[&Selector::Every].limit.rule;
         let counters = state.rules.entry(rule).or_default();
         for reason in [Reason::Shadow, Reason::Shadow, Reason::Marked] {
-            counters.add(reason, 77);
+            counters.add(reason, FrameSize::of_packet(77));
         }
         let admission = Admission {
             tat: 9,
