@@ -34,7 +34,7 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
 
 /// Without a rule, and with the bypass, everything passes and no bucket is made or charged.
 #[test]
-fn no_rule_and_brake_pass() {
+fn no_rule_and_bypass_pass() {
     require_root();
     for source_store in SOURCE_STORES {
         let mut program = Program::load_in(source_store, 256, 16).unwrap();
@@ -42,11 +42,11 @@ fn no_rule_and_brake_pass() {
         assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
         assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-        program.kernel().set_brake(true).unwrap();
+        program.kernel().set_bypass(true).unwrap();
         for _ in 0..3 {
-            assert_eq!(program.judge(&frame).unwrap(), Reason::Brake);
+            assert_eq!(program.judge(&frame).unwrap(), Reason::Bypass);
         }
-        program.kernel().set_brake(false).unwrap();
+        program.kernel().set_bypass(false).unwrap();
         assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
         assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
     }

@@ -61,7 +61,7 @@ pub fn check(input: &[u8]) {
                 maps.model.list(&selector(index), ListEntry::new(list, end));
             }
             Step::Unlist(index) => maps.model.unlist(&selector(index)),
-            Step::Brake(engaged) => maps.model.set_brake(engaged),
+            Step::Bypass(engaged) => maps.model.set_bypass(engaged),
         }
     }
     maps.sums();

@@ -18,7 +18,7 @@ pub(super) enum Step {
     /// A prefix comes off its list.
     Unlist(u8),
     /// The bypass.
-    Brake(bool),
+    Bypass(bool),
 }
 
 /// Reads one step.
@@ -38,8 +38,8 @@ pub(super) fn step(input: &mut Input<'_>) -> Step {
             Step::List(prefix, list, end)
         }
         250..=253 => Step::Unlist(input.byte()),
-        254 => Step::Brake(true),
-        255 => Step::Brake(false),
+        254 => Step::Bypass(true),
+        255 => Step::Bypass(false),
     }
 }
 

@@ -224,7 +224,7 @@ pub enum DatapathError {
     #[error(
         "the maps in {path} are of another version (layout {found}; this limiter reads layout \
          {ABI_VERSION}): {}; ask with that version, or start this one, which takes them over",
-        in_force(*brake, limited)
+        in_force(*bypass, limited)
     )]
     OtherLayout {
         /// The pin directory.
@@ -232,7 +232,7 @@ pub enum DatapathError {
         /// ABI number of the maps.
         found: u64,
         /// True if the bypass lets every packet pass.
-        brake: bool,
+        bypass: bool,
         /// Interfaces that the program is on.
         limited: Vec<String>,
     },
@@ -311,8 +311,8 @@ impl DatapathError {
 }
 
 /// Facts about the limits in maps of any layout.
-fn in_force(brake: bool, limited: &[String]) -> String {
-    match (limited, brake) {
+fn in_force(bypass: bool, limited: &[String]) -> String {
+    match (limited, bypass) {
         ([], _) => "no interface is limited by them".to_owned(),
         (_, true) => "the bypass lets every packet pass".to_owned(),
         (limited, false) => format!("their limits are in force on {}", limited.join(", ")),

@@ -88,7 +88,7 @@ impl<'m, E> Excerpt<'m, E> {
         let mut model = Model::with_room(FRAMES, FRAMES, 0);
         let mut part = Part::default();
         model.generation = maps.control(Control::Generation)?;
-        model.brake = maps.control(Control::Brake)? != 0;
+        model.bypass = maps.control(Control::Bypass)? != 0;
         model.trial_end = Ticks::new(maps.control(Control::TrialEnd)?);
         model.daemon_lost = Ticks::new(maps.control(Control::DaemonLost)?);
         model.set_wall_offset(WallOffset::from_raw(maps.control(Control::WallOffset)?));

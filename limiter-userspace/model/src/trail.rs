@@ -9,7 +9,7 @@ use limiter_decision::table::{SOURCE_CLASS, Scratch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `limiter off`.
-    Brake,
+    Bypass,
     /// The allow list, the deny list and the management prefixes.
     Lists,
     /// Bans.

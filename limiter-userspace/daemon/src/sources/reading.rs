@@ -148,7 +148,7 @@ impl Reading {
             let own = if entry.keyed { Counters::default() } else { Counters::from(&entry) };
             let counters = self.sums.with(&source, own);
             let used = match self.wanted.by {
-                By::Nearness | By::Rate => self.used.share(known.datapath, &entry, now),
+                By::Utilization | By::Rate => self.used.share(known.datapath, &entry, now),
                 _ => 0,
             };
             offer(best, self.wanted.by, source, counters, used);
@@ -201,7 +201,7 @@ fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64)
         By::Dropped | By::DropRate => counters.dropped,
         By::Passed => counters.passed,
         By::Rate => packets,
-        By::Nearness => used,
+        By::Utilization => used,
     };
     best.offer([first, packets], source);
 }

@@ -127,7 +127,7 @@ fn before_rules(
         |until| format!("{} {}", Reason::Banned.name(), ends(until)),
     );
     let mut steps = vec![
-        step("brake", limiter_model::Step::Brake, if looked.brake { "brake" } else { "off" }),
+        step("brake", limiter_model::Step::Bypass, if looked.bypass { "brake" } else { "off" }),
         step("lists", limiter_model::Step::Lists, &listed),
         step(BANS, limiter_model::Step::Bans, &banned),
     ];

@@ -20,7 +20,7 @@ use limiter_decision::gcra;
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
-use crate::api::nearness::Of;
+use crate::api::utilization::Of;
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;
