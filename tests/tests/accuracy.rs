@@ -17,7 +17,6 @@ use limiter_tests::packet::MAX_FRAME;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 
-/// Promise P3.
 const ONE_PERCENT: f64 = 0.01;
 
 const SECOND: u64 = 1_000_000_000;

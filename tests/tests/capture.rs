@@ -25,7 +25,6 @@ use limiter_tests::root::require_root;
 
 const START: u64 = 1_000_000_000_000;
 
-/// Later than anything here.
 const END: u64 = 1 << 60;
 
 const ONE_AN_HOUR: &str = "domain: test\ndescriptors:

@@ -174,7 +174,6 @@ fn reasons_of(model: &Model, reason: Reason) -> u64 {
     model.reasons()[reason.index() as usize].packets
 }
 
-/// Room for sources.
 const ROOM: u32 = 4096;
 
 fn run(source_store: SourceTable, seed: u64) {

@@ -38,7 +38,6 @@ struct Lookups {
     tries: u32,
 }
 
-/// A model that counts.
 struct Counting {
     model: Model,
     sources: Cell<u32>,

@@ -135,7 +135,6 @@ impl Contender {
 
 const IPTABLES: &str = "iptables";
 
-/// Of tables and sets.
 const NAME: &str = "floods";
 
 const EXPIRE: &str = "--hashlimit-htable-expire 10000";

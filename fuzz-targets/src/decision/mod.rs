@@ -17,7 +17,6 @@ use bucket::Buckets;
 pub use rule_sets::{COUNT, texts as rule_sets};
 use story::{Step, step};
 
-/// Steps of one story.
 const MAX_STEPS: u32 = 512;
 
 /// Prefixes that a story puts on lists.

@@ -1,9 +1,9 @@
 //! Arguments and answers, as users meet them.
 
 mod check;
+mod documents;
 #[cfg(feature = "replay")]
 mod explain;
-mod faces;
 #[cfg(feature = "import")]
 mod import;
 mod names;

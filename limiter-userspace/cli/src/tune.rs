@@ -27,7 +27,7 @@ use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::observe::share as share_of;
 use super::output::Output;
-use super::reading::aside::OwnArgument;
+use super::reading::left_out::OwnArgument;
 use super::reading::{AS_FRAMES, Read};
 use super::{export, live, reading};
 use text::{Tuned, cautions};

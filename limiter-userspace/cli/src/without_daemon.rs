@@ -10,10 +10,8 @@ use serde::de::DeserializeOwned;
 use super::failure::Failure;
 use super::way::{Notes, Way, unnamed, way};
 
-/// Whom to ask.
 pub(super) struct Asked<'a> {
     pub(super) client: &'a Client,
-    /// Directory that was named.
     pub(super) pin_dir: Option<&'a Path>,
     pub(super) backend: &'a dyn Backend,
 }

@@ -84,7 +84,6 @@ pub fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
     Ok(is_daemon_lost(word, maps.now()))
 }
 
-/// The rules in force.
 fn effective(maps: &dyn Observed) -> Result<EffectiveSet, ServiceError> {
     let header = maps.header()?;
     let generation = Generation::new(maps.generation());

@@ -13,7 +13,6 @@ use crate::own_files::is_absent;
 use crate::rule_files::{self, Digest};
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
-/// Name of the file.
 const TAKEN: &str = "taken.json";
 
 /// Consequence of a file that cannot be used.
@@ -23,7 +22,6 @@ pub(super) const LOST: &str = "whether the rule files changed before this start 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Taken {
-    /// The digest of all.
     digest: String,
     /// The digest of each, by its name; none where they changed again before they were noted.
     files: BTreeMap<String, String>,

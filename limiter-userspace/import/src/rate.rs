@@ -7,7 +7,6 @@ use limiter_rules::model::{Meter, Period, RateLimit, Unit};
 pub(super) const QUOTA: &str = "a quota there never begins anew; for so much in a time, write \
      `algorithm: fixed_window` and a rate as 10GB/day by hand";
 
-/// A token bucket.
 pub(super) fn bucket(count: Count, amount: u64, period: Period, burst: u64) -> Meter {
     Meter::TokenBucket(RateLimit { count, requests_per_unit: amount, period, burst })
 }
@@ -20,7 +19,6 @@ pub(super) fn unit(text: &str) -> Option<Unit> {
     found.filter(|_| !text.is_empty())
 }
 
-/// A whole number.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)

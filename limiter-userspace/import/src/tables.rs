@@ -24,7 +24,6 @@ const MOST_EFFORT: usize = 10_000_000;
 /// A limit of another program, as paths of a rule file.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Index of the rule.
     pub(super) rule: usize,
     /// Name in the rule file.
     pub(super) name: String,
@@ -37,7 +36,6 @@ pub(super) struct Piece {
     pub(super) budget: Option<String>,
 }
 
-/// Relation of two paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Apart,
@@ -49,7 +47,6 @@ enum Relation {
     Partial,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pieces: Vec<Piece>,

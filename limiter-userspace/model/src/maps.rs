@@ -18,7 +18,7 @@ use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
 use limiter_decision::maps::{KeptBucket, Maps};
 use limiter_decision::outcome::Insert;
-use limiter_decision::register::Aside;
+use limiter_decision::register::OutParameter;
 use limiter_decision::stored::StoredIn;
 use limiter_decision::table::KeyCell;
 use limiter_rules::model::TriePrefix;
@@ -88,7 +88,7 @@ impl Maps for Model {
         self.moments.of(generation)
     }
 
-    fn aside(&self) -> Option<&Aside> {
+    fn out_parameter(&self) -> Option<&OutParameter> {
         None
     }
 

@@ -109,7 +109,6 @@ impl Feed {
         }
     }
 
-    /// A row of CSV.
     fn row(&mut self, line: usize, columns: &[&str], text: &str) {
         if text.is_empty() {
             return;

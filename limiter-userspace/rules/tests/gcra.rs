@@ -147,7 +147,6 @@ proptest! {
         }
     }
 
-    /// P1 for packets.
     #[test]
     fn never_over_in_any_window_packets(rate in packets(), start in 0u64..1 << 60, gaps in gaps()) {
         if let Some(limit) = compiled(rate) {

@@ -31,7 +31,6 @@ pub struct SharedSet {
 }
 
 impl From<Vec<Shared>> for SharedSet {
-    /// Budgets alone.
     fn from(budgets: Vec<Shared>) -> Self {
         Self { budgets, ..Self::default() }
     }

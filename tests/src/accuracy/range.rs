@@ -64,7 +64,6 @@ pub struct Entry {
     pub frame: u64,
 }
 
-/// Frames in a burst.
 const BURST: u64 = 10;
 
 const PACKETS: [&str; 20] = [

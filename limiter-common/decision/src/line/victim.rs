@@ -100,7 +100,6 @@ impl Choice {
         }
     }
 
-    /// The way.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn way(self) -> u32 {
         (self.0 & WAYS) as u32

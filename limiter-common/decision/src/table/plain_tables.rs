@@ -69,7 +69,6 @@ macro_rules! take_at {
 pub struct Row {
     /// The indices of those where its key is full, one after the other: four bits each.
     full: u32,
-    /// The number of these.
     full_count: u32,
 }
 

@@ -9,7 +9,6 @@ use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 use super::finding::Finding;
 use crate::args::defaults::PIN_DIR;
 
-/// Judges the place.
 pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {
     let (check, path) = ("bpffs", pin_dir.display());
     if place.file_system == FileSystem::Other {
@@ -45,7 +44,6 @@ pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {
     }
 }
 
-/// Judges the maps.
 pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding {
     let (check, path) = ("pins", pin_dir.display());
     let on_pins = |command: &str| {

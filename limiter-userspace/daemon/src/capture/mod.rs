@@ -43,7 +43,6 @@ pub(super) struct Captures {
     last: Option<CaptureReport>,
 }
 
-/// A capture under way.
 #[derive(Debug)]
 struct Running {
     filter: CaptureFilter,
@@ -179,7 +178,7 @@ impl Captures {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         running.stop(datapath)?;
         let report = running.report(datapath)?;
-        tracing::info!(told = report.reported, "the capture has ended");
+        tracing::info!(reported = report.reported, "the capture has ended");
         self.last = Some(report);
         Ok(())
     }

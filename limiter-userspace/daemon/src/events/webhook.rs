@@ -70,7 +70,6 @@ impl Webhook {
         Self { url, client }
     }
 
-    /// As it was given.
     pub(super) const fn url(&self) -> &Uri {
         &self.url.0
     }

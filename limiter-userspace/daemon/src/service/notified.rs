@@ -59,7 +59,6 @@ impl Service {
         }
     }
 
-    /// The daemon ends.
     pub(crate) fn notify_stopping(&self) {
         self.notifier.stopping();
     }

@@ -22,7 +22,6 @@ impl Service {
         warnings
     }
 
-    /// State of the daemon.
     pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
         let trial = self.rule_sets.trial(&self.datapath);

@@ -31,11 +31,9 @@ const APART: Duration = Duration::from_millis(250);
 /// The step after a slice.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Another slice.
     Slice,
     /// Another slice after a while.
     After(Duration),
-    /// The answer.
     Done(SourceList),
 }
 
@@ -51,7 +49,6 @@ enum Stage {
     Accounts(Accounts, Option<(HashMap<Source, Account>, Ticks)>),
 }
 
-/// A pass under way.
 #[derive(Debug)]
 pub(crate) struct Reading {
     wanted: Wanted,
@@ -77,7 +74,6 @@ impl Reading {
         }
     }
 
-    /// Reads on.
     pub(crate) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
         match &mut self.stage {
             Stage::Keys => {

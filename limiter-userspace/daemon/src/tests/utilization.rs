@@ -20,7 +20,6 @@ fn source(number: u16) -> Source {
     Source::V4([10, 0, high, low])
 }
 
-/// Works the answer out.
 fn reported(daemon: &Daemon) -> Utilization {
     let mut slices = UtilizationText::begin(&daemon.service).unwrap();
     for _ in 0..100 {

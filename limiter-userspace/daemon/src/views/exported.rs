@@ -30,7 +30,6 @@ pub(crate) struct RulesText {
     edits: bool,
     generation: u64,
     slice: usize,
-    /// Rules that were written.
     written: usize,
     /// The file, if it is written anew.
     file: Option<ExactFile>,

@@ -70,7 +70,6 @@ pub(crate) struct Facts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trials {
     pub(crate) confirmed: u64,
-    /// Taken back on request.
     pub(crate) reverted: u64,
     /// Nobody confirmed them in time.
     pub(crate) expired: u64,

@@ -23,7 +23,6 @@ pub(super) struct Used {
     pub(super) reports: bool,
 }
 
-/// Options of one rule.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     does: Option<Does>,
@@ -76,7 +75,6 @@ impl Recent {
         !matches!(option, "--name" | "--seconds" | "--hitcount" | "--mask")
     }
 
-    /// Reads an option.
     pub(super) fn option(
         &mut self,
         option: &str,

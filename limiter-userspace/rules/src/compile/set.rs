@@ -44,7 +44,6 @@ pub struct CompiledSet<'a> {
     /// Budgets that rules in force name, in the order in which they find their places: those with a
     /// class last.
     pub(crate) budgets: Vec<CompiledBudget<'a>>,
-    /// The keyed tables.
     pub(crate) layout: Layout,
     /// Treatment of packets whose source no host can have.
     pub(crate) martians: Option<Martians>,
@@ -70,7 +69,6 @@ pub(crate) struct CompiledKeyed<'a> {
     pub(crate) terms: CompiledTerms<'a>,
 }
 
-/// A budget.
 #[derive(Debug)]
 pub(crate) struct CompiledBudget<'a> {
     pub(crate) name: &'a str,
@@ -99,7 +97,6 @@ pub(crate) struct CompiledLimits<'a> {
     pub(crate) shared: Vec<SharedTerms>,
 }
 
-/// Action over a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CompiledOver<'a> {
     Drop,
@@ -235,7 +232,6 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Rules on other keys.
     fn others(&mut self, others: &[&'a Rule]) {
         let mut rules: Vec<(RuleId, &'a Rule)> = Vec::with_capacity(others.len());
         for rule in others {

@@ -54,7 +54,6 @@ impl ExactFile {
         Ok(Self { text: format!("# {comment}\n{}", head(domain, set)?), some: false })
     }
 
-    /// Begins the rules.
     fn rules(&mut self) {
         if !std::mem::replace(&mut self.some, true) {
             self.text.push_str(RULES);
@@ -178,7 +177,6 @@ struct Writer {
 const MOST_FRAME: u64 = 131_071;
 
 impl Writer {
-    /// All but the rules.
     fn head(self, domain: Option<&str>, set: &RuleSet) -> File {
         let budgets = set.budgets.iter().map(|budget| self.budget(budget).into()).collect();
         File {

@@ -44,7 +44,6 @@ impl Values {
     }
 }
 
-/// One value.
 impl From<u16> for Values {
     fn from(value: u16) -> Self {
         Self { low: value, high: value }

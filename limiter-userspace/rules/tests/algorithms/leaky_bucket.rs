@@ -28,7 +28,6 @@ fn run(limit: &Limit, offered: &[Packet]) -> Vec<Packet> {
     })
 }
 
-/// Log-uniform rates.
 fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![quota_of(Count::Packets), quota_of(Count::Bytes)]
 }

@@ -13,7 +13,6 @@ use proptest::prelude::*;
 
 use crate::support::{FRAME, Packet, boot, short_period};
 
-/// All of them.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,

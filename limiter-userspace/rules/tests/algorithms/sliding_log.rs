@@ -42,7 +42,6 @@ fn logged() -> impl Strategy<Value = Quota> {
 proptest! {
     #![proptest_config(config())]
 
-    /// In every window, exactly.
     #[test]
     fn never_over_in_any_window(quota in logged(), pattern in pattern()) {
         let limit = compiled(quota);

@@ -20,12 +20,10 @@ pub(crate) fn config() -> ProptestConfig {
     }
 }
 
-/// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// Nanoseconds since boot.
     pub(crate) at: u64,
-    /// Units of the packet.
     pub(crate) units: u64,
 }
 
@@ -148,7 +146,6 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-/// Quotas of packets alone.
 pub(crate) fn packets() -> impl Strategy<Value = Quota> {
     packets_up_to(64)
 }
@@ -169,7 +166,6 @@ pub(crate) fn admitted(offered: &[Packet], mut admit: impl FnMut(Packet) -> bool
 /// One window that starts and ends with an admitted packet: the tightest of all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Units admitted in it.
     pub(crate) sum: u128,
     /// Units of the last packet alone.
     pub(crate) last: u128,

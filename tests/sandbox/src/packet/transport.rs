@@ -41,7 +41,6 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The protocol number.
     pub(super) fn protocol(self, ipv6: bool) -> u8 {
         match self {
             Self::Udp { .. } => 17,

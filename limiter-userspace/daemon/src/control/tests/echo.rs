@@ -14,7 +14,6 @@ pub(super) struct Echo {
     pub(super) begun: Option<Arc<AtomicUsize>>,
 }
 
-/// Answers in slices.
 enum Reported {
     /// An answer of one part.
     Text(Option<Vec<u8>>),
