@@ -10,14 +10,15 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_datapath::Datapath as _;
 use limiter_rules::model::Limits;
-use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
+use limiter_rules::model::Quota;
+use limiter_rules::{Path, Period, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::frames::{V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Terms {
-    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }.into()
+    Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst).into()
 }
 
 fn rule(selector: &str, terms: impl Into<Terms>) -> Rule {
@@ -81,12 +82,7 @@ fn shadow_mode_counts_and_passes() {
     for source_store in SOURCE_STORES {
         let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let frame = v4().build();
-        let limit = RateLimit {
-            count: Count::Packets,
-            requests_per_unit: 1,
-            period: Period::one(Unit::Hour),
-            burst: 2,
-        };
+        let limit = Quota::new(Count::Packets, 1, Period::one(Unit::Hour)).with_burst(2);
         program.set_time(Ticks::from_nanos(1_000)).unwrap();
         program.apply(&set([rule("*", Limits { shadow: true, ..Limits::new(limit) })])).unwrap();
         let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();

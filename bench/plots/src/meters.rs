@@ -34,7 +34,7 @@ pub(crate) struct Meter {
 }
 
 const fn quota(requests_per_unit: u64) -> Quota {
-    Quota { count: Count::Packets, requests_per_unit, period: Period::one(Unit::Second) }
+    Quota::new(Count::Packets, requests_per_unit, Period::one(Unit::Second))
 }
 
 const fn rate(requests_per_unit: u64, burst: u64) -> RateLimit {

@@ -20,6 +20,11 @@ pub enum Bound {
     Until,
 }
 
+/// A moment in RFC 3339 for a message: in the time of this process, with UTC beside.
+pub fn local(moment: &str) -> String {
+    Zone::of_this_process().both(moment)
+}
+
 impl Zone {
     /// The time zone of this process: `TZ`, else that of the machine, else UTC.
     pub fn of_this_process() -> Self {

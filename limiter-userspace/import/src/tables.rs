@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use limiter_rules::model::{
-    Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
-    Terms, Unit, Values,
+    Budget, LimitList, Limits, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit,
+    RuleSet, Terms, Unit, Values,
 };
 
 use super::firewall::Hook;
@@ -205,12 +205,9 @@ impl Tables {
 }
 
 /// Replies that `reject` may send, where the other program rejected.
-const REPLIES: RateLimit = RateLimit {
-    count: limiter_common::wire::Count::Packets,
-    requests_per_unit: 100,
-    period: Period::one(Unit::Second),
-    burst: 100,
-};
+const REPLIES: RateLimit =
+    Quota::new(limiter_common::wire::Count::Packets, 100, Period::one(Unit::Second))
+        .with_burst(100);
 
 fn limits(limits: Vec<RuleLimit>, over: Over, shadow: bool) -> Limits {
     Limits { over, shadow, ..Limits::new(LimitList::from(limits)) }

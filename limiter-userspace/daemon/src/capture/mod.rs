@@ -23,6 +23,7 @@ use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
+use crate::moment;
 use missed::Missed;
 use pcapng::Writer;
 
@@ -82,7 +83,7 @@ impl Captures {
             self.finish(datapath)?;
         }
         if let Some(Running { user, began_at, .. }) = &self.running {
-            return Err(ServiceError::Capturing { user: *user, since: began_at.clone() });
+            return Err(ServiceError::Capturing { user: *user, since: moment::local(began_at) });
         }
         let names = filter::names(datapath, effective);
         let filter = filter::of(asked, datapath, effective)?;

@@ -271,11 +271,7 @@ fn limit(
     differences.push(Difference::Full("the oldest sources are forgotten"));
     let family = if chain.0.starts_with('6') { Family::V6 } else { Family::V4 };
     let bits = if family == Family::V4 { 32 } else { 128 };
-    let quota = Quota {
-        count: Count::Packets,
-        requests_per_unit: most,
-        period: Period { unit: Unit::Second, multiplier },
-    };
+    let quota = Quota::new(Count::Packets, most, Period { unit: Unit::Second, multiplier });
     let meter = Meter::SlidingLog(quota);
     let key = vec![Key::Source(bits)];
     let pair = Some(Pair { list: list.to_owned(), notes: noting, first });

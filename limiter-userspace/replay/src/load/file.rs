@@ -322,7 +322,7 @@ fn per_second(text: &Spanned<String>, field: &str) -> Result<f64, Refused> {
         RateText::parse(&text.value).map_err(|error| at(text, format!("{field}: {error}")))?;
     match parsed {
         #[expect(clippy::cast_precision_loss, reason = "rates are below 2^53 packets")]
-        RateText::Rate { count: Count::Packets, requests_per_unit, period }
+        RateText::Rate { count: Count::Packets, requests_per_unit, period, .. }
             if requests_per_unit <= 100_000_000 =>
         {
             Ok(requests_per_unit as f64 / period.seconds() as f64)

@@ -15,7 +15,7 @@ use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::model::{
-    Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
+    Budget, Limits, Mark, Martians, Over, Path, Period, Quota, RateLimit, Rule, RuleSet, Selector,
     Subject, Terms, Unit,
 };
 
@@ -25,12 +25,8 @@ pub const REPLIES: &str = "limiter:replies";
 pub const BANS: &str = "limiter:bans";
 
 /// New bans that there may be unless the rule set says otherwise.
-pub const DEFAULT_BANS: RateLimit = RateLimit {
-    count: Count::Packets,
-    requests_per_unit: 10,
-    period: Period::one(Unit::Second),
-    burst: 10,
-};
+pub const DEFAULT_BANS: RateLimit =
+    Quota::new(Count::Packets, 10, Period::one(Unit::Second)).with_burst(10);
 
 /// A rule set, compiled.
 #[derive(Debug)]

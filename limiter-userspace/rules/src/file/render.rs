@@ -301,7 +301,7 @@ impl Writer {
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
         let quota = limit.meter.quota();
-        let Quota { count, requests_per_unit, period } = quota;
+        let Quota { count, requests_per_unit, period, .. } = quota;
         let mut out = match words(quota) {
             rate @ Some(_) => shape::RateLimit { rate, ..shape::RateLimit::default() },
             None => shape::RateLimit {

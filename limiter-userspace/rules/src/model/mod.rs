@@ -19,7 +19,7 @@ pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use bound::Bound;
 pub use crowd::{Crowd, crowd_hit};
 pub use key::Fact;
-pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use limit::{ByteUnits, LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, until_text};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;

@@ -117,8 +117,7 @@ proptest! {
 /// The first nanosecond at which the oldest packet is out of the window, and the one before it.
 #[test]
 fn the_edge_of_the_window() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 3, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 3, Period::one(Unit::Second));
     let limit = compiled(quota);
     let second = 1_000_000_000;
     let at = |times: &[u64]| {

@@ -139,10 +139,8 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
         (1u64..40).prop_map(|packets| (Count::Packets, packets)),
         (FRAME..60_000).prop_map(|bytes| (Count::Bytes, bytes)),
     ];
-    (amount, period()).prop_map(|((count, requests_per_unit), period)| Quota {
-        count,
-        requests_per_unit,
-        period,
+    (amount, period()).prop_map(|((count, requests_per_unit), period)| {
+        Quota::new(count, requests_per_unit, period)
     })
 }
 
@@ -151,10 +149,8 @@ pub(crate) fn packets() -> impl Strategy<Value = Quota> {
 }
 
 pub(crate) fn packets_up_to(most: u64) -> impl Strategy<Value = Quota> {
-    (1..=most, period()).prop_map(|(requests_per_unit, period)| Quota {
-        count: Count::Packets,
-        requests_per_unit,
-        period,
+    (1..=most, period()).prop_map(|(requests_per_unit, period)| {
+        Quota::new(Count::Packets, requests_per_unit, period)
     })
 }
 

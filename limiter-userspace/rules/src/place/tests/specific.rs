@@ -294,12 +294,8 @@ proptest! {
             if path.selector().is_some() || !seen.insert(path.clone()) {
                 continue;
             }
-            let rate = crate::RateLimit {
-                count: Count::Packets,
-                requests_per_unit: number,
-                period: crate::Period::one(crate::Unit::Second),
-                burst: 1,
-            };
+            let second = crate::Period::one(crate::Unit::Second);
+            let rate = crate::model::Quota::new(Count::Packets, number, second).with_burst(1);
             set.rules.push(Arc::new(Rule::new(path, rate)));
         }
         prop_assume!(!set.rules.is_empty());
