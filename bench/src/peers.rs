@@ -26,7 +26,7 @@ pub struct Limit<'a> {
 /// Packets that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All.
+    /// All packets, whatever they are.
     All,
     /// Those of UDP.
     Udp,

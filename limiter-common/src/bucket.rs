@@ -110,7 +110,7 @@ impl Generation {
         self.0
     }
 
-    /// The next one.
+    /// Generation of the next rule set.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn next(self) -> Self {

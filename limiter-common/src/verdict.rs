@@ -35,7 +35,7 @@ pub enum Reason {
     /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
     /// range.
     Untracked = 9,
-    /// Over its limit.
+    /// Dropped: over a limit of its rule.
     OverLimit = 10,
     /// Other CPUs changed the bucket at every try.
     Contended = 11,

@@ -30,7 +30,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
+    /// Every tool that is measured.
     pub const ALL: [Self; 5] =
         [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::HashlimitKept, Self::Nft];
 

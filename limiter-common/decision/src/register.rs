@@ -15,7 +15,7 @@ pub trait Register: Copy {
     /// asks.
     const LOST: Self;
 
-    /// The register.
+    /// The value as 64 bits.
     fn to_register(self) -> u64;
 
     /// Takes what [`Register::to_register`] gave.

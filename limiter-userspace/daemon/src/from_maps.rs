@@ -32,7 +32,7 @@ const NOT_HELD: &str = "names, labels and origins of rules, until when they are 
 /// Fact that no answer with budgets has.
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
 
-/// `limiter list`.
+/// Answer of `limiter list` without a daemon.
 pub fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
     let limits: Limits = reported::<LimitsText, _>(maps)?;
     Ok(Limits { unknown: unknown(), ..limits })

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 
-/// A time zone.
+/// A time zone: how moments are read and shown.
 #[derive(Clone, Debug)]
 pub struct Zone(TimeZone);
 

@@ -25,7 +25,7 @@ pub enum StateError {
         directory.display(), pid_text(pid)
     )]
     Locked {
-        /// The directory.
+        /// State directory that another daemon uses.
         directory: PathBuf,
         /// The other's process, as it wrote it down.
         pid: String,

@@ -99,7 +99,7 @@ pub struct State {
     pub clock_refreshed: usize,
     /// Drops that the program has reported, and nobody has taken.
     pub events: VecDeque<Event>,
-    /// Counts of events.
+    /// Counts of events that the program would have.
     pub event_counts: EventBudget,
     /// Events a second.
     pub event_rate: Option<NonZero<u32>>,
@@ -109,9 +109,9 @@ pub struct State {
     pub captured: VecDeque<CapturedPacket>,
     /// Packets that a capture takes.
     pub capture_filter: CaptureFilter,
-    /// End of the capture.
+    /// Time at which a capture under way ends.
     pub capture_end: Ticks,
-    /// Counts of the capture.
+    /// Counts of packets that the capture would have.
     pub capture_counts: CaptureBudget,
 }
 

@@ -12,7 +12,7 @@ pub enum Step {
     Bypass,
     /// The allow list, the deny list and the management prefixes.
     Lists,
-    /// Bans.
+    /// The look-up of a ban.
     Bans,
     /// Sources that no host can have.
     Martians,

@@ -26,7 +26,7 @@ const MAX_DIGITS: usize = 24;
 pub enum RateText {
     /// `unlimited`.
     Unlimited,
-    /// A rate.
+    /// A number of units in a length of time.
     Rate {
         /// Unit of the count.
         count: Count,

@@ -117,7 +117,7 @@ pub enum SharedId {
     Named,
     /// A limit of a key of a rule.
     Key {
-        /// [`SharedPlace::tag`].
+        /// Tag of the limit in the store: [`SharedPlace::tag`].
         tag: u64,
         /// The key, without the table.
         key: TableKey,

@@ -24,7 +24,7 @@ pub(super) enum Userland {
     Host,
     /// The packages of an architecture, unpacked into a directory.
     Unpacked {
-        /// The architecture.
+        /// Architecture of the guest.
         arch: Arch,
         /// The directory.
         root: PathBuf,

@@ -59,9 +59,9 @@ impl Victim {
 /// The line of a newcomer in which an entry leaves for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenLine {
-    /// The first one.
+    /// The first candidate line.
     First = 1,
-    /// The second one.
+    /// The second candidate line.
     Second = 2,
     /// The one of the overflow.
     Overflow = 3,

@@ -39,7 +39,7 @@ pub(crate) struct Sender {
     port: Port,
 }
 
-/// A load.
+/// Synthetic traffic, as its file describes it.
 #[derive(Clone, Debug)]
 pub struct Load {
     seed: u64,

@@ -77,7 +77,7 @@ impl ExactFile {
         Ok(())
     }
 
-    /// All of it.
+    /// Ends the file, and gives its text.
     pub fn end(mut self) -> String {
         if !self.some {
             self.text.push_str("descriptors: []\n");

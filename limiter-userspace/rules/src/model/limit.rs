@@ -280,7 +280,7 @@ pub struct RuleLimit {
 }
 
 impl RuleLimit {
-    /// A hard limit.
+    /// A limit without a second one above it: what is over it meets the rule's action.
     pub const fn hard(meter: Meter) -> Self {
         Self { meter, upper: None, mark: None }
     }
@@ -318,7 +318,7 @@ impl LimitList {
         bucket.into_iter().chain(limits.iter().copied())
     }
 
-    /// The first of them.
+    /// The first limit; none of a rule that blocks.
     pub fn first(&self) -> Option<RuleLimit> {
         self.iter().next()
     }

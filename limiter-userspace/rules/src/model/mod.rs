@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One rule.
+/// A rule: packets, and terms for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The name that the rule file gives it.
@@ -137,9 +137,9 @@ impl RuleSet {
 /// Thing that an error or a counter is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// A rule.
+    /// A rule, which its path identifies.
     Rule(Path),
-    /// A budget.
+    /// A budget, by its name.
     Budget(String),
     /// The budget of replies.
     Replies,

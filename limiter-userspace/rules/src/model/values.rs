@@ -18,7 +18,7 @@ impl Values {
         self.low
     }
 
-    /// The highest value.
+    /// The highest value of the range, which is in it.
     pub const fn high(self) -> u16 {
         self.high
     }

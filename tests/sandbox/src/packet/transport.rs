@@ -26,7 +26,7 @@ pub enum Transport {
     Echo {
         /// Identifier.
         id: u16,
-        /// Sequence number.
+        /// Sequence number of the echo.
         sequence: u16,
     },
     /// A message of ICMP or `ICMPv6`; the payload is its body.
