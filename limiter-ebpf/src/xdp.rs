@@ -21,7 +21,6 @@ use crate::events::{self, ScratchFacts};
 use crate::maps::definitions::{CPUS, INTERFACES};
 use crate::maps::{self, Clock as _, Kernel};
 
-/// Judges one frame.
 #[aya_ebpf::macros::xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {

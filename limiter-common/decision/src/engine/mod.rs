@@ -54,8 +54,8 @@ pub enum Next {
 /// ends that much later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
-    if maps.control(Control::Brake) != 0 {
-        return Next::Done(Reason::Brake);
+    if maps.control(Control::Bypass) != 0 {
+        return Next::Done(Reason::Bypass);
     }
     if now.is_past_range() {
         return Next::Done(Reason::Untracked);

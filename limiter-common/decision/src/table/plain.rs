@@ -54,7 +54,6 @@ fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: boo
 pub(super) struct AtOnce(u32);
 
 impl AtOnce {
-    /// All limits.
     pub(super) const ALL: Self = Self(0);
     /// Nothing: the packet is over the first one.
     pub(super) const OVER: Self = Self(1);

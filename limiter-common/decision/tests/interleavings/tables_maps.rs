@@ -62,11 +62,9 @@ struct State {
     words: [LoomWord; WORDS],
 }
 
-/// A bucket in place.
 #[derive(Clone)]
 pub(crate) struct LoomKeyed(Arc<State>);
 
-/// One of its words.
 pub(crate) struct Word(Arc<State>, usize);
 
 impl limiter_decision::cell::Cell for Word {
@@ -118,7 +116,6 @@ impl Keyed for LoomKeyed {
     }
 }
 
-/// A lease in place.
 struct LeaseWords {
     granted: AtomicU64,
     expires: AtomicU64,
@@ -127,7 +124,6 @@ struct LeaseWords {
     denied: std::sync::atomic::AtomicU64,
 }
 
-/// A lease in place.
 #[derive(Clone)]
 pub(crate) struct LoomLease(Arc<LeaseWords>);
 
@@ -196,7 +192,6 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
 pub(crate) enum Way {
     /// [`table::judge_plain`], and the long one for what that leaves.
     Short,
-    /// [`table::run_tables`].
     Long,
 }
 
@@ -209,7 +204,6 @@ impl Way {
 /// The use of an key's bucket.
 #[derive(Debug)]
 pub(crate) struct Used {
-    /// Packets that it owes.
     pub(crate) owed: usize,
     /// Packets that it counts as passed.
     pub(crate) passed: usize,
