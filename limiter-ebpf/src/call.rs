@@ -7,7 +7,7 @@ macro_rules! call {
     (here $($subprogram:tt)*) => { $crate::call::call!(@ (call) $($subprogram)*) };
     (@ ($($call:tt)*) $($subprogram:tt)*) => {
         limiter_decision::call!(
-            in ($($call)*), limiter_decision::maps::Maps::aside(&$crate::maps::Kernel);
+            in ($($call)*), limiter_decision::maps::Maps::out_parameter(&$crate::maps::Kernel);
             $($subprogram)*
         )
     };

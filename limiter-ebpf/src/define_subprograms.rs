@@ -186,7 +186,7 @@ pub(crate) use define_subprograms;
 #[inline(always)]
 pub(crate) fn run_subprogram<R: Register>(subprogram: impl FnOnce() -> Option<R>) -> u64 {
     let register = |answer: R| {
-        answer.put_aside(|| Kernel.aside());
+        answer.put_out_parameter(|| Kernel.out_parameter());
         answer.to_register()
     };
     match subprogram() {

@@ -22,7 +22,7 @@ use limiter_decision::host;
 use limiter_decision::line::Lines;
 use limiter_decision::maps::Maps;
 use limiter_decision::outcome::{Insert, Outcome};
-use limiter_decision::register::Aside;
+use limiter_decision::register::OutParameter;
 use limiter_decision::table::{KeyCell, Scratch};
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed};
@@ -39,7 +39,6 @@ struct Lookups {
     tries: u32,
 }
 
-/// A model that counts.
 struct Counting {
     model: Model,
     sources: Cell<u32>,
@@ -175,7 +174,7 @@ impl Maps for Counting {
     as_the_model! {
         fn control(&self, word: Control) -> u64;
         fn now(&self, recent: Ticks) -> Ticks;
-        fn aside(&self) -> Option<&Aside>;
+        fn out_parameter(&self) -> Option<&OutParameter>;
         fn listed(&self, source: &Source) -> Option<&ListEntry>;
         fn listed_prefix(&self, source: &Source) -> Option<&ListEntry>;
         fn ban(&self, source: &Source) -> Option<Self::Ban>;

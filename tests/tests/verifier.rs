@@ -102,7 +102,6 @@ fn head(shipped: Shipped, kernel: &str, capabilities: &str) -> String {
     format!("| {} | {kernel} | {capabilities} | ", name(shipped))
 }
 
-/// Beginning of a row.
 fn name((framing, table): Shipped) -> String {
     match table {
         SourceTable::Hash => framing.program().to_owned(),

@@ -17,7 +17,6 @@ use bucket::Buckets;
 pub use rule_sets::{COUNT, texts as rule_sets};
 use story::{Step, step};
 
-/// Steps of one story.
 const MAX_STEPS: u32 = 512;
 
 /// Prefixes that a story puts on lists.
@@ -61,7 +60,7 @@ pub fn check(input: &[u8]) {
                 maps.model.list(&selector(index), ListEntry::new(list, end));
             }
             Step::Unlist(index) => maps.model.unlist(&selector(index)),
-            Step::Brake(engaged) => maps.model.set_brake(engaged),
+            Step::Bypass(engaged) => maps.model.set_bypass(engaged),
         }
     }
     maps.sums();

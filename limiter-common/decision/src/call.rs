@@ -9,17 +9,17 @@
 /// room in a register.
 #[macro_export]
 macro_rules! call {
-    (in ($($call:tt)*), $aside:expr; $name:ident(
+    (in ($($call:tt)*), $out:expr; $name:ident(
         $(& $maps:ident)? $(,)? $($given:ident),*; $($argument:expr),*
     )) => {
-        $crate::cross!(($($call)*), $aside, $name($(&$maps,)? $($given,)*; $($argument),*))
+        $crate::cross!(($($call)*), $out, $name($(&$maps,)? $($given,)*; $($argument),*))
     };
     ($name:ident(; $($argument:expr),*)) => {
         $crate::call!(in ($crate::subprograms::call), None; $name(; $($argument),*))
     };
     ($name:ident($maps:ident $(, $given:ident)*; $($argument:expr),*)) => {
         $crate::call!(
-            in ($crate::subprograms::call), $maps.aside();
+            in ($crate::subprograms::call), $maps.out_parameter();
             $name($maps $(, $given)*; $($argument),*)
         )
     };
@@ -30,7 +30,7 @@ macro_rules! call {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cross {
-    (($($call:tt)*), $aside:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
+    (($($call:tt)*), $out:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
         $name($($given,)* $($argument),*)
     };
 }
@@ -40,14 +40,14 @@ macro_rules! cross {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cross {
-    (($($call:tt)*), $aside:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
+    (($($call:tt)*), $out:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
         // Never taken: it says of what type the answer is.
         if false {
             $name($($given,)* $($argument),*)
         } else {
-            $crate::register::Register::with_aside(
+            $crate::register::Register::with_out_parameter(
                 $crate::register::Register::of_register($($call)*::$name($($argument),*)),
-                || $aside,
+                || $out,
             )
         }
     };

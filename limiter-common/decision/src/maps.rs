@@ -25,7 +25,7 @@ use crate::cell::{Cell as SharedWord, SourceBucket};
 use crate::entries::{AdmissionCells, EntryTableWords};
 use crate::line::{Line, Lines};
 use crate::outcome::Insert;
-use crate::register::Aside;
+use crate::register::OutParameter;
 use crate::stored::StoredIn;
 use crate::table::KeyCell;
 
@@ -64,7 +64,7 @@ pub trait Maps: Sized {
 
     /// The part of a subprogram's answer that has no room in a register. The XDP program has it; on
     /// the host a subprogram is a call, and there is none.
-    fn aside(&self) -> Option<&Aside>;
+    fn out_parameter(&self) -> Option<&OutParameter>;
 
     /// The list entry of a source itself.
     fn listed(&self, source: &Source) -> Option<&ListEntry>;

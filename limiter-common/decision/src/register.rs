@@ -16,7 +16,7 @@ pub trait Register: Copy {
     /// asks.
     const LOST: Self;
 
-    /// The register.
+    /// The value as 64 bits.
     fn to_register(self) -> u64;
 
     /// Takes what [`Register::to_register`] gave.
@@ -24,12 +24,12 @@ pub trait Register: Copy {
 
     /// Leaves the part of an answer that has no room in the register.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn put_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) {}
+    fn put_out_parameter<'a>(self, _out: impl FnOnce() -> Option<&'a OutParameter>) {}
 
-    /// The answer with what [`Register::put_aside`] has left.
+    /// The answer with what [`Register::put_out_parameter`] has left.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
-    fn with_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) -> Self {
+    fn with_out_parameter<'a>(self, _out: impl FnOnce() -> Option<&'a OutParameter>) -> Self {
         self
     }
 }
@@ -43,7 +43,7 @@ pub fn half(value: impl Register) -> u32 {
 /// The part of an answer that has no room in a register: this CPU's own.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Aside {
+pub struct OutParameter {
     /// Two words.
     pub words: [Cell<u64>; 2],
 }

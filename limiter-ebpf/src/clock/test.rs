@@ -93,7 +93,6 @@ struct Flood {
     number: u64,
     /// Sources that send in turn.
     block: u64,
-    /// Packets of each source.
     times: u64,
     /// Bytes of the address that all sources have, as they stand in the frame.
     net: u32,

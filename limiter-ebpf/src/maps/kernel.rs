@@ -21,7 +21,7 @@ use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
 use limiter_decision::maps::Maps;
 use limiter_decision::outcome::Insert;
-use limiter_decision::register::Aside;
+use limiter_decision::register::OutParameter;
 use limiter_decision::table::KeyCell;
 
 use super::atomic::{MapKeyed, MapLease, MapWord, acquire_fence};
@@ -166,8 +166,8 @@ impl Maps for Kernel {
     }
 
     #[inline(always)]
-    fn aside(&self) -> Option<&Aside> {
-        scratch().map(|scratch| &scratch.aside)
+    fn out_parameter(&self) -> Option<&OutParameter> {
+        scratch().map(|scratch| &scratch.out_parameter)
     }
 
     #[inline(always)]

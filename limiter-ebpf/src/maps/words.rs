@@ -59,7 +59,6 @@ macro_rules! by_index {
     };
 }
 
-/// Reads a word.
 #[inline(always)]
 pub(crate) fn load_word(bucket: &MapKeyed, index: u32) -> u64 {
     if index as usize >= WORDS {

@@ -32,7 +32,7 @@ use crate::Framing;
 #[derive(Clone, Debug)]
 pub struct Looked {
     /// True if the bypass lets everything pass.
-    pub brake: bool,
+    pub bypass: bool,
     /// Source of the packet; `None` for one that is exempt.
     pub source: Option<Source>,
     /// List that the source is on, and the entry.
@@ -155,7 +155,7 @@ impl Model {
     fn look_at(&self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Looked {
         let (generation, header) = self.in_force(now);
         let mut looked = Looked {
-            brake: self.control(Control::Brake) != 0,
+            bypass: self.control(Control::Bypass) != 0,
             source: None,
             listed: None,
             ban: None,

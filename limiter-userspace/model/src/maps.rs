@@ -19,7 +19,7 @@ use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::line::Lines;
 use limiter_decision::maps::{KeptBucket, Maps};
 use limiter_decision::outcome::Insert;
-use limiter_decision::register::Aside;
+use limiter_decision::register::OutParameter;
 use limiter_decision::stored::StoredIn;
 use limiter_decision::table::KeyCell;
 use limiter_rules::model::TriePrefix;
@@ -58,7 +58,7 @@ impl Maps for Model {
             header.raw()
         };
         match word {
-            Control::Brake => self.steps.reach(Step::Brake),
+            Control::Bypass => self.steps.reach(Step::Bypass),
             Control::Lists => self.steps.reach(Step::Lists),
             Control::BansKept => self.steps.reach(Step::Bans),
             _ => {}
@@ -66,7 +66,7 @@ impl Maps for Model {
         match word {
             Control::Abi => ABI_VERSION,
             Control::Generation => self.generation,
-            Control::Brake => self.brake.into(),
+            Control::Bypass => self.bypass.into(),
             Control::Lists => LISTS_EXACT | LISTS_PREFIXES,
             Control::EvenRuleSet => header(0),
             Control::OddRuleSet => header(1),
@@ -91,7 +91,7 @@ impl Maps for Model {
         self.moments.of(generation)
     }
 
-    fn aside(&self) -> Option<&Aside> {
+    fn out_parameter(&self) -> Option<&OutParameter> {
         None
     }
 

@@ -51,7 +51,6 @@ fn bucket() -> impl Strategy<Value = Bucket> {
     prop_oneof![second, day].prop_map(|(rate, a_day, burst)| Bucket { rate, a_day, burst })
 }
 
-/// Next thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// So many packets at once.

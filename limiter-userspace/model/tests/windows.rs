@@ -58,18 +58,15 @@ impl Window {
     }
 }
 
-/// Next thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// So many packets at once.
     Packets(usize),
-    /// Another number.
     Number(u64),
     /// Another number on trial, for so long.
     Trial(u64, u64),
     /// A trial is taken back.
     Revert,
-    /// A trial is confirmed.
     Confirm,
 }
 
@@ -89,7 +86,6 @@ fn span() -> impl Strategy<Value = u64> {
         .prop_map(|grains| grains * GRAIN)
 }
 
-/// The rules in force.
 struct Maps {
     model: Model,
     window: Window,
@@ -109,7 +105,6 @@ impl Maps {
         maps
     }
 
-    /// The number in force.
     fn limit(&self) -> u64 {
         match self.before {
             Some((before, end)) if self.now >= end => before,

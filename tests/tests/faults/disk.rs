@@ -18,7 +18,6 @@ use super::scene::{
     DRAINING, MANAGEMENT, contents, drain, ensure_clean, ensure_clear_output, ensure_in_force,
 };
 
-/// A small disk.
 pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 /// 64 KiB.
@@ -263,7 +262,6 @@ fn a_socket_that_cannot_be_made_is_reported() -> Result<()> {
 }
 
 impl SmallDisk {
-    /// Takes all inodes.
     fn fill_places(&self) -> Result<()> {
         for number in 0..100_000 {
             match File::create(self.place(number)) {

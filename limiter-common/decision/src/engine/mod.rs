@@ -1,8 +1,9 @@
 //! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
 //!
 //! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
-//! over its limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes
-//! through [`crate::table::run_tables`].
+//! over its limits, that is one look-up of a bucket: [`plain_source`]. Every other packet takes the
+//! route of plain tables, [`crate::table::judge_plain`], or the general one,
+//! [`crate::table::run_tables`].
 
 mod again;
 pub mod changed;
@@ -37,7 +38,8 @@ pub enum Next {
     Done(Reason),
     /// The source table alone, of a rule set that has nothing else: [`plain_source`].
     Sources(SourcePacket),
-    /// The tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
+    /// The tables: [`crate::table::begin_packet`], then [`crate::table::judge_plain`], and
+    /// [`crate::table::run_tables`] for packets that have to take the general route.
     Tables {
         /// The rule set that judges the packet.
         generation: Generation,
@@ -55,8 +57,8 @@ pub enum Next {
 /// the other end sends, nor in the source table, whose rules are for what comes in.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Ticks) -> Next {
-    if maps.control(Control::Brake) != 0 {
-        return Next::Done(Reason::Brake);
+    if maps.control(Control::Bypass) != 0 {
+        return Next::Done(Reason::Bypass);
     }
     if now.is_past_range() {
         return Next::Done(Reason::Untracked);

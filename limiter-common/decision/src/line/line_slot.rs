@@ -14,9 +14,9 @@ use crate::register::Register;
 /// A way of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineSlot {
-    /// Index of the line.
+    /// Index among the lines of the family.
     pub line: u32,
-    /// The way.
+    /// Place in the line, from 0.
     pub way: u32,
 }
 

@@ -59,9 +59,9 @@ impl Victim {
 /// The line of a newcomer in which an entry leaves for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenLine {
-    /// The first one.
+    /// The first candidate line.
     First = 1,
-    /// The second one.
+    /// The second candidate line.
     Second = 2,
     /// The one of the overflow.
     Overflow = 3,
@@ -100,7 +100,6 @@ impl Choice {
         }
     }
 
-    /// The way.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn way(self) -> u32 {
         (self.0 & WAYS) as u32

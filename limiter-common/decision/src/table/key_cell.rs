@@ -20,7 +20,7 @@ impl KeyCell {
         Self { key: Cell::new(key), name: Cell::default() }
     }
 
-    /// The key.
+    /// A copy of the key.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn get(&self) -> TableKey {
         self.key.get()

@@ -2,8 +2,9 @@
 //!
 //! A table is a list of facts and of masks; they make the key of the bucket, so the bucket is found
 //! before any rule is asked. The bucket remembers which rule holds for its key, as in the source
-//! table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by the
-//! source table, then charged in every table.
+//! table. Most packets take the route of plain tables, [`judge_plain`], and all others the general
+//! one, [`run_tables`]. Both look up every bucket, then judge by the source table, then charge
+//! every bucket.
 //!
 //! The parts of that are subprograms ([`mod@crate::subprograms`]): in the kernel each is a function
 //! that the verifier proves by itself, so that its work does not multiply.

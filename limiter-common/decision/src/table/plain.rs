@@ -61,7 +61,6 @@ fn check_plain<W: Maps>(
 pub(super) struct AtOnce(u32);
 
 impl AtOnce {
-    /// All limits.
     pub(super) const ALL: Self = Self(0);
     /// Nothing: the packet is over the first one.
     pub(super) const OVER: Self = Self(1);

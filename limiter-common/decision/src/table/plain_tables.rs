@@ -69,7 +69,6 @@ macro_rules! take_at {
 pub struct Row {
     /// The indices of those where its key is full, one after the other: four bits each.
     full: u32,
-    /// The number of these.
     full_count: u32,
 }
 
@@ -99,7 +98,7 @@ impl Register for Row {
 /// The end of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
-    /// The packet is judged.
+    /// The plain route judged the packet: its outcome.
     Judged(Packed),
     /// Another CPU was faster at the compact key at a place: what is charged before stays. From
     /// [`judge_compact`] alone.

@@ -132,7 +132,6 @@ pub(super) struct ChargeTarget<'m, K> {
     pub(super) bucket: K,
     /// The scale bit of the bucket's words.
     pub(super) scale: bool,
-    /// The bucket, by number.
     pub(super) budget: BudgetRef,
     /// The bucket to refresh when the words turn out to belong to another rule.
     pub(super) stale: Stale,
@@ -155,6 +154,5 @@ pub(super) enum Wish {
     Settled = 0,
     /// The key has none, and needs none so far.
     Free = 1,
-    /// The key needs some.
     Asks = 2,
 }

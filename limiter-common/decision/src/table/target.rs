@@ -15,7 +15,6 @@ pub(super) enum TargetLookup<'m, K> {
     Free(Option<&'m Record>),
     /// The key has no bucket, and its rule says `drop`; or its rule is a block.
     Full(&'m Record),
-    /// Limits to charge.
     Target(ChargeTarget<'m, K>),
     /// A bucket to be refreshed first.
     Stale(Stale),

@@ -132,7 +132,7 @@ macro_rules! nothing_before {
             recent
         }
 
-        fn aside(&self) -> Option<&limiter_decision::register::Aside> {
+        fn out_parameter(&self) -> Option<&limiter_decision::register::OutParameter> {
             None
         }
 

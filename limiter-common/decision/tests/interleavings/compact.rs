@@ -20,7 +20,6 @@ fn at_once(maps: &Arc<Maps>, [one, another]: [Way; 2]) -> usize {
     passed + usize::from(passes(other.join().unwrap()))
 }
 
-/// Rooms of two buckets.
 const ROOMS: [[u64; 2]; 5] = [[1, 2], [2, 1], [1, 1], [2, 2], [2, 3]];
 
 /// Two packets pass as long as every bucket has room, and none passes more. One that is dropped is

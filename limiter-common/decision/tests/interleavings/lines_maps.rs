@@ -72,11 +72,9 @@ struct Words {
     ways: [Way; WAYS],
 }
 
-/// The line in place.
 #[derive(Clone)]
 pub(crate) struct LoomLine(Arc<Words>);
 
-/// A way in place.
 #[derive(Clone)]
 pub(crate) struct LoomEntry(Arc<Words>, usize);
 
@@ -258,7 +256,6 @@ impl Maps {
         ways.collect()
     }
 
-    /// Lines that are locked.
     pub(crate) fn locked(&self) -> usize {
         self.lines.iter().filter(|line| line.0.lock.load() != 0).count()
     }

@@ -125,7 +125,6 @@ struct Words {
     counts: Counts,
 }
 
-/// The bucket in place.
 #[derive(Clone)]
 pub(crate) struct LoomBucket(Arc<Words>);
 
@@ -172,7 +171,6 @@ impl SourceBucket for LoomBucket {
 /// The work of another CPU while this one reads a slot.
 type Meanwhile = (u32, Resolved);
 
-/// The maps.
 pub(crate) struct Maps {
     generation: AtomicU64,
     /// When the last one came into force.
@@ -203,7 +201,6 @@ impl Maps {
         }
     }
 
-    /// With a bucket.
     pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
         let bucket = Bucket { word: word.raw(), resolved: resolved.raw(), ..Bucket::default() };
         *self.bucket.lock().unwrap() = Some(LoomBucket::new(&bucket));
@@ -243,7 +240,6 @@ impl Maps {
         Generation::new(self.generation.load(Ordering::Acquire))
     }
 
-    /// One packet.
     pub(crate) fn packet(&self) -> Reason {
         self.packet_at(NOW)
     }

@@ -63,11 +63,9 @@ struct State {
     words: [LoomWord; WORDS],
 }
 
-/// A bucket in place.
 #[derive(Clone)]
 pub(crate) struct LoomKeyed(Arc<State>);
 
-/// One of its words.
 pub(crate) struct Word(Arc<State>, usize);
 
 impl limiter_decision::cell::Cell for Word {
@@ -119,7 +117,6 @@ impl Keyed for LoomKeyed {
     }
 }
 
-/// A lease in place.
 struct LeaseWords {
     granted: AtomicU64,
     expires: AtomicU64,
@@ -128,7 +125,6 @@ struct LeaseWords {
     denied: std::sync::atomic::AtomicU64,
 }
 
-/// A lease in place.
 #[derive(Clone)]
 pub(crate) struct LoomLease(Arc<LeaseWords>);
 
@@ -197,7 +193,6 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
 pub(crate) enum Way {
     /// [`table::judge_plain`], and the long one for what that leaves.
     Short,
-    /// [`table::run_tables`].
     Long,
 }
 
@@ -210,7 +205,6 @@ impl Way {
 /// The use of an key's bucket.
 #[derive(Debug)]
 pub(crate) struct Used {
-    /// Packets that it owes.
     pub(crate) owed: usize,
     /// Packets that it counts as passed.
     pub(crate) passed: usize,

@@ -28,7 +28,6 @@ pub(crate) fn source(number: u32) -> BucketKey {
     Source::V4(number.to_be_bytes()).into()
 }
 
-/// A store of buckets.
 pub(crate) trait SourceStore {
     type Hashed: SourceBucket;
     type Line: Line;
@@ -44,7 +43,6 @@ pub(crate) trait SourceStore {
     fn entry_table(&self) -> &HostEntryTable;
 }
 
-/// A table of lines.
 pub(crate) struct Lines {
     lines: Vec<HostLine>,
     entry_table: HostEntryTable,

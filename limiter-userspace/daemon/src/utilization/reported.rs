@@ -7,7 +7,7 @@ use limiter_datapath::Observed;
 
 use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
-use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
+use crate::api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views;
@@ -30,10 +30,10 @@ impl Watch {
         &self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,
-    ) -> Result<Nearness, ServiceError> {
-        let Some(done) = &self.done else { return Ok(Nearness::default()) };
+    ) -> Result<Utilization, ServiceError> {
+        let Some(done) = &self.done else { return Ok(Utilization::default()) };
         let [apart, before] = self.apart;
-        Ok(Nearness {
+        Ok(Utilization {
             read_seconds_ago: seconds(datapath.now().since(done.began)),
             apart_seconds: seconds(apart.max(before)),
             buckets: done.buckets,
@@ -58,8 +58,8 @@ impl Watch {
         &self,
         datapath: &dyn Observed,
         effective: &EffectiveSet,
-        wanted: impl Fn(&RuleNearness) -> bool,
-    ) -> Result<Vec<RuleNearness>, ServiceError> {
+        wanted: impl Fn(&RuleUtilization) -> bool,
+    ) -> Result<Vec<RuleUtilization>, ServiceError> {
         let Some(done) = &self.done else { return Ok(Vec::new()) };
         let sums = self.sums();
         let mut found = BTreeMap::new();
@@ -86,11 +86,11 @@ impl Watch {
                 rule.shadow = terms.is_shadow();
             }
         }
-        let mut rules: Vec<RuleNearness> = found
+        let mut rules: Vec<RuleUtilization> = found
             .into_iter()
             .filter_map(|(number, rule)| {
                 let title = titles.get(&number)?;
-                Some(RuleNearness {
+                Some(RuleUtilization {
                     rule: title.rule.clone(),
                     rule_name: title.name.clone(),
                     ..rule
@@ -129,14 +129,14 @@ impl Watch {
         number: u32,
         watched: &Watched,
         sum: Sum,
-    ) -> Result<RuleNearness, ServiceError> {
+    ) -> Result<RuleUtilization, ServiceError> {
         let Sum { sent, above_50, above_80, lost, lost_most, at_most } = sum;
         let now = datapath.now();
         let counters = datapath.rule_counters(number)?;
         let [_, before] = watched.counters;
         let [_, began] = self.halves.unwrap_or([now; 2]);
         let in_window = |now: u64, before: u64| now.saturating_sub(before);
-        let mut rule = RuleNearness {
+        let mut rule = RuleUtilization {
             of: watched.of,
             window_seconds: seconds(now.since(began.max(watched.since))),
             sent,
@@ -150,7 +150,7 @@ impl Watch {
             shadowed: in_window(counters.shadowed.packets, before.shadowed.packets),
             marked: in_window(counters.marked.packets, before.marked.packets),
             dropped_share: share(counters.dropped.packets, counters.passed.packets),
-            ..RuleNearness::default()
+            ..RuleUtilization::default()
         };
         (rule.answer, rule.evidence) = judge(&rule, watched.leased);
         Ok(rule)

@@ -1,7 +1,7 @@
 //! The answer whether a limit fits the traffic, and the evidence of it. docs/tuning.md says why
 //! each bound is what it is.
 
-use crate::api::nearness::{Fit, Of, RuleNearness};
+use crate::api::utilization::{Fit, Of, RuleUtilization};
 use crate::render::number;
 
 /// Fewer sources than this say nothing about a share of them: each would be more than 5 %.
@@ -27,8 +27,8 @@ pub(super) const HALF: f64 = 0.5;
 pub(super) const NEAR: f64 = 0.8;
 
 /// The answer about a rule, and its evidence. `leased` if nodes share its limit.
-pub(super) fn judge(rule: &RuleNearness, leased: bool) -> (Fit, String) {
-    let RuleNearness { sent, lost, lost_most, window_seconds, .. } = *rule;
+pub(super) fn judge(rule: &RuleUtilization, leased: bool) -> (Fit, String) {
+    let RuleUtilization { sent, lost, lost_most, window_seconds, .. } = *rule;
     let minutes = minutes(window_seconds);
     let unknown = |why: String| (Fit::NotKnownYet, why);
     let [source, sources] = match rule.of {
@@ -142,20 +142,20 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn rule(sent: u64, lost: u64, lost_most: u64) -> RuleNearness {
+    fn rule(sent: u64, lost: u64, lost_most: u64) -> RuleUtilization {
         let at_most = Some(if lost > 0 { 1.0 } else { 0.9 });
-        RuleNearness {
+        RuleUtilization {
             sent,
             lost,
             lost_most,
             above_50: lost,
             at_most,
             window_seconds: 1800,
-            ..RuleNearness::default()
+            ..RuleUtilization::default()
         }
     }
 
-    fn fit(rule: &RuleNearness) -> Fit {
+    fn fit(rule: &RuleUtilization) -> Fit {
         judge(rule, false).0
     }
 
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(fit(&rule(1000, 11, 0)), Fit::TooTight);
         assert_eq!(fit(&rule(20, 2, 0)), Fit::Fitting);
         // A short look is enough: these sources were hit.
-        assert_eq!(fit(&RuleNearness { window_seconds: 5, ..rule(200, 34, 0) }), Fit::TooTight);
+        assert_eq!(fit(&RuleUtilization { window_seconds: 5, ..rule(200, 34, 0) }), Fit::TooTight);
     }
 
     #[test]
@@ -188,10 +188,10 @@ mod tests {
     fn loose_takes_a_bound_and_not_only_no_sight() {
         let calm = rule(200, 0, 0);
         assert_eq!(fit(&calm), Fit::NotKnownYet);
-        assert_eq!(fit(&RuleNearness { at_most: Some(0.41), ..calm.clone() }), Fit::Loose);
-        assert_eq!(fit(&RuleNearness { at_most: None, ..calm.clone() }), Fit::NotKnownYet);
-        assert_eq!(fit(&RuleNearness { above_50: 7, ..calm.clone() }), Fit::Fitting);
-        let soon = RuleNearness { at_most: Some(0.41), window_seconds: SOON - 1, ..calm };
+        assert_eq!(fit(&RuleUtilization { at_most: Some(0.41), ..calm.clone() }), Fit::Loose);
+        assert_eq!(fit(&RuleUtilization { at_most: None, ..calm.clone() }), Fit::NotKnownYet);
+        assert_eq!(fit(&RuleUtilization { above_50: 7, ..calm.clone() }), Fit::Fitting);
+        let soon = RuleUtilization { at_most: Some(0.41), window_seconds: SOON - 1, ..calm };
         assert_eq!(fit(&soon), Fit::NotKnownYet);
     }
 
@@ -201,9 +201,9 @@ mod tests {
         assert_eq!(judge(&tight, true).0, Fit::NotKnownYet);
         for unknown in [
             rule(FEW - 1, 10, 0),
-            RuleNearness { shadowed: 1, ..tight.clone() },
-            RuleNearness { marked: 1, ..tight.clone() },
-            RuleNearness { of: Of::Budget, ..tight },
+            RuleUtilization { shadowed: 1, ..tight.clone() },
+            RuleUtilization { marked: 1, ..tight.clone() },
+            RuleUtilization { of: Of::Budget, ..tight },
         ] {
             assert_eq!(fit(&unknown), Fit::NotKnownYet, "{unknown:?}");
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use limiter_daemon::render::number;
-use limiter_replay::explain::{Aside, Own};
+use limiter_replay::explain::{LeftOut, Own};
 
 /// Argument of the commands that read captures: whose packets limiter would not see.
 #[derive(Debug, Default, clap::Args)]
@@ -45,7 +45,7 @@ impl OwnArgument {
 }
 
 /// Adds what was left out of one capture to that of others.
-pub(crate) fn add(sum: &mut Aside, of: Aside) {
+pub(crate) fn add(sum: &mut LeftOut, of: LeftOut) {
     sum.outgoing += of.outgoing;
     sum.again += of.again;
     for (address, packets) in of.own {
@@ -56,22 +56,21 @@ pub(crate) fn add(sum: &mut Aside, of: Aside) {
     sum.too_late.extend(of.too_late);
 }
 
-/// Lines for people.
-pub(crate) fn lines(aside: &Aside) -> Vec<String> {
+pub(crate) fn lines(left_out: &LeftOut) -> Vec<String> {
     let mut lines = Vec::new();
     let mut counted = |count: u64, what: &str| {
         if count > 0 {
             lines.push(format!("{} packets {what}", number(count)));
         }
     };
-    counted(aside.outgoing, "went out, as the capture says, and were left out");
+    counted(left_out.outgoing, "went out, as the capture says, and were left out");
     counted(
-        aside.again,
+        left_out.again,
         "stand in the capture a second time, as behind an XDP program, and were counted once",
     );
-    for (address, packets) in &aside.own {
+    for (address, packets) in &left_out.own {
         let packets = number(*packets);
-        lines.push(if aside.recognised {
+        lines.push(if left_out.recognised {
             format!(
                 "{packets} packets are from {address}, an end of nearly all packets, so this \
                  host sent them: limiter sees only what comes in, and they were left out; `--own \
@@ -81,13 +80,13 @@ pub(crate) fn lines(aside: &Aside) -> Vec<String> {
             format!("{packets} packets are from {address}, and were left out, as --own says")
         });
     }
-    if let Some((one, other)) = aside.either {
+    if let Some((one, other)) = left_out.either {
         lines.push(format!(
             "both directions are in the capture, and {one} or {other} may be this host: what it \
              sent counts here, though limiter sees only what comes in; name it, as in `--own {one}`"
         ));
     }
-    for address in &aside.too_late {
+    for address in &left_out.too_late {
         lines.push(format!(
             "both directions are in the capture: {address} is an end of nearly all packets, so \
              this host, and what it sent is among the packets above; `--own {address}` leaves it \

@@ -20,7 +20,7 @@ use limiter_decision::gcra;
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
-use crate::api::nearness::Of;
+use crate::api::utilization::Of;
 
 /// Buckets that are read in a second without being asked for: about a millisecond.
 const CALM: usize = 2048;
@@ -42,7 +42,6 @@ const APART: Ticks = Ticks::from_nanos(10_000_000_000);
 /// and again costs a few per cent of a CPU at most.
 const FRESH_EACH: u64 = 20_000;
 
-/// Half of the window.
 const HALF: Ticks = Ticks::from_nanos(1_800_000_000_000);
 
 /// Buckets that are followed, at most: 150 bytes each.
@@ -64,7 +63,6 @@ struct Tally {
 /// A rule over the window.
 #[derive(Clone, Debug)]
 struct Watched {
-    /// Limits that it has.
     place: u32,
     of: Of,
     leased: bool,
@@ -74,7 +72,6 @@ struct Watched {
     counters: [RuleCounters; 2],
 }
 
-/// A round under way.
 #[derive(Debug)]
 struct Round {
     began: Ticks,
@@ -386,7 +383,6 @@ impl Watch {
         }
     }
 
-    /// Ends a round.
     fn end(&mut self, round: Round) {
         let Round { began, generation, buckets, tallies, .. } = round;
         if let Some(done) = &self.done {

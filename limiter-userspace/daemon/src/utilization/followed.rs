@@ -7,7 +7,6 @@ use super::read::Read;
 /// Findings about a bucket in one half of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Half {
-    /// Packets that came.
     pub(super) sent: u32,
     /// Packets of these that were dropped.
     pub(super) lost: u32,
@@ -18,7 +17,6 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// Both halves as one.
     fn and(self, other: Self) -> Self {
         Self {
             sent: self.sent.saturating_add(other.sent),
@@ -88,7 +86,6 @@ impl Followed {
         (self.last, self.at) = (read, at);
     }
 
-    /// Number of the rule.
     pub(super) const fn rule(&self) -> u32 {
         self.last.rule
     }
@@ -98,7 +95,6 @@ impl Followed {
         self.last.place
     }
 
-    /// Findings in the window.
     pub(super) fn window(&self) -> Half {
         let [half, before] = self.halves;
         half.and(before)

@@ -4,10 +4,10 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::Daemon;
-use crate::api::nearness::{Fit, Nearness, Of, RuleNearness};
+use crate::api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use crate::control::{Sliced as _, Step};
-use crate::nearness::Watch;
-use crate::routes::nearness::NearnessText;
+use crate::routes::utilization::UtilizationText;
+use crate::utilization::Watch;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -20,9 +20,8 @@ fn source(number: u16) -> Source {
     Source::V4([10, 0, high, low])
 }
 
-/// Works the answer out.
-fn reported(daemon: &Daemon) -> Nearness {
-    let mut slices = NearnessText::begin(&daemon.service).unwrap();
+fn reported(daemon: &Daemon) -> Utilization {
+    let mut slices = UtilizationText::begin(&daemon.service).unwrap();
     for _ in 0..100 {
         match slices.step(&daemon.service).unwrap() {
             Step::Again | Step::After(_) => {}
@@ -37,7 +36,7 @@ fn reported(daemon: &Daemon) -> Nearness {
 }
 
 /// The rule `every source`: 100/s, 20 at once.
-fn rule(reported: &Nearness) -> &RuleNearness {
+fn rule(reported: &Utilization) -> &RuleUtilization {
     reported.rules.iter().find(|rule| rule.rule == "every source").unwrap()
 }
 
@@ -207,7 +206,7 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
         at(&daemon, second);
         daemon.service.housekeep().unwrap();
     }
-    let watch = daemon.service.gauges.nearness.borrow();
+    let watch = daemon.service.gauges.utilization.borrow();
     let reported = watch
         .reported(daemon.service.datapath().unwrap(), &daemon.service.rule_sets.effective)
         .unwrap();
@@ -245,7 +244,7 @@ fn the_text_ends_with_how_it_was_read() {
 #[test]
 fn of_many_a_share_is_followed_and_all_are_counted() {
     let daemon = Daemon::start(&[]);
-    *daemon.service.gauges.nearness.borrow_mut() = Watch::with_room(64);
+    *daemon.service.gauges.utilization.borrow_mut() = Watch::with_room(64);
     reported(&daemon);
     at(&daemon, 10);
     send(&daemon, 0..1000, 5);

@@ -9,7 +9,7 @@ use crate::render::{Render, line};
 /// `PUT /v1/brake`, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Brake {
+pub struct Bypass {
     /// True if every packet passes.
     pub engaged: bool,
 }
@@ -35,7 +35,7 @@ pub struct Detached {
     pub others_stay: bool,
 }
 
-impl Render for Brake {
+impl Render for Bypass {
     fn render(&self, text: &mut String) {
         text.push_str(if self.engaged {
             "limits are off: every packet passes until `limiter on`\n"

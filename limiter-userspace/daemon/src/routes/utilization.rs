@@ -4,34 +4,34 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::time::Ticks;
 
-use crate::api::nearness::Nearness;
+use crate::api::utilization::Utilization;
 use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/nearness", get(nearness))
+    Routes::default().at("/v1/nearness", get(utilization))
 }
 
 /// How near sources come to the limits in force, and whether these fit
 #[utoipa::path(
     get,
     path = "/v1/nearness",
-    responses((status = 200, description = "Done.", body = Nearness))
+    responses((status = 200, description = "Done.", body = Utilization))
 )]
-pub(super) async fn nearness(
+pub(super) async fn utilization(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, JSON, NearnessText::begin).await
+    sliced(service, peer, JSON, UtilizationText::begin).await
 }
 
 /// The reading of all buckets under way, unless it was just done.
-pub(crate) struct NearnessText {
+pub(crate) struct UtilizationText {
     asked: Ticks,
     ended: bool,
 }
 
-impl NearnessText {
+impl UtilizationText {
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let asked = service.datapath()?.now();
         service.heap_trim.note();
@@ -39,18 +39,18 @@ impl NearnessText {
     }
 }
 
-impl Sliced<Service> for NearnessText {
+impl Sliced<Service> for UtilizationText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
         if self.ended {
             return Ok(Step::Done);
         }
         let datapath = service.datapath()?;
-        if !service.gauges.nearness.borrow_mut().step(datapath, self.asked)? {
+        if !service.gauges.utilization.borrow_mut().step(datapath, self.asked)? {
             return Ok(Step::Again);
         }
         self.ended = true;
         let reported =
-            service.gauges.nearness.borrow().reported(datapath, &service.rule_sets.effective)?;
+            service.gauges.utilization.borrow().reported(datapath, &service.rule_sets.effective)?;
         Ok(Step::Part(serde_json::to_vec(&reported)?.into()))
     }
 }

@@ -28,7 +28,6 @@ impl Place {
 pub(super) struct Read {
     /// Limits that it is charged to: [`Place::raw`].
     pub(super) place: u32,
-    /// Number of the rule.
     pub(super) rule: u32,
     /// Packets that passed since the bucket was made.
     pub(super) passed: u64,

@@ -3,28 +3,28 @@
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
 
-use crate::api::brake::{AskDetach, Brake, Detached};
+use crate::api::bypass::{AskDetach, Bypass, Detached};
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/brake", put(brake)).at("/v1/detach", post(detach))
+    Routes::default().at("/v1/brake", put(bypass)).at("/v1/detach", post(detach))
 }
 
 /// Turns the bypass on or off
 #[utoipa::path(
     put,
     path = "/v1/brake",
-    request_body = Brake,
-    responses((status = 200, description = "Done.", body = Brake))
+    request_body = Bypass,
+    responses((status = 200, description = "Done.", body = Bypass))
 )]
-pub(super) async fn brake(
+pub(super) async fn bypass(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
-    JsonBody(wanted): JsonBody<Brake>,
+    JsonBody(wanted): JsonBody<Bypass>,
 ) -> Answer {
-    change(&service, &peer, |service| service.brake(wanted))
+    change(&service, &peer, |service| service.bypass(wanted))
 }
 
 /// Removes program, maps and limits; the daemon ends. Or frees one interface
@@ -47,12 +47,12 @@ pub(super) async fn detach(
 
 impl Service {
     /// Lets every packet pass, or no longer.
-    pub(crate) fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
+    pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<Bypass, Refusal> {
         let datapath = self.datapath.get_mut()?;
-        datapath.set_brake(brake.engaged)?;
-        let engaged = datapath.brake()?;
-        tracing::warn!(engaged, "brake");
-        Ok(Brake { engaged })
+        datapath.set_bypass(bypass.engaged)?;
+        let engaged = datapath.bypass()?;
+        tracing::warn!(engaged, "bypass");
+        Ok(Bypass { engaged })
     }
 
     /// Ends the limits on one interface.

@@ -10,7 +10,7 @@ use crate::render::{Render, line, number, push, table, titled};
 
 /// `GET /v1/nearness`: the rules in force that have buckets, those that need a look first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Nearness {
+pub struct Utilization {
     /// Seconds since the reading of all buckets that this is from began.
     pub read_seconds_ago: u64,
     /// The longest time between two readings of all buckets, in seconds: what a bucket did between
@@ -24,12 +24,12 @@ pub struct Nearness {
     /// True if there are more rules with buckets than are looked at.
     pub left_out: bool,
     /// The rules and budgets with buckets.
-    pub rules: Vec<RuleNearness>,
+    pub rules: Vec<RuleUtilization>,
 }
 
 /// A rule in force: how near its sources or keys come to its limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RuleNearness {
+pub struct RuleUtilization {
     /// Sources or keys that the rule is for; `budget` and the name of a budget.
     pub rule: String,
     /// The name that the author of the rule gave it.
@@ -142,14 +142,14 @@ impl Fit {
     }
 }
 
-impl RuleNearness {
+impl RuleUtilization {
     /// The rule by its name, and whom it is for.
     pub(crate) fn title(&self) -> String {
         titled(Some(&self.rule), self.rule_name.as_deref())
     }
 }
 
-impl Render for Nearness {
+impl Render for Utilization {
     fn render(&self, text: &mut String) {
         if self.rules.is_empty() {
             text.push_str(

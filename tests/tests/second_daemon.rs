@@ -195,7 +195,7 @@ fn the_pins_of_another_limiter_are_named() -> Result<()> {
 
 /// The bypass is in the pins, so every daemon sees it, from any of them.
 #[test]
-fn a_brake_past_the_daemon_is_reported_by_it() -> Result<()> {
+fn a_bypass_past_the_daemon_is_reported_by_it() -> Result<()> {
     require_root();
     let bed = Testbed::create("past")?;
     let mut first = bed.limiter(&rules(5))?;
