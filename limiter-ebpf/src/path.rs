@@ -19,22 +19,6 @@ use crate::events::{self, ScratchFacts};
 use crate::hook::{self, redirect};
 use crate::maps::{self, Clock as _, Kernel};
 
-<<<<<<< HEAD:limiter-ebpf/src/path.rs
-=======
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    run::<false>(&ctx)
-}
-
-/// Judges one frame of an interface without Ethernet headers.
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
-    run::<true>(&ctx)
-}
-
->>>>>>> main:limiter-ebpf/src/xdp.rs
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
 /// header.
 #[inline(always)]
