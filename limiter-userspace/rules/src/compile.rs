@@ -168,8 +168,8 @@ pub fn effective_per_second(limit: &Limit) -> Option<f64> {
     Some(1e9 * f64::from(1u32 << TICK_BITS) / ticks)
 }
 
-/// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`, `1MB/s`. A rate of bytes is in
-/// the units that it was written in, in the largest of which it is a whole number.
+/// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`, `1MB/s`. A rate of bytes is
+/// in the units that it was written in, in the largest of which it is a whole number.
 pub fn display_rate(rate: &RateLimit) -> String {
     if rate.count != Count::Bytes {
         return kept_rate(rate);

@@ -171,8 +171,8 @@ fn sharing_in(sharing: &Sharing, form: Form) -> String {
 
 impl RuleSet {
     /// A line for everything that the set has: rules with their names, budgets, `replies`, `bans`,
-    /// entries of the lists. Two sets with the same [`RuleSet::lines_kept`] are the same, but for the
-    /// order of their rules.
+    /// entries of the lists. Two sets with the same [`RuleSet::lines_kept`] are the same, but for
+    /// the order of their rules.
     pub fn lines(&self) -> BTreeMap<Subject, String> {
         self.lines_in(SHOWN)
     }
@@ -216,10 +216,10 @@ impl RuleSet {
         lines
     }
 
-    /// A digest of [`RuleSet::lines_kept`], the same in all versions: sets with different ones differ,
-    /// and those that are the same but for the order of their rules have the same one, in whatever
-    /// files they stand. Nodes compare theirs. A burst that a file leaves out is the one read for
-    /// the interfaces.
+    /// A digest of [`RuleSet::lines_kept`], the same in all versions: sets with different ones
+    /// differ, and those that are the same but for the order of their rules have the same one, in
+    /// whatever files they stand. Nodes compare theirs. A burst that a file leaves out is the one
+    /// read for the interfaces.
     pub fn digest(&self) -> u64 {
         let mut digest = Fnv::default();
         for (subject, line) in self.lines_kept() {
