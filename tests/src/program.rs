@@ -1,9 +1,11 @@
 //! The test program in the kernel: rules committed, clock held, frames judged by
 //! `BPF_PROG_TEST_RUN`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -21,6 +23,7 @@ use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 use crate::bpffs::Bpffs;
 use crate::netns::Netns;
 use crate::packet::MAX_FRAME;
+use crate::tc_run::TcRunner;
 use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
 use crate::work_dir::WorkDir;
 
@@ -48,6 +51,8 @@ pub struct Program {
     hooks: Hooks,
     /// The program for packets without an Ethernet header, once one was sent.
     layer3: Option<Runner>,
+    /// The programs for tc, by direction, once a packet was sent there.
+    tc: BTreeMap<Direction, TcHooks>,
     options: Options,
     /// Time of the clock, in ticks.
     now: AtomicU64,
@@ -58,6 +63,12 @@ pub struct Program {
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
+}
+
+/// The test program for tc, and the clock of it.
+struct TcHooks {
+    runner: TcRunner,
+    clock: TestClock,
 }
 
 /// The test program as tests hold it: to be run, and its maps beside limiter's.
@@ -122,10 +133,10 @@ impl Program {
             kernel = open_again(&kernel, &options)?;
         }
         let hooks = Hooks::of(&mut kernel)?;
-        let (now, layer3) = (AtomicU64::new(0), None);
+        let (now, layer3, tc) = (AtomicU64::new(0), None, BTreeMap::new());
         let nodes = None;
         let idle = None;
-        Ok(Self { kernel, hooks, layer3, options, now, nodes, idle, _bpffs: bpffs, _dir: dir })
+        Ok(Self { kernel, hooks, layer3, tc, options, now, nodes, idle, _bpffs: bpffs, _dir: dir })
     }
 
     /// The program for runs of many frames, one after the other: see [`Runner::attach`].
@@ -256,6 +267,7 @@ impl Program {
             self.hooks.runner.attach(idle)?;
         }
         self.layer3 = None;
+        self.tc.clear();
         self.kernel = kernel;
         Ok(())
     }

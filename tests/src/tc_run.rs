@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use limiter_common::header::Direction;
 use limiter_datapath::{Framing, Hook, Kernel, Way};
+use limiter_decision::packet::Segments;
 
 use crate::test_run::{MARGIN, Runner, TestRun, program_info};
 
@@ -11,15 +12,6 @@ use crate::test_run::{MARGIN, Runner, TestRun, program_info};
 const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
-
-/// What an skb says of a super-frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Segments {
-    /// Packets: `gso_segs`.
-    pub count: u32,
-    /// Payload of each packet in bytes: `gso_size`.
-    pub size: u32,
-}
 
 /// A program for tc of a [`Kernel`], by an open descriptor of its own.
 #[derive(Debug)]
@@ -42,7 +34,7 @@ impl TcRunner {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn run(&self, frame: &[u8], segments: Segments) -> Result<TestRun> {
+    pub fn run(&self, frame: &[u8], segments: Option<Segments>) -> Result<TestRun> {
         let context = context(frame, segments)?;
         let mut out = vec![0; frame.len() + MARGIN];
         let mut options = TestRunOptions::new();
@@ -72,7 +64,7 @@ impl TcRunner {
 
 /// `struct __sk_buff` as a test run takes it. All that a test run cannot set is zero, which the
 /// kernel insists on.
-fn context(frame: &[u8], segments: Segments) -> Result<Vec<u8>> {
+fn context(frame: &[u8], segments: Option<Segments>) -> Result<Vec<u8>> {
     const WORDS: usize = 48;
     // Offsets in words of 32 bits.
     const IFINDEX: usize = 10;
@@ -87,7 +79,9 @@ fn context(frame: &[u8], segments: Segments) -> Result<Vec<u8>> {
     // The loopback interface: the kernel looks it up in the namespace of the caller.
     set(IFINDEX, 1)?;
     set(WIRE_LEN, u32::try_from(frame.len())?)?;
-    set(GSO_SEGS, segments.count)?;
-    set(GSO_SIZE, segments.size)?;
+    if let Some(Segments { count, size }) = segments {
+        set(GSO_SEGS, count)?;
+        set(GSO_SIZE, size)?;
+    }
     Ok(words.map(u32::to_ne_bytes).concat())
 }

@@ -154,7 +154,12 @@ impl TestClock {
     ///
     /// When it is not the test program.
     pub fn of(runner: &Runner) -> Result<Self> {
-        Ok(Self(Mutex::new(Array::try_from(runner.map("CLOCK")?)?)))
+        Self::of_map(runner.map("CLOCK")?)
+    }
+
+    /// The clock in a map.
+    pub(crate) fn of_map(map: Map) -> Result<Self> {
+        Ok(Self(Mutex::new(Array::try_from(map)?)))
     }
 
     /// Sets the time, to the nanosecond below; past the range, to the end of all clocks.

@@ -9,8 +9,7 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::TcContext;
 use limiter_common::frame_size::FrameSize;
-use limiter_common::header::{TCP, UDP};
-use limiter_decision::packet::Bytes as _;
+use limiter_decision::packet::Segments;
 
 use crate::call::call;
 use crate::context::Frame;
@@ -107,49 +106,17 @@ fn tag_bytes(ctx: *mut Context) -> u64 {
     if tag(ctx).is_some() { TAG } else { 0 }
 }
 
-/// The size of a super-frame. Each of its packets has the headers up to the end of the TCP or UDP
-/// header; in a tunnel those of the packet inside are not known here, and count once.
+/// The size of a super-frame.
 #[inline(always)]
 pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
     let ctx = frame.context();
-    let tag = tag_bytes(ctx);
-    let headers = headers(frame);
+    let length = length(ctx).wrapping_add(tag_bytes(ctx));
     // SAFETY: the context pointer is the one that the kernel passed.
-    let (segments, size) = unsafe { ((*ctx).gso_segs, (*ctx).gso_size) };
-    // The super-frame of a guest says how large its packets are, and not how many there are
-    // (SKB_GSO_DODGY).
-    let packets = if segments == 0 {
-        let payload = (length(ctx).wrapping_sub(headers) & 0xffff_ffff) as u32;
-        payload.wrapping_add(size).wrapping_sub(1).checked_div(size).unwrap_or(1)
-    } else {
-        segments
-    };
-    FrameSize::of_super_frame(length(ctx).wrapping_add(tag), packets, headers.wrapping_add(tag))
-}
-
-/// Bytes of headers that each packet of a super-frame has.
-#[inline(always)]
-fn headers<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u64 {
-    if !path::facts(frame) {
-        return 0;
+    let segments = unsafe { Segments { count: (*ctx).gso_segs, size: (*ctx).gso_size } };
+    match maps::scratch() {
+        Some(scratch) if path::facts(frame) => segments.size_of(frame, &scratch.facts, length),
+        _ => FrameSize::of_super_frame(length, segments.count, 0),
     }
-    let Some(scratch) = maps::scratch() else {
-        return 0;
-    };
-    let facts = &scratch.facts;
-    let Some(offset) = facts.transport_offset() else {
-        return facts.network_offset().into();
-    };
-    let transport = match facts.protocol() {
-        // The length of the header in words of four bytes, in the upper half of the byte.
-        Some(TCP) => match frame.read::<1>(usize::from(offset) + 12) {
-            Some([words]) => u64::from(words >> 4) * 4,
-            None => 0,
-        },
-        Some(UDP) => 8,
-        _ => 0,
-    };
-    u64::from(offset).wrapping_add(transport)
 }
 
 /// The index of the interface that the skb came in by or goes out by.

@@ -17,7 +17,7 @@ use limiter_common::wire::{
 };
 use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Outcome;
-use limiter_decision::packet::TcFrame;
+use limiter_decision::packet::{self, Facts, Layer3, Segments, TcFrame};
 use limiter_rules::model::TriePrefix;
 
 use super::part::{Entry, Part};
@@ -54,6 +54,30 @@ impl<'a> Packet<'a> {
     pub const fn received(framing: Framing, frame: &'a [u8], length: u64, interface: u32) -> Self {
         let size = FrameSize::of_packet(length);
         Self { framing, frame, size, interface, direction: Direction::In, tag: None }
+    }
+
+    /// A packet as tc has it, whole: a super-frame if it has segments.
+    pub fn at_tc(
+        framing: Framing,
+        frame: &'a [u8],
+        direction: Direction,
+        segments: Option<Segments>,
+        interface: u32,
+    ) -> Self {
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        let packet = Self { direction, ..Self::received(framing, frame, length, interface) };
+        let Some(segments) = segments else { return packet };
+        let mut facts = Facts::EMPTY;
+        let size = match framing {
+            Framing::Ethernet => {
+                packet::facts(&frame, &mut facts).map(|()| segments.size_of(&frame, &facts, length))
+            }
+            Framing::Layer3 => packet::facts(&Layer3(frame), &mut facts)
+                .map(|()| segments.size_of(&Layer3(frame), &facts, length)),
+        };
+        // Of a frame without facts, no headers are known.
+        let size = size.unwrap_or_else(|_| FrameSize::of_super_frame(length, segments.count, 0));
+        Self { size, ..packet }
     }
 
     /// The packet as the parser reads it, of the bytes in their framing.

@@ -1,6 +1,8 @@
 //! Random frames of every kind from a few addresses, and random times.
 
 use fastrand::Rng;
+use limiter_common::header::Direction;
+use limiter_decision::packet::Segments;
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 
 pub(crate) fn source_v4(random: &mut Rng) -> [u8; 4] {
@@ -129,6 +131,20 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
         _ => {}
     }
     frame
+}
+
+/// The hook that a frame comes to: XDP, or tc in a direction, where it may be a super-frame.
+pub(crate) fn hook(random: &mut Rng) -> Option<(Direction, Option<Segments>)> {
+    let direction = match random.u8(0..8) {
+        0 => Direction::In,
+        1 => Direction::Out,
+        _ => return None,
+    };
+    let segments = random.bool().then(|| Segments {
+        count: random.u32(0..60).saturating_sub(4),
+        size: random.u32(1..1_449),
+    });
+    Some((direction, segments))
 }
 
 /// Mostly packets close together, sometimes days, sometimes backwards.

@@ -18,8 +18,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
-use limiter_datapath::{Reading, SourceTable};
-use limiter_model::Model;
+use limiter_datapath::{Framing, Reading, SourceTable};
+use limiter_model::{Model, Packet};
 use limiter_rules::Installed;
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
@@ -294,21 +294,32 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             .then(|| met.asked.ask(program.reading(), &model, &frame, ticks))
             .transpose()
             .unwrap();
+        let hook = frames::hook(&mut random);
         let begun = Instant::now();
-        let expected = model.judge(&frame, ticks);
+        let expected = match hook {
+            None => model.judge(&frame, ticks),
+            Some((direction, segments)) => {
+                let packet = Packet::at_tc(Framing::Ethernet, &frame, direction, segments, 1);
+                model.judge_packet(&packet, ticks)
+            }
+        };
         met.model += begun.elapsed();
-        if let Some(answer) = answer {
+        // The question is about a frame at XDP.
+        if let (Some(answer), None) = (answer, hook) {
             let became = (expected.reason, expected.rule, model.way());
             assert_eq!(answer, became, "seed {seed} step {step}\n{file}{frame:02x?}");
         }
         let expected = expected.reason;
         let begun = Instant::now();
         program.set_time(ticks).unwrap();
-        let verdict = program.run(&frame, 1).unwrap();
+        let verdict = match hook {
+            None => program.run(&frame, 1).unwrap(),
+            Some((direction, segments)) => program.run_at_tc(&frame, direction, segments).unwrap(),
+        };
         met.kernel += begun.elapsed();
         assert!(
             verdict == expected.verdict(),
-            "seed {seed} step {step}: {verdict:?} for {}\n{file}{frame:02x?}",
+            "seed {seed} step {step}: {verdict:?} for {} at {hook:?}\n{file}{frame:02x?}",
             expected.name()
         );
         // This clock goes backwards, which the kernel's does not: no packet may be before the end

@@ -34,6 +34,7 @@ mod facts;
 mod inner;
 mod ip;
 mod protocol;
+mod segments;
 mod simple;
 mod transport;
 
@@ -41,6 +42,7 @@ pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, TcFrame};
 pub use extension::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;
+pub use segments::Segments;
 pub use simple::read_simple;
 
 use limiter_common::header::Reach;
