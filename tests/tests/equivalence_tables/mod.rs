@@ -294,7 +294,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             .then(|| met.asked.ask(program.reading(), &model, &frame, ticks))
             .transpose()
             .unwrap();
-        let hook = frames::hook(&mut random);
+        // A test run at tc refuses frames that end in their IP header.
+        let hook = frames::hook(&mut random).filter(|_| frame.len() >= 14 + 40);
         let begun = Instant::now();
         let expected = match hook {
             None => model.judge(&frame, ticks),
@@ -314,7 +315,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         program.set_time(ticks).unwrap();
         let verdict = match hook {
             None => program.run(&frame, 1).unwrap(),
-            Some((direction, segments)) => program.run_at_tc(&frame, direction, segments).unwrap(),
+            Some((direction, segments)) => program
+                .run_at_tc(&frame, direction, segments)
+                .unwrap_or_else(|error| panic!("{error:?} of {segments:?} {frame:02x?}")),
         };
         met.kernel += begun.elapsed();
         assert!(
