@@ -22,8 +22,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, SourceTable, Sweep,
-    TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, SourceTable,
+    Sweep, TrialOutcome,
 };
 
 /// Keys of tables with their buckets, and the place after them.
@@ -190,13 +190,14 @@ pub trait Backend {
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`; over maps of
+    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of `interfaces`; over maps of
     /// another layout [`Datapath::take_over`] does that. Called inside a tokio runtime. On an error
     /// nothing new is left behind.
     fn open(
         &self,
         options: &Options,
         interfaces: &[String],
+        hooks: &[Hook],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError>;
     /// Gives up for good what this process may do beyond running an opened data path. Called while

@@ -3,12 +3,13 @@
 
 use std::io;
 
+use aya::programs::SchedClassifier;
 use limiter_model::Framing;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Mode, netlink};
+use super::{DatapathError, Hook, Mode, netlink};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +70,13 @@ impl Interface {
         }
     }
 
-    /// True if this program runs on the interface.
-    pub(super) fn runs(&self, program_id: u32) -> bool {
-        self.program.is_some_and(|(_, id)| id == program_id)
+    /// True if this program runs at a hook of the interface.
+    pub(super) fn runs(&self, hook: Hook, program_id: u32) -> bool {
+        match hook.tc() {
+            None => self.program.is_some_and(|(_, id)| id == program_id),
+            Some(place) => SchedClassifier::query_tcx(&self.name, place)
+                .is_ok_and(|(_, all)| all.iter().any(|program| program.id() == program_id)),
+        }
     }
 
     /// The largest frame in bytes, without the checksum.

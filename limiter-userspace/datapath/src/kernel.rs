@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use aya::Ebpf;
-use aya::programs::{SchedClassifier, Xdp};
+use aya::programs::Xdp;
 use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
@@ -27,7 +27,7 @@ use super::open_maps::{HasMaps, OpenMaps};
 use super::own_links;
 use super::pin_lock::PinLock;
 use super::predecessor::Predecessor;
-use super::programs;
+use super::programs::{self, HookProgram};
 use super::source_store::SourceStore;
 use super::{Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, features};
 
@@ -49,6 +49,8 @@ pub struct Kernel {
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) choice: ModeChoice,
+    /// The hooks of each interface.
+    pub(super) hooks: Vec<Hook>,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
@@ -164,6 +166,7 @@ impl Kernel {
             trial: None,
             predecessor,
             choice: ModeChoice::Native,
+            hooks: Vec::new(),
             logging: options.kernel_log > 0,
             is_new,
             fresh,
@@ -214,33 +217,27 @@ impl Kernel {
     /// The kernel's id of the program for such frames at a hook, which is loaded first if it is not
     /// yet.
     pub fn program_id(&mut self, hook: Hook, framing: Framing) -> Result<u32, DatapathError> {
-        let info = match hook {
-            Hook::Xdp => self.program(framing)?.info(),
-            Hook::Tc(direction) => self.tc_program(direction, framing)?.info(),
-        };
-        Ok(info.map_err(|error| DatapathError::Verify(Box::new(error)))?.id())
+        let id = self.program(hook, framing)?.id();
+        id.map_err(|error| DatapathError::Verify(Box::new(error)))
     }
 
-    /// The program for such frames in a direction at tc.
-    pub(super) fn tc_program(
+    /// The program for such frames at a hook, loaded if it was not yet.
+    pub(super) fn program(
         &mut self,
-        direction: Direction,
+        hook: Hook,
         framing: Framing,
-    ) -> Result<&mut SchedClassifier, DatapathError> {
+    ) -> Result<HookProgram<'_>, DatapathError> {
+        let (Hook::Tc(direction), Some(place)) = (hook, hook.tc()) else {
+            return programs::loaded(&mut self.ebpf, framing).map(HookProgram::Xdp);
+        };
         let ebpf = match self.tc.entry(direction) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let (store, pins) = (&self.held.source_store, &self.held.pins);
-                let hook = Hook::Tc(direction);
                 entry.insert(load(self.objects, hook, &self.options, store, pins)?)
             }
         };
-        programs::loaded(ebpf, framing)
-    }
-
-    /// The program for such frames.
-    pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
-        programs::loaded(&mut self.ebpf, framing)
+        programs::loaded(ebpf, framing).map(|program| HookProgram::Tc(program, place))
     }
 }
 

@@ -1,12 +1,32 @@
 //! The programs of the object: one for each way in which frames begin.
 
 use aya::Ebpf;
+use aya::programs::tc::TcAttachType;
 use aya::programs::{Program, ProgramError, SchedClassifier, Xdp, loaded_programs};
 use limiter_model::Framing;
 
 use super::DatapathError;
 
-/// A program of one kind of hook.
+/// The program of a hook, loaded.
+pub(super) enum HookProgram<'a> {
+    /// That of XDP.
+    Xdp(&'a mut Xdp),
+    /// That of tc, and where it is attached.
+    Tc(&'a mut SchedClassifier, TcAttachType),
+}
+
+impl HookProgram<'_> {
+    /// The kernel's id of the program.
+    pub(super) fn id(&self) -> Result<u32, ProgramError> {
+        let info = match self {
+            Self::Xdp(program) => program.info(),
+            Self::Tc(program, _) => program.info(),
+        };
+        Ok(info?.id())
+    }
+}
+
+/// A program that can be loaded.
 pub(super) trait Load {
     /// Loads it.
     fn load(&mut self) -> Result<(), ProgramError>;
