@@ -90,7 +90,7 @@ fn limits_anybody(set: &EffectiveSet) -> bool {
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let by_tag = |path: &&Path| path.0.iter().any(|part| part.field() == field::VLAN);
+    let by_tag = |path: &&Path| path.parts.iter().any(|part| part.field() == field::VLAN);
     let paths = set.rules.iter().map(|effective| &effective.rule.path);
     let rules: Vec<_> = paths.filter(by_tag).cloned().map(Subject::Rule).collect();
     let Some(who) = first_of(&rules) else {
@@ -132,7 +132,7 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
 pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
     let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
     for path in paths {
-        for part in path.0.iter() {
+        for part in path.parts.iter() {
             if let Part::Interface(Some(name)) = part {
                 let rules = match by_interface.get_mut(name) {
                     Some(rules) => rules,

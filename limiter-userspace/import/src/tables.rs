@@ -183,7 +183,7 @@ impl Tables {
             let terms = terms(&applying, shadow);
             let limited = terms != Terms::Unlimited;
             let mut rule = Rule::new(path.clone(), terms);
-            if path.0.is_empty() {
+            if path.parts.is_empty() {
                 rule.label = Some(names.join(", ").into());
             } else if limited && applying.iter().all(|piece| piece.budget.is_none()) {
                 rule.name = Some(names.join(", ").into());

@@ -6,7 +6,7 @@ use limiter_common::wire::Count;
 
 use super::compile::display_rate;
 use super::model::key::{PROTOCOLS, has_ports, service};
-use super::model::{Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
+use super::model::{Direction, Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
 use super::rate_text::RateText;
 use super::source_text::{self, SourceTextError};
 use super::warnings;
@@ -75,7 +75,8 @@ pub enum TargetError {
 
 impl Target {
     /// Reads the words. With `shared` there is one bucket for all of the packets, and else one for
-    /// each source.
+    /// each source. Of outgoing packets the source is the other end, and the port is the one that
+    /// they go to.
     ///
     /// # Errors
     ///
@@ -84,15 +85,19 @@ impl Target {
         source: Option<&str>,
         port: Option<&str>,
         shared: bool,
+        direction: Direction,
     ) -> Result<Self, TargetError> {
         let selector =
             source.map(|text| source_text::parse(text).map_err(|error| meant(text, error)));
         let selector = selector.transpose()?;
-        let mut parts = port.map(self::port).transpose()?.unwrap_or_default();
+        let parts = port.map(self::port).transpose()?.unwrap_or_default();
+        let mut parts: Vec<Part> =
+            parts.into_iter().map(|part| seen_from_the_other_end(part, direction)).collect();
         match (selector, shared) {
             (None, _) if parts.is_empty() => return Err(TargetError::Nothing),
             (Some(selector), false) if parts.is_empty() => {
-                return Ok(Self { selector: Some(selector), path: Path::of_source(&selector) });
+                let path = Path::of_source(&selector).going(direction);
+                return Ok(Self { selector: Some(selector), path });
             }
             (None | Some(Selector::Every), false) => parts.push(Part::Source(SOURCE_MASKS, None)),
             (Some(Selector::Prefix(net)), false) => {
@@ -104,7 +109,7 @@ impl Target {
             (_, true) if parts.is_empty() => return Err(TargetError::Everything),
             (_, true) => {}
         }
-        Ok(Self { selector, path: Path(parts.into()) })
+        Ok(Self { selector, path: Path::of(parts).going(direction) })
     }
 }
 
@@ -161,6 +166,14 @@ fn meant(text: &str, error: SourceTextError) -> TargetError {
     }
 }
 
+/// A key of a packet's header as the other end of the conversation sees it.
+fn seen_from_the_other_end(part: Part, direction: Direction) -> Part {
+    match part {
+        Part::Fact(fact, values) => Part::Fact(fact.in_header(direction), values),
+        other => other,
+    }
+}
+
 /// A port with its protocol, as `--port` reads it.
 fn at((port, protocol): (u16, &str)) -> String {
     format!("{port}/{protocol}")
@@ -209,7 +222,7 @@ mod tests {
     use super::*;
 
     fn path(source: Option<&str>, port: Option<&str>, shared: bool) -> Result<String, String> {
-        let target = Target::parse(source, port, shared);
+        let target = Target::parse(source, port, shared, Direction::In);
         target.map(|target| target.path.to_string()).map_err(|error| error.to_string())
     }
 

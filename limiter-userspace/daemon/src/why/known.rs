@@ -153,7 +153,7 @@ fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec
         Terms::Limits(limits) => !limits.shadow,
     };
     let known = fields(question);
-    let unknown = |rule: &&Rule| rule.path.0.iter().any(|part| part.field() & !known != 0);
+    let unknown = |rule: &&Rule| rule.path.parts.iter().any(|part| part.field() & !known != 0);
     if looked.left_out.is_empty() {
         return Vec::new();
     }

@@ -327,7 +327,7 @@ fn met(set: &RuleSet, packet: Packet) -> BTreeMap<usize, String> {
                 other => other.key().to_owned(),
             })
             .collect();
-        let parts: Option<Vec<_>> = rule.path.0.iter().map(|one| part(one, packet)).collect();
+        let parts: Option<Vec<_>> = rule.path.parts.iter().map(|one| part(one, packet)).collect();
         let Some(parts) = parts else { continue };
         let rank: Vec<u8> = parts.iter().map(|(_, rank)| *rank).collect();
         let values: Vec<String> = parts.into_iter().map(|(value, _)| value).collect();

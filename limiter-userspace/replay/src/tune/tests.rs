@@ -233,7 +233,7 @@ fn buckets_may_be_prefixes() {
     let rules = RuleFile::parse("t.yaml", text.as_bytes(), 1522).unwrap().rules;
     assert_eq!(
         rules.rules[0].path,
-        Path(vec![limiter_rules::model::Part::Source(masks, None)].into())
+        Path::of([limiter_rules::model::Part::Source(masks, None)])
     );
     assert!(rules.rules[0].terms.is_shadow());
 }

@@ -190,18 +190,18 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
                 path.push(part);
             }
         }
-        Path(path.into())
+        Path::of(path)
     });
     let terms = (any_terms(), of(any_block()));
     let terms = terms.prop_map(|(terms, block)| block.unwrap_or(terms));
     (parts, of(any_name()), of(any_name()), terms).prop_map(|(path, name, label, terms)| {
         let is_block = terms.limits().is_some_and(|limits| limits.limits.is_empty());
-        if is_block && path.0.is_empty() {
+        if is_block && path.parts.is_empty() {
             let label = Some("x".into());
             return Rule { name: None, label, path, terms: Terms::Unlimited };
         }
         let name = name.filter(|_| !is_block);
-        let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
+        let label = if path.parts.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
         let (name, label) = (name.map(String::into_boxed_str), label.map(String::into_boxed_str));

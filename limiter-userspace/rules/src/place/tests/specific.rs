@@ -106,7 +106,7 @@ fn naive(rules: &[Arc<Rule>], packet: &Packet) -> Option<usize> {
         .enumerate()
         .filter_map(|(index, rule)| {
             let digits: Option<Vec<u32>> =
-                rule.path.0.iter().map(|part| matched(part, packet)).collect();
+                rule.path.parts.iter().map(|part| matched(part, packet)).collect();
             digits.map(|digits| (Reverse(digits), index))
         })
         .min()
@@ -242,7 +242,7 @@ proptest! {
         for mut parts in paths {
             let without_flags = parts.len() - 1;
             parts.truncate(if flags { parts.len() } else { without_flags });
-            let path = Path(parts.into());
+            let path = Path::of(parts);
             if seen.insert(path.clone()) {
                 set.rules.push(Arc::new(Rule::new(path, Terms::Unlimited)));
             }
@@ -250,7 +250,7 @@ proptest! {
         let mut maps = Maps::default();
         // A rule on IPv6 sources around all names in the trie.
         let every = Part::Source(SOURCE_MASKS, Some("::/0".parse().unwrap()));
-        set.rules.push(Arc::new(Rule::new(Path([every].into()), Terms::Unlimited)));
+        set.rules.push(Arc::new(Rule::new(Path::of([every]), Terms::Unlimited)));
         let plan = maps.apply(&set);
         set.rules.pop();
         for packet in packets {
@@ -289,8 +289,9 @@ proptest! {
         let mut set = RuleSet::default();
         let mut seen = BTreeSet::new();
         for (parts, number) in paths.into_iter().zip(1u64..) {
-            let kept = order.iter().take(keys).map(|index| parts[*index].clone()).collect();
-            let path = Path(kept);
+            let kept: Vec<Part> =
+                order.iter().take(keys).map(|index| parts[*index].clone()).collect();
+            let path = Path::of(kept);
             if path.selector().is_some() || !seen.insert(path.clone()) {
                 continue;
             }
@@ -330,7 +331,7 @@ fn a_missing_value_loses_against_every_value() {
     let terms = Terms::Unlimited;
     let rule = |source: Option<&str>| {
         let source = Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap()));
-        Rule::new(Path([source, Part::Fact(Fact::Vlan, None)].into()), terms.clone())
+        Rule::new(Path::of([source, Part::Fact(Fact::Vlan, None)]), terms.clone())
     };
     let keyed = [rule(None), rule(Some("::/0"))];
     let mut maps = Maps::default();
