@@ -161,6 +161,7 @@ fn the_brakes_work_without_a_daemon() {
 fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
     LimitEntry {
         source: source.into(),
+        direction: None,
         name: None,
         origin: Origin::Cli,
         limit: limit.into(),

@@ -41,7 +41,7 @@ fn many() -> RuleSet {
             Part::Source(masks, _) => Part::Source(*masks, Some(net)),
             other => other.clone(),
         });
-        let path = Path(parts.collect());
+        let path = Path::of(parts.collect::<Vec<_>>());
         set.rules.push(Arc::new(Rule { path, ..Rule::clone(&template) }));
     }
     set

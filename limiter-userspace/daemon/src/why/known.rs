@@ -2,7 +2,7 @@
 
 use limiter_common::wire::{Count, field};
 use limiter_model::{Held, Judged, Looked};
-use limiter_rules::model::{Fact, Path};
+use limiter_rules::model::{Direction, Fact, Path};
 use limiter_rules::{Rule, Selector, Terms};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
@@ -52,20 +52,23 @@ pub(super) fn assumed(
     let v4 = std::net::Ipv4Addr::from(DESTINATION_V4).to_string();
     let v6 = std::net::Ipv6Addr::from(DESTINATION_V6).to_string();
     let destination = if question.source.is_ipv4() { v4 } else { v6 };
+    let outgoing = question.direction == Direction::Out;
+    let [own, other] = if outgoing { ["source", "destination"] } else { ["destination", "source"] };
     let several = in_force.datapath.attachments().len() > 1;
     let facts = Fact::ALL.into_iter().map(|fact| {
         let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
-        let text = fact.assumed(&question.given).filter(|_| matters && !question.says(fact));
+        let text = fact.in_header(question.direction).assumed(&question.given);
+        let text = text.filter(|_| matters && !question.says(fact));
         (text.is_some(), text.unwrap_or_default().to_owned())
     });
     let others = [
         (
             question.destination.is_none() && (asks(field::DESTINATION) || flows),
-            format!("destination address not given; assumed {destination}"),
+            format!("{own} address not given; assumed {destination}"),
         ),
         (
             flows && !question.says(Fact::SourcePort),
-            "source port not given; assumed a flow that is new".to_owned(),
+            format!("{other} port not given; assumed a flow that is new"),
         ),
         (
             question.interface.is_none() && several && asks(field::INTERFACE),

@@ -310,7 +310,7 @@ fn part(part: &Part, packet: Packet) -> Option<(String, u8)> {
             }
             (own.to_string(), u8::from(value.is_some()))
         }
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     })
 }
 
@@ -320,11 +320,11 @@ fn met(set: &RuleSet, packet: Packet) -> BTreeMap<usize, String> {
     for rule in &set.rules {
         let keys: Vec<String> = rule
             .path
-            .0
+            .parts
             .iter()
             .map(|part| match part {
                 Part::Source(masks, _) => format!("{masks:?}"),
-                other => other.key().to_owned(),
+                other => other.key(rule.path.direction).to_owned(),
             })
             .collect();
         let parts: Option<Vec<_>> = rule.path.parts.iter().map(|one| part(one, packet)).collect();

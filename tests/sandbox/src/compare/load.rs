@@ -119,8 +119,11 @@ fn check(path: &Path) -> Result<(), String> {
         ),
         Part::Inner(_) => false,
     };
+    if path.direction.has_out() {
+        return Err("packets that go out are not made here".to_owned());
+    }
     match path.parts.iter().find(|part| !is_made(part)) {
-        Some(part) => Err(format!("packets with {} are not made here", part.key())),
+        Some(part) => Err(format!("packets with {} are not made here", part.key(path.direction))),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use proptest::option::of;
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RuleLimit,
+    Ban, Budget, Direction, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RuleLimit,
     SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::{Environment, Installed};
@@ -181,8 +181,13 @@ fn any_part() -> impl Strategy<Value = Part> {
     ]
 }
 
+pub(super) fn any_direction() -> impl Strategy<Value = Direction> {
+    proptest::sample::select(Direction::NAMED.map(|(_, direction)| direction).to_vec())
+}
+
 fn any_keyed() -> impl Strategy<Value = Rule> {
-    let parts = vec(any_part(), 0..6).prop_map(|parts| {
+    let parts = (vec(any_part(), 0..6), any_direction()).prop_map(|(mut parts, direction)| {
+        parts.retain(|part| !direction.has_out() || !matches!(part, Part::Inner(_)));
         let mut path: Vec<Part> = Vec::new();
         for part in parts {
             let beside = |other: &Part| other.excludes(&part) || part.excludes(other);
@@ -190,7 +195,7 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
                 path.push(part);
             }
         }
-        Path::of(path)
+        Path::of(path).going(direction)
     });
     let terms = (any_terms(), of(any_block()));
     let terms = terms.prop_map(|(terms, block)| block.unwrap_or(terms));
@@ -211,11 +216,14 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let selector = prop_oneof![Just(Selector::Every), any::<IpAddr>().prop_map(Selector::address)];
-    (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
-        let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        let name = name.map(String::into_boxed_str);
-        Rule { name, ..Rule::new(Path::of_source(&selector), terms) }
-    })
+    (of(any_name()), selector, any_direction(), any_terms()).prop_map(
+        |(name, selector, direction, terms)| {
+            let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
+            let name = name.map(String::into_boxed_str);
+            let path = Path::of_source(&selector).going(direction);
+            Rule { name, ..Rule::new(path, terms) }
+        },
+    )
 }
 
 fn any_sharing() -> impl Strategy<Value = Sharing> {

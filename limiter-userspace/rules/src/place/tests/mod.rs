@@ -1,5 +1,6 @@
 //! Plans of whole rule files.
 
+mod direction;
 mod edits;
 mod full;
 mod shared;
