@@ -44,6 +44,8 @@ pub mod field {
     /// other end sees it: what they have as destination address and port is [`SOURCE`] and
     /// [`SOURCE_PORT`], and the other way round.
     pub const OUT: u32 = 1 << 17;
+    /// What a table may ask for that has no place in a key.
+    pub const CONDITIONS: u32 = V4 | V6 | IN | OUT;
 }
 
 /// Classes of TCP flags that exclude each other; the first that fits.

@@ -280,4 +280,24 @@ mod tests {
             assert!(error.starts_with(wanted), "{source:?} {port:?}: {error}");
         }
     }
+
+    /// A port is the one that an outgoing packet goes to; of both directions, that of this side.
+    #[test]
+    fn words_of_what_goes_out_are_about_where_it_goes() {
+        let path = |source: Option<&str>, port: Option<&str>, shared: bool, direction| {
+            let target = Target::parse(source, port, shared, direction).unwrap();
+            (target.path.to_string(), target.path.parts)
+        };
+        let port = |fact| Part::Fact(fact, Some(53u16.into()));
+        let (text, parts) = path(None, Some("53/udp"), true, Direction::Out);
+        assert_eq!(text, "direction=out protocol=udp destination_port=53");
+        assert_eq!(parts[1], port(Fact::SourcePort));
+        let (text, parts) = path(Some("192.0.2.7"), Some("53"), false, Direction::Both);
+        assert_eq!(text, "direction=both destination_port=53 remote_address=192.0.2.7");
+        assert_eq!(parts[0], port(Fact::DestinationPort));
+        let (text, _) = path(Some("192.0.2.7"), None, false, Direction::Out);
+        assert_eq!(text, "direction=out remote_address=192.0.2.7");
+        let (text, _) = path(Some("0.0.0.0/0"), None, false, Direction::Out);
+        assert_eq!(text, "direction=out remote_address=0.0.0.0/0");
+    }
 }

@@ -19,6 +19,26 @@ pub use rate::{burst_for_tcp, is_slow};
 /// Rules of one kind that are reported one by one, before the others are only counted.
 const MOST_REPORTED: usize = 10;
 
+/// What captures say nothing about: their packets are judged as they come in, and none as it goes
+/// out.
+pub fn not_judged_in_captures(set: &RuleSet) -> Vec<String> {
+    let of = |direction: Direction| {
+        let mut rules = set.rules.iter().filter(|rule| rule.path.direction == direction);
+        let first = Subject::Rule(rules.next()?.path.clone());
+        let more = match rules.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("the {first}{more}"))
+    };
+    let out = of(Direction::Out);
+    let both = of(Direction::Both);
+    let out = out.map(|who| format!("only what comes in is judged here: {who} has no packets"));
+    let both =
+        both.map(|who| format!("only what comes in is judged here: {who} has half of its packets"));
+    out.into_iter().chain(both).collect()
+}
+
 /// All warnings about a rule set: the first rules of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings {

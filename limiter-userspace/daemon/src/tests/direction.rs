@@ -292,6 +292,32 @@ fn an_export_says_which_way_packets_go() {
     assert!(paths.contains(&"direction=out remote_address=198.51.100.7".to_owned()), "{paths:?}");
 }
 
+/// A rule for what goes out is no rule that a packet that comes in may fall under.
+#[test]
+fn what_comes_in_is_not_asked_about_rules_for_what_goes_out() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    let slow = "rate_limit: {rate: 1000/s, burst: 1000}";
+    let key = "key: destination_port, value: 53; key: remote_address";
+    let ask = |daemon: &mut Daemon, direction: &str| {
+        daemon.write(&format!("descriptors:\n{}", rule(key, direction, slow)));
+        daemon.service.reload().unwrap();
+        let of_source = AskExplain { from: "192.0.2.1".into(), ..AskExplain::default() };
+        let of_packet = AskExplain { to: Some("80/udp".into()), ..of_source.clone() };
+        let [source, packet] =
+            [of_source, of_packet].map(|asked| daemon.service.explain(&asked).unwrap());
+        (source.not_looked_at, packet.assumed)
+    };
+    let none: (Vec<String>, Vec<String>) = Default::default();
+    assert_eq!(ask(&mut daemon, "out"), none);
+    let (not_looked_at, _) = ask(&mut daemon, "both");
+    assert_eq!(
+        not_looked_at,
+        ["rule for direction=both destination_port=53 remote_address"]
+    );
+    let (not_looked_at, _) = ask(&mut daemon, "in");
+    assert_eq!(not_looked_at, ["rule for destination_port=53 remote_address"]);
+}
+
 #[test]
 fn nothing_that_goes_out_is_judged_as_long_as_nothing_is_seen() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);

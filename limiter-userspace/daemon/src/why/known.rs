@@ -16,7 +16,7 @@ const NAMED: usize = 16;
 const TUNNELS: [u8; 3] = [4, 41, 47];
 
 /// Bits of [`field`] that are known of a source alone.
-const OF_SOURCE: u32 = field::SOURCE | field::V4 | field::V6;
+const OF_SOURCE: u32 = field::SOURCE | field::V4 | field::V6 | field::IN | field::OUT;
 
 /// Bits of [`field`] that are known of the packet, or assumed. Of a source alone, only its own.
 pub(super) fn fields(question: &Question) -> u32 {
@@ -124,7 +124,8 @@ pub(super) fn not_looked_at(
 fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     let ids = &in_force.datapath.installed().tables.ids;
     let mine = |fields: &u32| fields & family(question.source) != 0 || fields & field::INNER != 0;
-    ids.keys().map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
+    let forms = ids.keys().filter(|form| form.direction().meets(question.direction));
+    forms.map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
 }
 
 /// True if a limit that the packet falls under counts that.
@@ -145,6 +146,9 @@ fn counted(looked: &Looked, count: Count) -> bool {
 fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec<String> {
     let source = Selector::address(question.source);
     let may = |path: &Path| {
+        if !path.direction.meets(question.direction) {
+            return false;
+        }
         let net = path.source().and_then(|(_, net)| net);
         net.is_none_or(|net| {
             Selector::Prefix(net).contains(&source) || source.contains(&Selector::Prefix(net))

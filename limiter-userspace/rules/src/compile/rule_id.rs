@@ -41,9 +41,6 @@ pub(super) struct Pattern {
 /// The bits that versions have.
 const VERSION_BITS: u8 = 0x0f;
 
-/// Bits of [`field`] of which a packet has one of each pair, and which have no place in a key.
-const CONDITIONS: u32 = field::V4 | field::V6 | field::IN | field::OUT;
-
 /// Keys that stand where the source does.
 const SOURCES: u32 = field::SOURCE | field::INNER;
 
@@ -286,7 +283,7 @@ impl TableForm {
 
     /// True if packets have a key; without one all of them share a bucket.
     pub(crate) const fn has_keys(self) -> bool {
-        self.fields & !CONDITIONS != 0
+        self.fields & !field::CONDITIONS != 0
     }
 
     /// The form of a table in the maps.
