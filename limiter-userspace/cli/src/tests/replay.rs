@@ -145,8 +145,7 @@ fn a_rule_for_what_goes_out_is_said_to_have_no_packets() {
     let capture = capture(&directory);
     let at = |name: &str| directory.path().join(name).display().to_string();
     fs::write(at("r.yaml"), RULES.replace("address,", "address, direction: out,")).unwrap();
-    let line =
-        format!("limiter simulate --pcap {capture} --rules {} --algorithms", at("r.yaml"));
+    let line = format!("limiter simulate --pcap {capture} --rules {} --algorithms", at("r.yaml"));
     let words = "only what comes in is judged here: the rule for direction=out remote_address has \
                  no packets";
     let text = answer(&line).text;

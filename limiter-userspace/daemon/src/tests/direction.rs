@@ -130,12 +130,13 @@ fn a_limit_set_on_what_goes_out_is_guarded() {
         ),
         "{refusal}"
     );
-    daemon.apply_typed(
-        "descriptors: [{key: remote_address, direction: out, rate_limit: {rate: 100/s, burst: \
+    daemon
+        .apply_typed(
+            "descriptors: [{key: remote_address, direction: out, rate_limit: {rate: 100/s, burst: \
          100}}]\n",
-        true,
-    )
-    .unwrap();
+            true,
+        )
+        .unwrap();
     daemon.set_going("out", PEER, "200/s").unwrap();
     daemon.set_going("out", PEER, "50/s").unwrap_err();
     daemon.set_going("both", PEER, "500/s").unwrap_err();
@@ -156,10 +157,7 @@ fn a_limit_is_set_listed_and_removed_in_its_direction() {
          limit; each address, or IPv6 /64, has it"
     );
     let done = daemon.set_going("both", "198.51.100.7", "70/s").unwrap().done.unwrap();
-    assert_eq!(
-        done,
-        "direction=both remote_address=198.51.100.7: 70/s burst 70, was no limit"
-    );
+    assert_eq!(done, "direction=both remote_address=198.51.100.7: 70/s burst 70, was no limit");
     daemon.set("198.51.100.7", "80/s", None).unwrap();
     let mut daemon = daemon.restart(&["192.0.2.99"]);
     let key = "direction=out protocol=udp destination_port=53 remote_address";
@@ -252,7 +250,7 @@ fn rules_of_what_goes_out_warn_as_long_as_nothing_is_seen() {
 fn the_maps_say_which_way_packets_go() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);
     let slow = "rate_limit: {rate: 1000/s, burst: 1000}";
-    let rules: String = ["in", "out", "both"]
+    let rules: Vec<String> = ["in", "out", "both"]
         .iter()
         .flat_map(|direction| {
             [
@@ -262,7 +260,7 @@ fn the_maps_say_which_way_packets_go() {
             ]
         })
         .collect();
-    daemon.write(&format!("descriptors:\n{rules}"));
+    daemon.write(&format!("descriptors:\n{}", rules.concat()));
     daemon.service.reload().unwrap();
     let known = |limits: Vec<LimitEntry>| {
         let mut known: Vec<_> =
@@ -284,7 +282,7 @@ fn the_maps_say_which_way_packets_go() {
 fn an_export_says_which_way_packets_go() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);
     daemon.set_going("out", "198.51.100.7", "70/s").unwrap();
-    let what = ExportRules { edits: true, ..ExportRules::default() };
+    let what = ExportRules { edits: true };
     let text = daemon.service.export(what).unwrap().text;
     assert!(text.contains("direction: out"), "{text}");
     let file = limiter_rules::RuleFile::parse("x", text.as_bytes(), 1522).unwrap();
@@ -310,10 +308,7 @@ fn what_comes_in_is_not_asked_about_rules_for_what_goes_out() {
     let none: (Vec<String>, Vec<String>) = Default::default();
     assert_eq!(ask(&mut daemon, "out"), none);
     let (not_looked_at, _) = ask(&mut daemon, "both");
-    assert_eq!(
-        not_looked_at,
-        ["rule for direction=both destination_port=53 remote_address"]
-    );
+    assert_eq!(not_looked_at, ["rule for direction=both destination_port=53 remote_address"]);
     let (not_looked_at, _) = ask(&mut daemon, "in");
     assert_eq!(not_looked_at, ["rule for destination_port=53 remote_address"]);
 }
@@ -325,7 +320,10 @@ fn nothing_that_goes_out_is_judged_as_long_as_nothing_is_seen() {
     let out = || ask(AskExplain { direction: Some("out".into()), ..AskExplain::default() });
     let address = || Some("198.51.100.1".to_owned());
     for (asked, words) in [
-        (out(), "direction: limiter sees no outgoing packets on any interface, so all of them pass"),
+        (
+            out(),
+            "direction: limiter sees no outgoing packets on any interface, so all of them pass",
+        ),
         (
             ask(AskExplain { direction: Some("both".into()), ..AskExplain::default() }),
             "direction: a packet comes in or goes out: write in or out",

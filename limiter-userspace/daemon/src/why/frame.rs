@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use limiter_common::header::{Fragment, Icmp, SYN, TCP, Version};
-use limiter_rules::model::{Direction, Fact};
 use limiter_rules::model::key::has_ports;
+use limiter_rules::model::{Direction, Fact};
 
 use super::question::Question;
 

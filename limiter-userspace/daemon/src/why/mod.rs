@@ -17,8 +17,8 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
-use limiter_rules::model::{Direction, Fact};
 use limiter_rules::model::key::protocol_text;
+use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};

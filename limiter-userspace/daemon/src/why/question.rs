@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use limiter_common::header::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
-use limiter_rules::model::{Direction, Fact};
 use limiter_rules::model::key::{Given, PROTOCOLS, has_ports};
+use limiter_rules::model::{Direction, Fact};
 use limiter_rules::source_text;
 
 use crate::api::check::CheckSource;

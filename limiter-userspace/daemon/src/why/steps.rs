@@ -11,7 +11,9 @@ use limiter_model::{
 };
 use limiter_rules::Selector;
 use limiter_rules::compile::values_of_class;
-use limiter_rules::model::{Direction, Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
+use limiter_rules::model::{
+    Direction, Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text,
+};
 use limiter_text::plain::clean;
 
 use super::in_force::{InForce, nanos_up, plain};

@@ -180,21 +180,23 @@ fn values_of(path: &Path, fact: Fact) -> Option<Values> {
 /// True if all packets of one path have the keys of another, a fact left out.
 fn covers(path: &Path, other: &Path, but: Fact) -> bool {
     let same = |part: &Part| other.parts.iter().find(|other| other.same_key(part));
-    path.parts.iter().filter(|part| part.field() != but.field()).all(|part| match (part, same(part)) {
-        (Part::Source(_, one), Some(Part::Source(_, other)))
-        | (Part::Destination(one), Some(Part::Destination(other)))
-        | (Part::Inner(one), Some(Part::Inner(other))) => match (one, other) {
-            (None, _) => true,
-            (Some(one), Some(other)) => one.contains(other),
-            (Some(_), None) => false,
-        },
-        (Part::Fact(_, one), Some(Part::Fact(_, other))) => match (one, other) {
-            (None, _) => true,
-            (Some(one), Some(other)) => one.has_all(*other),
-            (Some(_), None) => false,
-        },
-        (Part::Interface(one), Some(Part::Interface(other))) => one.is_none() || one == other,
-        _ => false,
+    path.parts.iter().filter(|part| part.field() != but.field()).all(|part| {
+        match (part, same(part)) {
+            (Part::Source(_, one), Some(Part::Source(_, other)))
+            | (Part::Destination(one), Some(Part::Destination(other)))
+            | (Part::Inner(one), Some(Part::Inner(other))) => match (one, other) {
+                (None, _) => true,
+                (Some(one), Some(other)) => one.contains(other),
+                (Some(_), None) => false,
+            },
+            (Part::Fact(_, one), Some(Part::Fact(_, other))) => match (one, other) {
+                (None, _) => true,
+                (Some(one), Some(other)) => one.has_all(*other),
+                (Some(_), None) => false,
+            },
+            (Part::Interface(one), Some(Part::Interface(other))) => one.is_none() || one == other,
+            _ => false,
+        }
     })
 }
 

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 
 use super::place::Place;
 use super::placed::At;
-use crate::model::{Direction, Selector};
 use crate::model::key::{KEYS, service};
+use crate::model::{Direction, Selector};
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 

@@ -14,8 +14,9 @@ use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
 use crate::compile::display_rate;
 use crate::model::{
-    Ban, Budget, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period, Quota,
-    RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper, until_text,
+    Ban, Budget, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period,
+    Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+    until_text,
 };
 use crate::rate_text::{RateText, default_burst};
 
@@ -227,7 +228,8 @@ impl Writer {
             value: Some(value(label.to_string())),
             ..Descriptor::default()
         });
-        let levels = label.into_iter().chain(parts.iter().map(|part| level(part, *direction))).rev();
+        let levels =
+            label.into_iter().chain(parts.iter().map(|part| level(part, *direction))).rev();
         let mut inner: Option<Descriptor> = None;
         for level in levels {
             inner = Some(match inner {
@@ -353,7 +355,8 @@ type Several = Option<Box<Placed<Vec<Placed<shape::RateLimit>>>>>;
 /// One level of a path, with nothing in it yet.
 fn level(part: &Part, direction: Direction) -> Descriptor {
     let value = part.value().map(value);
-    let mut level = Descriptor { key: Some(text(part.key(direction))), value, ..Descriptor::default() };
+    let mut level =
+        Descriptor { key: Some(text(part.key(direction))), value, ..Descriptor::default() };
     if let Part::Source(masks, _) = part
         && *masks != SOURCE_MASKS
     {

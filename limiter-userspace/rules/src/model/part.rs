@@ -1,5 +1,7 @@
 //! One level of a path: a key with the value that it must have.
 
+use std::fmt::Write as _;
+
 use ipnet::IpNet;
 use limiter_common::source::V6_BITS;
 use limiter_common::wire::field;
@@ -93,7 +95,8 @@ impl Part {
             let lengths = [("v4", masks.v4), ("v6", masks.v6)];
             for (family, length) in lengths {
                 if let Some(length) = length {
-                    text.push_str(&format!("/{family}:{length}"));
+                    // A string takes everything.
+                    let _: std::fmt::Result = write!(text, "/{family}:{length}");
                 }
             }
         }

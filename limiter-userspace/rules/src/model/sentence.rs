@@ -101,7 +101,10 @@ fn subject(path: &Path, other: bool) -> String {
             }
             Part::Source(masks, net) => each.push(source(*masks, net.as_ref(), other, direction)),
             Part::Inner(net) => {
-                each.push(format!("{} inside a tunnel", source(SOURCE_MASKS, net.as_ref(), other, direction)));
+                each.push(format!(
+                    "{} inside a tunnel",
+                    source(SOURCE_MASKS, net.as_ref(), other, direction)
+                ));
             }
             Part::Destination(None) => {
                 each.push(format!("each {other}{}", own_address(direction)));

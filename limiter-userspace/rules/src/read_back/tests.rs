@@ -203,7 +203,7 @@ descriptors:
 "#;
 
 /// The same of outgoing packets, and of both directions: other tables.
-const GOING_OUT: &str = r#"
+const GOING_OUT: &str = r"
 budgets:
   - {name: customer, rate_limit: {rate: 1mbit/s, burst: 60kB}}
 descriptors:
@@ -227,7 +227,7 @@ descriptors:
       - {key: remote_address, rate_limit: {rate: 50/s, burst: 5}}
   - {key: generic_key, value: a, direction: out, rate_limit: {rate: 900/s, burst: 90}}
   - {key: generic_key, value: b, direction: both, rate_limit: {rate: 950/s, burst: 95}}
-"#;
+";
 
 /// Names of budgets as they are reported.
 fn renamed(text: &str, names: &[(&str, &str)]) -> String {

@@ -333,7 +333,9 @@ fn rules_of_what_goes_out_are_warned_of_in_their_words() {
          50/s}}]}",
     );
     let both = one("{key: protocol, value: udp, direction: both, rate_limit: {rate: 1000/s}}");
-    assert!(both.contains("the rule for direction=both protocol=udp is one bucket for all senders"));
+    assert!(
+        both.contains("the rule for direction=both protocol=udp is one bucket for all senders")
+    );
     // Each source is bounded by a rule for both, of what comes in; not by one of what goes out.
     let all = "{key: protocol, value: udp, rate_limit: {rate: 1000/s}}";
     let each = |direction: &str| {
@@ -344,16 +346,11 @@ fn rules_of_what_goes_out_are_warned_of_in_their_words() {
     };
     none(&format!("{all}, {}", each("both")));
     assert!(one(&format!("{all}, {}", each("out"))).contains("the rule for protocol=udp is one"));
-    let nothing = one(
-        "{key: protocol, value: icmp, direction: out, descriptors: [{key: destination_port, \
-         value: 53, rate_limit: {rate: 50/s}}]}",
-    );
-    assert!(
-        nothing.contains("no packet has protocol=icmp and destination_port=53;"),
-        "{nothing}"
-    );
-    let session =
-        one("{key: source_port, value: 22, direction: out, rate_limit: {rate: 5/min}}");
+    let nothing =
+        one("{key: protocol, value: icmp, direction: out, descriptors: [{key: destination_port, \
+         value: 53, rate_limit: {rate: 50/s}}]}");
+    assert!(nothing.contains("no packet has protocol=icmp and destination_port=53;"), "{nothing}");
+    let session = one("{key: source_port, value: 22, direction: out, rate_limit: {rate: 5/min}}");
     assert!(session.contains("source_port=22 carries no TCP session"), "{session}");
 }
 

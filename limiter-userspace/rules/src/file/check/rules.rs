@@ -25,12 +25,12 @@ pub(super) struct Paths {
     label: Option<Box<str>>,
     /// The direction of all of them; none outside of the outermost descriptor.
     direction: Option<Direction>,
-    paths: Vec<Path>,
+    all: Vec<Path>,
 }
 
 impl Default for Paths {
     fn default() -> Self {
-        Self { label: None, direction: None, paths: vec![Path::default()] }
+        Self { label: None, direction: None, all: vec![Path::default()] }
     }
 }
 
@@ -154,7 +154,7 @@ fn block(
         let remedy = "add a limit; without one, drop and reject alone have a meaning: they block";
         return without(action, "action", remedy);
     }
-    if paths.paths.iter().any(|path| path.parts.is_empty()) {
+    if paths.all.iter().any(|path| path.parts.is_empty()) {
         let remedy = "it would drop every packet: put a key around it, or add a limit";
         return without(action, "action", remedy);
     }
@@ -190,13 +190,13 @@ fn extended(
     let parts = match added(descriptor, direction, place)? {
         Added::Label(_) if outer.label.is_some() => return twice("generic_key"),
         Added::Label(label) => {
-            let paths = outer.paths.iter().map(going).collect();
-            return Ok(Paths { label: Some(label.into()), direction: Some(direction), paths });
+            let all = outer.all.iter().map(going).collect();
+            return Ok(Paths { label: Some(label.into()), direction: Some(direction), all });
         }
         Added::Parts(parts) => parts,
     };
     let mut paths = Vec::new();
-    for path in outer.paths.iter().map(going) {
+    for path in outer.all.iter().map(going) {
         for part in &parts {
             if path.parts.iter().any(|other| other.same_key(part)) {
                 return twice(part.key(direction));
@@ -217,7 +217,7 @@ fn extended(
     if paths.is_empty() {
         return Err((place, Problem::NoFamily));
     }
-    Ok(Paths { label: outer.label.clone(), direction: Some(direction), paths })
+    Ok(Paths { label: outer.label.clone(), direction: Some(direction), all: paths })
 }
 
 /// The direction of a descriptor: that of the one around it, or else its own.
@@ -234,7 +234,8 @@ fn direction(descriptor: &Descriptor, outer: &Paths) -> Result<Direction, Failur
 
 /// Two keys of a path that no path has both.
 fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
-    let pairs = path.parts.iter().flat_map(|part| path.parts.iter().map(move |other| (part, other)));
+    let pairs =
+        path.parts.iter().flat_map(|part| path.parts.iter().map(move |other| (part, other)));
     let mut excluded = pairs.filter(|(part, other)| part.excludes(other));
     excluded.next().map(|(part, other)| (part.key(path.direction), other.key(path.direction)))
 }
@@ -263,7 +264,7 @@ fn rules(
     place: Option<Place>,
     checked: &mut RuleFile,
 ) -> Result<(), Failure> {
-    for path in &paths.paths {
+    for path in &paths.all {
         stand(checked, Subject::Rule(path.clone()), place)?;
         let (label, path) = (paths.label.clone(), path.clone());
         let rule = Rule { name: name.map(Box::from), label, path, terms: terms.clone() };
@@ -293,7 +294,7 @@ fn add_aggregate(
         Some(limits) => Terms::Limits(Limits { limits, ..besides.clone() }),
         None => Terms::Unlimited,
     };
-    let wider = Paths { paths: wider(&paths.paths, masks, place)?, ..paths.clone() };
+    let wider = Paths { all: wider(&paths.all, masks, place)?, ..paths.clone() };
     rules(&wider, read.name.as_deref(), &terms, place, &mut checked.file)
 }
 

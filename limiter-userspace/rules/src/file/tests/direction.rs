@@ -14,7 +14,7 @@ fn rules(text: &str) -> Vec<std::sync::Arc<Rule>> {
 
 /// A rule with one key, or several nested ones.
 fn nested(keys: &[&str]) -> String {
-    let mut text = format!("{LIMIT}");
+    let mut text = LIMIT.to_owned();
     for key in keys.iter().rev() {
         text = format!("{{{key}, {text}}}");
         if *key != keys[0] {
@@ -42,7 +42,10 @@ fn keys_of_outgoing_packets_are_kept_as_the_other_end_sees_them() {
         ),
         (
             "out",
-            ["key: source_address, value: 198.51.100.0/24", "key: remote_address, value: 192.0.2.7"],
+            [
+                "key: source_address, value: 198.51.100.0/24",
+                "key: remote_address, value: 192.0.2.7",
+            ],
             [own.clone(), source.clone()],
             field::OUT | field::DESTINATION | field::SOURCE,
         ),
@@ -184,11 +187,9 @@ fn actions_that_an_outgoing_packet_cannot_have_are_refused() {
     let ban = "a ban drops what comes in from a source, and packets that go out to it are no \
                evidence against it";
     let way = "the kernel has chosen the way of an outgoing packet already";
-    for (action, name, why) in [
-        ("reject", "reject", answer),
-        ("{ban: {}}", "ban", ban),
-        ("{cpu: 1}", "cpu", way),
-    ] {
+    for (action, name, why) in
+        [("reject", "reject", answer), ("{ban: {}}", "ban", ban), ("{cpu: 1}", "cpu", way)]
+    {
         for direction in ["out", "both"] {
             let own = format!(
                 "descriptors: [{{key: remote_address, direction: {direction}, action: {action}, \
@@ -230,7 +231,7 @@ fn actions_that_an_outgoing_packet_cannot_have_are_refused() {
 
 #[test]
 fn rules_that_differ_by_direction_are_different_rules() {
-    let text: String = ["in", "out", "both"]
+    let text: Vec<String> = ["in", "out", "both"]
         .iter()
         .map(|way| {
             format!(
@@ -240,7 +241,7 @@ fn rules_that_differ_by_direction_are_different_rules() {
             )
         })
         .collect();
-    let text = format!("descriptors:\n{text}");
+    let text = format!("descriptors:\n{}", text.concat());
     let file = parse(&text).unwrap();
     assert_eq!(compiled(&text), Ok(()));
     let shown: Vec<_> = file.rules.rules.iter().map(|rule| rule.path.to_string()).collect();

@@ -206,7 +206,8 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
             return Rule { name: None, label, path, terms: Terms::Unlimited };
         }
         let name = name.filter(|_| !is_block);
-        let label = if path.parts.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
+        let label =
+            if path.parts.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
         let (name, label) = (name.map(String::into_boxed_str), label.map(String::into_boxed_str));

@@ -9,7 +9,7 @@ use crate::model::{Direction, SOURCE_MASKS};
 
 /// One rule in each direction.
 fn each(keys: &str) -> RuleSet {
-    let rules: String = Direction::NAMED
+    let rules: Vec<String> = Direction::NAMED
         .iter()
         .zip(1..)
         .map(|((way, _), burst)| {
@@ -18,7 +18,7 @@ fn each(keys: &str) -> RuleSet {
             )
         })
         .collect();
-    parse(&format!("descriptors:\n{rules}"))
+    parse(&format!("descriptors:\n{}", rules.concat()))
 }
 
 /// The table of the rules of a direction.
@@ -56,12 +56,12 @@ fn only_incoming_packets_have_a_source_table() {
 #[test]
 fn a_source_with_several_limits_has_the_table_of_its_direction() {
     let two = "rate_limits: [{rate: 10/s}, {rate: 5 syns/s}]";
-    let rules: String = Direction::NAMED
+    let rules: Vec<String> = Direction::NAMED
         .iter()
         .map(|(way, _)| format!("  - {{key: remote_address, direction: {way}, {two}}}\n"))
         .collect();
     let mut maps = Maps::default();
-    let plan = maps.apply_text(&format!("descriptors:\n{rules}"));
+    let plan = maps.apply_text(&format!("descriptors:\n{}", rules.concat()));
     assert!(maps.installed.rules.is_empty());
     let of_sources: Vec<_> = Direction::NAMED
         .iter()
@@ -152,7 +152,7 @@ descriptors:
 fn nodes_share_the_limits_of_each_direction() {
     let mut maps = Maps { cluster: Some(3), ..Maps::default() };
     let shared = "scope: cluster, rate_limit: {rate: 1000/s, burst: 500}";
-    let rules: String = Direction::NAMED
+    let rules: Vec<String> = Direction::NAMED
         .iter()
         .flat_map(|(way, _)| {
             [
@@ -161,7 +161,7 @@ fn nodes_share_the_limits_of_each_direction() {
             ]
         })
         .collect();
-    let plan = maps.apply_text(&format!("descriptors:\n{rules}"));
+    let plan = maps.apply_text(&format!("descriptors:\n{}", rules.concat()));
     let names: BTreeSet<_> = plan.shared.rules.iter().map(|rule| &*rule.name).collect();
     let wanted = ["direction=both remote_address", "direction=out remote_address", "every source"];
     assert_eq!(names, BTreeSet::from(wanted));
