@@ -277,6 +277,34 @@ fn the_maps_say_which_way_packets_go() {
     }
 }
 
+/// A direction makes a table of its own, and `check` says so.
+#[test]
+fn a_check_lists_tables_by_direction() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("r.yaml");
+    let slow = "rate_limit: {rate: 1000/s, burst: 1000}";
+    let rules = ["in", "out", "both"].map(|direction| {
+        let port = "key: protocol, value: udp; key: destination_port, value: 53";
+        rule("key: remote_address", direction, slow) + &rule(port, direction, slow)
+    });
+    fs::write(&file, format!("descriptors:\n{}", rules.concat())).unwrap();
+    let checked = crate::check::check(&[file], 1522, 64);
+    assert_eq!(checked.errors, []);
+    let tables: Vec<_> = checked.tables.iter().map(|table| table.keys.as_str()).collect();
+    assert_eq!(
+        tables,
+        [
+            "remote_address",
+            "protocol destination_port",
+            "direction=out remote_address",
+            "direction=out protocol destination_port",
+            "direction=both remote_address",
+            "direction=both protocol destination_port",
+        ]
+    );
+    assert_eq!(checked.tables_taken, 5);
+}
+
 /// The export says it, and reads as it did.
 #[test]
 fn an_export_says_which_way_packets_go() {

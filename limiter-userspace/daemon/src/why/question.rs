@@ -308,6 +308,33 @@ mod tests {
         assert!(several.contains("is more than one source"), "{several}");
     }
 
+    /// The words are about the packet's headers, and the facts are as the other end sees them.
+    #[test]
+    fn a_packet_that_goes_out_has_the_other_end_as_its_destination() {
+        for (own, other) in [("198.51.100.1", "192.0.2.1"), ("2001:db8::1", "2001:db8:9::1")] {
+            let asked = AskExplain {
+                from: other.to_owned(),
+                direction: Some("out".to_owned()),
+                to: Some("53/udp".to_owned()),
+                source: Some(own.to_owned()),
+                source_port: Some(4711),
+                ..AskExplain::default()
+            };
+            let question = Question::parse(&asked).unwrap();
+            let ports = [Fact::SourcePort, Fact::DestinationPort].map(|fact| question.value(fact));
+            assert_eq!(ports, [Some(53), Some(4711)]);
+            assert_eq!(question.source, other.parse::<IpAddr>().unwrap());
+            let bytes = |address: &str| match address.parse().unwrap() {
+                IpAddr::V4(address) => address.octets().to_vec(),
+                IpAddr::V6(address) => address.octets().to_vec(),
+            };
+            let ends = [bytes(own), bytes(other), vec![0x12, 0x67, 0, 53]].concat();
+            let frame = super::super::frame::build(&question);
+            let begin = if question.source.is_ipv4() { 26 } else { 22 };
+            assert_eq!(frame[begin..begin + ends.len()], ends);
+        }
+    }
+
     #[test]
     fn flags_are_of_tcp() {
         for (text, flags) in

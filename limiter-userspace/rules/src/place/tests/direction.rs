@@ -2,7 +2,7 @@
 
 use limiter_common::compact::{compact_bucket_key, compact_key};
 use limiter_common::source::MAPPED;
-use limiter_common::wire::{ActionKind, Count};
+use limiter_common::wire::{ActionKind, Count, KeyName};
 
 use super::*;
 use crate::model::{Direction, SOURCE_MASKS};
@@ -124,6 +124,8 @@ fn directions_are_asked_by_themselves() {
         let table = table(&plan, direction).unwrap();
         // The port of this side, in each of them.
         assert_eq!(table.fields & !field::CONDITIONS, field::DESTINATION_PORT);
+        // The direction takes no room in the name of a key.
+        assert!(KeyName::fits(&table, 4 << 24), "{direction:?}");
         assert_eq!(table.ranges.iter().any(|range| range.is_some()), direction == Direction::Both);
     }
 }
