@@ -7,7 +7,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 19 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 20 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,13 +149,13 @@ impl RuleSetHeader {
         if self.tables() == 0 { self } else { Self(self.0 | Self::NO_SOURCES) }
     }
 
-    /// The header with the mark that some table takes packets on their way out.
+    /// The header with the mark that some table takes outgoing packets.
     #[must_use]
     pub const fn with_out(self) -> Self {
         Self(self.0 | Self::OUT)
     }
 
-    /// True if some table takes packets on their way out.
+    /// True if some table takes outgoing packets: that of a rule for them, or for both directions.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_out(self) -> bool {
         self.0 & Self::OUT != 0

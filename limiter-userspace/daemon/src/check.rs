@@ -9,8 +9,7 @@ use std::sync::Arc;
 use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
 use limiter_rules::model::{
-    LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
-    list_sentence, rule_sentence,
+    LimitList, Path, Quota, RuleLimit, budget_sentence, limit_text, list_sentence, rule_sentence,
 };
 use limiter_rules::{
     Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
@@ -232,7 +231,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         let index = match last {
             Some((path, index)) if path.is_in_table_of(&rule.path) => index,
             _ => {
-                let keys = keys(&rule.path);
+                let keys = rule.path.keys();
                 let found = tables.iter().position(|table: &Table| table.keys == keys);
                 found.unwrap_or_else(|| {
                     tables.push(Table { keys, rules: 0 });
@@ -246,19 +245,6 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         last = Some((&rule.path, index));
     }
     tables
-}
-
-/// The path without values.
-fn keys(path: &Path) -> String {
-    let bare = |part: &Part| match part {
-        Part::Source(masks, _) if *masks == SOURCE_MASKS => part.key().to_owned(),
-        Part::Source(masks, _) => Part::Source(*masks, None).to_string(),
-        _ => part.key().to_owned(),
-    };
-    match &*path.0 {
-        [] => path.to_string(),
-        parts => parts.iter().map(bare).collect::<Vec<_>>().join(" "),
-    }
 }
 
 fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {

@@ -125,7 +125,7 @@ fn unheld(set: &RuleSet) -> Option<CompileErrors> {
 
 /// Names of interfaces in a path.
 fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
-    path.0.iter().filter_map(|part| match part {
+    path.parts.iter().filter_map(|part| match part {
         Part::Interface(name) => name.as_deref(),
         _ => None,
     })

@@ -91,7 +91,8 @@ const ALWAYS: u32 = field::SOURCE
     | field::DSCP
     | field::FRAGMENT
     | field::PACKET_LENGTH
-    | field::TTL;
+    | field::TTL
+    | field::IN;
 
 impl KeyFacts {
     /// No facts.

@@ -17,8 +17,8 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
-use limiter_rules::model::Fact;
 use limiter_rules::model::key::protocol_text;
+use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};
@@ -66,6 +66,13 @@ impl InForce<'_> {
     }
 
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
+        if question.direction == Direction::Out {
+            return Err(ServiceError::Word {
+                word: "direction",
+                problem: "limiter sees no outgoing packets on any interface, so all of them pass"
+                    .to_owned(),
+            });
+        }
         let (name, index) = self.incoming(question)?;
         let bytes = frame::build(question);
         // A packet without a given length is as long as the shortest frame, or as its headers if
@@ -145,18 +152,20 @@ impl Found {
 
 /// The packet in a line.
 fn described(question: &Question, length: u64, interface: &str) -> String {
-    let mut text = question.source.to_string();
+    let outgoing = question.direction == Direction::Out;
+    let [way, to, at] = if outgoing { ["out to ", "at", "from"] } else { ["", "to", "at"] };
+    let mut text = format!("{way}{}", question.source);
     if let Some(protocol) = question.protocol() {
         let name = protocol_text(protocol);
-        text = match question.value(Fact::DestinationPort) {
-            Some(port) => format!("{text} to {port}/{name}"),
+        text = match question.in_header(Fact::DestinationPort) {
+            Some(port) => format!("{text} {to} {port}/{name}"),
             // A number alone could be a port.
             None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
             None => format!("{text}, {name}"),
         };
     }
     if let Some(destination) = question.destination {
-        text = format!("{text} at {destination}");
+        text = format!("{text} {at} {destination}");
     }
     if question.protocol() == Some(TCP) {
         let flags = question.flags.map_or_else(|| "SYN".to_owned(), question::flags_text);

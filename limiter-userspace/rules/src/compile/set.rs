@@ -281,6 +281,7 @@ impl<'a> Compiler<'a, '_> {
             Terms::Budget(name) => self.budget(name, &subject).map(|budget| {
                 self.class(&budget.limits.over, &Subject::Budget(budget.name.clone()));
                 self.charged.insert(&budget.name);
+                self.goes_out(path, &budget.limits.over, Some(name), &subject);
                 if wants_evidence(&budget.limits)
                     && budget.limits.can_have_evidence(path.traffic().meeting())
                 {
@@ -290,6 +291,7 @@ impl<'a> Compiler<'a, '_> {
             }),
             Terms::Limits(limits) => {
                 self.class(&limits.over, &subject);
+                self.goes_out(path, &limits.over, None, &subject);
                 if wants_evidence(limits) && !limits.can_have_evidence(path.traffic().meeting()) {
                     self.refuse(&subject, RuleError::no_evidence(limits));
                 }
@@ -298,6 +300,20 @@ impl<'a> Compiler<'a, '_> {
         };
         if let Some(terms) = terms {
             self.compiled.keyed.push(CompiledKeyed { id, path, terms });
+        }
+    }
+
+    /// Refuses an action that an outgoing packet cannot have: of the rule, or of the budget that
+    /// it is charged to.
+    fn goes_out(&mut self, path: &Path, over: &Over, budget: Option<&str>, subject: &Subject) {
+        let is_possible = match over {
+            Over::Drop | Over::Mark(_) | Over::Class(_) => true,
+            Over::Reject | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => false,
+        };
+        if path.direction.has_out() && !is_possible {
+            let (action, direction) = (over.name(), path.direction);
+            let budget = budget.map(str::to_owned);
+            self.refuse(subject, RuleError::Outgoing { action, direction, budget });
         }
     }
 
@@ -438,7 +454,7 @@ impl<'a> Compiler<'a, '_> {
             return Vec::new();
         }
         // A rule without keys is a budget of its own.
-        let always = !matches!(subject, Subject::Rule(path) if !path.0.is_empty());
+        let always = !matches!(subject, Subject::Rule(path) if !path.parts.is_empty());
         match share(limits, record, sharing, always, self.environment) {
             Ok(terms) => terms,
             Err(failures) => {
