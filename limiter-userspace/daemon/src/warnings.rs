@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, keep_tags};
+use limiter_datapath::{Datapath, Mode, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -116,10 +117,10 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
-/// Rules for outgoing packets, as long as none are seen; asked anew for each rule set. `seen` are
-/// the interfaces on which limiter sees what goes out.
-pub(super) fn of_direction(set: &EffectiveSet, seen: &[String]) -> Vec<String> {
-    if !seen.is_empty() {
+/// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
+pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let outgoing = Mode::Tc(header::Direction::Out);
+    if datapath.attachments().iter().any(|at| at.mode == outgoing) {
         return Vec::new();
     }
     let of = |direction: Direction| -> Vec<Subject> {

@@ -270,6 +270,7 @@ impl Backend for Fake {
         &self,
         options: &Options,
         _interfaces: &[String],
+        _hooks: &[limiter_datapath::Hook],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         self.state().opened += 1;
