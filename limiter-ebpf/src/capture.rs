@@ -267,7 +267,7 @@ fn output(
     record.rule = outcome.rule();
     record.length = (size.bytes() & 0xffff_ffff) as u32;
     record.packets = (size.packets() & 0xffff) as u16;
-    record.direction = u8::from(hook::is_out());
+    record.direction = hook::direction() as u8;
     record.reason = (outcome.reason_index() & 0xff) as u8;
     record.level = (level.level & 0xff) as u8;
     let captured = record.captured;

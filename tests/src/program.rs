@@ -368,8 +368,12 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn interface_counters(&self, index: u32) -> Result<InterfaceCounters> {
-        Ok(self.kernel.interface_counters(index)?)
+    pub fn interface_counters(
+        &self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<InterfaceCounters> {
+        Ok(self.kernel.interface_counters(index, direction)?)
     }
 
     /// The state of a source.

@@ -6,6 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::bucket_key::BucketKey;
 use crate::frame_size::FrameSize;
+use crate::header::Direction;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
@@ -96,7 +97,7 @@ impl RuleCounters {
     }
 }
 
-/// Packets and bytes that came in by one interface.
+/// Packets and bytes that came in by one interface, or went out by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct InterfaceCounters {
@@ -107,14 +108,17 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Places for counters: a power of two. Two interfaces whose indices differ by a multiple of it
-    /// are counted together.
-    pub const PLACES: u32 = 1024;
+    /// Places for counters of each direction: a power of two. Two interfaces whose indices differ by
+    /// a multiple of it are counted together.
+    const EACH: u32 = 1024;
 
-    /// Place of the counters of an interface, by its index.
+    /// Places for counters.
+    pub const PLACES: u32 = 2 * Self::EACH;
+
+    /// Place of the counters of what comes in by an interface or goes out by it, by its index.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn place(index: u32) -> u32 {
-        index & (Self::PLACES - 1)
+    pub const fn place(index: u32, direction: Direction) -> u32 {
+        index & (Self::EACH - 1) | (direction as u32) * Self::EACH
     }
 
     /// Adds a frame that left with `reason`. Both change, as in

@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 
+use limiter_common::header::Direction;
 use limiter_decision::act::FrameMut;
 use limiter_decision::packet::{Bytes, Extension, Facts, extension};
 
@@ -54,7 +55,7 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
 
     #[inline(always)]
     fn is_out(&self) -> bool {
-        hook::is_out()
+        hook::direction() == Direction::Out
     }
 
     #[inline(always)]

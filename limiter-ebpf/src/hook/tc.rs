@@ -9,6 +9,7 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::TcContext;
 use limiter_common::frame_size::FrameSize;
+use limiter_common::header::Direction;
 use limiter_decision::packet::Segments;
 
 use crate::call::call;
@@ -54,10 +55,10 @@ pub(crate) fn limiter_l3(ctx: TcContext) -> i32 {
     path::run(&Frame::<true>::new(ctx.as_ptr().cast())).cast_signed()
 }
 
-/// True where frames are on their way out.
+/// The direction of skbs.
 #[inline(always)]
-pub(crate) fn is_out() -> bool {
-    OUT.load() != 0
+pub(crate) fn direction() -> Direction {
+    if OUT.load() == 0 { Direction::In } else { Direction::Out }
 }
 
 /// The VLAN tag that is not among the bytes.

@@ -5,6 +5,7 @@ use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::helpers::generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes};
 use aya_ebpf::programs::XdpContext;
 use limiter_common::frame_size::FrameSize;
+use limiter_common::header::Direction;
 use limiter_common::wire::ActionKind;
 use limiter_decision::maps::Maps as _;
 
@@ -39,10 +40,10 @@ pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
     path::run(&Frame::<true>::new(ctx.ctx))
 }
 
-/// True where frames are on their way out.
+/// The direction of frames.
 #[inline(always)]
-pub(crate) const fn is_out() -> bool {
-    false
+pub(crate) const fn direction() -> Direction {
+    Direction::In
 }
 
 /// The VLAN tag that is not among the bytes. XDP is not shown any.

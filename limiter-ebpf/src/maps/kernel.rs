@@ -35,7 +35,7 @@ use super::entries::MapEntryTable;
 use super::scratch;
 use crate::call::call;
 use crate::context::Frame;
-use crate::hook::SUPER_FRAMES;
+use crate::hook::{self, SUPER_FRAMES};
 use crate::source_store::MapKept;
 use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
@@ -53,7 +53,7 @@ impl Kernel {
     /// Counts a frame by the interface that it came in by or goes out by.
     #[inline(always)]
     pub(crate) fn count_interface(index: u32, reason: Reason, size: FrameSize) {
-        if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index)) {
+        if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index, hook::direction())) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             unsafe { (*counters).add(reason, size.at_hook(SUPER_FRAMES)) };
         }

@@ -7,6 +7,7 @@ use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::{TcAttachOptions, TcAttachType};
 use aya::programs::xdp::XdpMode;
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
+use limiter_common::header::Direction;
 use limiter_common::wire::InterfaceCounters;
 
 use super::foreign::foreign;
@@ -54,7 +55,7 @@ pub(super) fn attach(
         return Err(foreign(&state, &pins, id));
     }
     if own.is_none() {
-        begin_counters(kernel, state.index)?;
+        begin_counters(kernel, state.index, hook.direction())?;
     }
     let mut program = kernel.program(hook, state.framing)?;
     let program_id = program.id();
@@ -99,15 +100,22 @@ pub(super) fn attach(
 
 /// Begins the counters of an interface that is not limited yet: another one may have had its index.
 /// Counters that it shares with a limited interface go on.
-fn begin_counters(kernel: &mut Kernel, index: u32) -> Result<(), DatapathError> {
-    let place = InterfaceCounters::place;
+fn begin_counters(
+    kernel: &mut Kernel,
+    index: u32,
+    direction: Direction,
+) -> Result<(), DatapathError> {
+    let place = |index| InterfaceCounters::place(index, direction);
     let shares = |at: &Attachment| {
-        at.state.is_attached() && at.ifindex != index && place(at.ifindex) == place(index)
+        at.state.is_attached()
+            && at.mode.hook().direction() == direction
+            && at.ifindex != index
+            && place(at.ifindex) == place(index)
     };
     if kernel.held.attachments.iter().any(shares) {
         return Ok(());
     }
-    kernel.held.maps.begin_interface(index)
+    kernel.held.maps.begin_interface(index, direction)
 }
 
 /// Attaches anew; says how, and the kernel's id of the link.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -69,9 +70,13 @@ pub trait Observed: Reading<Error = DatapathError> {
     }
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
-    /// Packets and bytes by interface, by its index, since the program is on it, summed over the
-    /// CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError>;
+    /// Packets and bytes that came in by an interface or went out by it, by its index, since the
+    /// program is on it, summed over the CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
+    fn interface_counters(
+        &self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<InterfaceCounters, DatapathError>;
     /// Counters of a rule, by its number, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
     /// Everything on the lists, expired entries included.

@@ -3,13 +3,12 @@
 
 use std::io;
 
-use aya::programs::SchedClassifier;
 use limiter_model::Framing;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Hook, Mode, netlink};
+use super::{DatapathError, Hook, Mode, netlink, tcx};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +71,12 @@ impl Interface {
 
     /// True if this program runs at a hook of the interface.
     pub(super) fn runs(&self, hook: Hook, program_id: u32) -> bool {
-        match hook.tc() {
-            None => self.program.is_some_and(|(_, id)| id == program_id),
-            Some(place) => SchedClassifier::query_tcx(&self.name, place)
-                .is_ok_and(|(_, all)| all.iter().any(|program| program.id() == program_id)),
+        match hook {
+            Hook::Xdp => self.program.is_some_and(|(_, id)| id == program_id),
+            Hook::Tc(direction) => {
+                let programs = tcx::programs(self.index, direction);
+                programs.is_ok_and(|programs| programs.contains(&program_id))
+            }
         }
     }
 

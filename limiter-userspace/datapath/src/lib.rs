@@ -54,6 +54,7 @@ mod source_table;
 mod sources;
 mod succession;
 mod tables;
+mod tcx;
 mod trial;
 mod tries;
 mod words;

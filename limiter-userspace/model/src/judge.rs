@@ -31,7 +31,7 @@ impl Model {
     }
 
     fn judge_bytes(&mut self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Outcome {
-        let Packet { frame, size, interface, .. } = *packet;
+        let Packet { frame, size, interface, direction, .. } = *packet;
         let mut scratch = Scratch::empty();
         let recent = now.since(self.lag);
         self.judged_at = now;
@@ -46,7 +46,7 @@ impl Model {
         {
             tally.add(size);
         }
-        let place = InterfaceCounters::place(interface);
+        let place = InterfaceCounters::place(interface, direction);
         self.interfaces.entry(place).or_default().add(outcome.reason, size);
         self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, size);
         outcome
