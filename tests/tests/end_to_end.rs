@@ -151,7 +151,7 @@ fn a_raised_rate_counts_at_once() -> Result<()> {
     ensure!(passed_after(&bed, &limiter, "8")? == 5, "not the burst");
     std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 5"))?;
     let said = limiter.ok(["reload"])?;
-    ensure!(said.contains("goes on at the new rate"), "{said}");
+    ensure!(said.contains("refills at the new rate"), "{said}");
     ensure!(passed_after(&bed, &limiter, "8")? == 5, "packets that no rate gave");
     // Five were used, of a burst that is larger by seven, and of a rate of a thousand a second.
     std::fs::write(limiter.rules(), rules(&source, "rate: 100/h, burst: 12"))?;
@@ -166,7 +166,7 @@ fn a_raised_rate_counts_at_once() -> Result<()> {
     ensure!(passed_after(&bed, &limiter, "9")? == 24, "not the smaller burst");
     std::fs::write(limiter.rules(), rules(&source, "rate: 1/h, burst: 12"))?;
     let said = limiter.ok(["reload"])?;
-    ensure!(said.contains("goes on at the new rate"), "{said}");
+    ensure!(said.contains("refills at the new rate"), "{said}");
     ensure!(passed_after(&bed, &limiter, "9")? == 24, "a burst for a change back and forth");
     limiter.close()?;
     bed.close()

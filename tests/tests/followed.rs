@@ -5,7 +5,6 @@ use limiter_tests::page::follow::{Page, follow, follow_as};
 use limiter_tests::root::require_root;
 
 const PACKAGE: &str = "dist/debian/try-package does so in a root and under a systemd of its own";
-const RELEASE: &str = "there is no release yet: `cargo xtask dist` makes its files";
 const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const DEMO: &str = "the test `the_demo_is_the_sandbox_where_packages_have_it` runs it";
 const TERMINAL: &str = "it takes a terminal, which the tests `top` have";
@@ -15,19 +14,11 @@ const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
-        (
-            "curl -fLO \"https://github.com/limiter-rs/limiter/releases/download/v0.1.0/\
-             {SHA256SUMS,limiter_0.1.0-1_amd64.deb}\"",
-            RELEASE,
-        ),
-        (
-            "sha256sum --check --ignore-missing SHA256SUMS && sudo dpkg -i \
-             limiter_0.1.0-1_amd64.deb",
-            RELEASE,
-        ),
-        ("sudo limiter demo    # ten seconds; no network card, no configuration", DEMO),
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
-        ("cargo xtask run      # the demo, without a package", CARGO),
+        (
+            "cargo xtask run      # the demo: ten seconds of traffic; no network card, no configuration",
+            CARGO,
+        ),
         (
             "cargo xtask dist --only deb --arch amd64 && sudo dpkg -i \
              target/packages/limiter_*.deb",
@@ -40,7 +31,7 @@ const FIRST_HOUR: Page = Page {
     path: "docs/first-hour.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
-        ("dpkg -i limiter_0.1.0-1_amd64.deb", PACKAGE),
+        ("dpkg -i target/packages/limiter_*.deb", PACKAGE),
         ("limiter demo", DEMO),
         ("limiter doctor --iface eth0", "its answer is of the machine: the tests `doctor` have it"),
         ("limiter top", TERMINAL),
@@ -52,7 +43,7 @@ const OPERATIONS: Page = Page {
     path: "docs/operations.md",
     peers: &["192.0.2.7/32", "203.0.113.5/32"],
     not_typed: &[
-        ("dpkg -i limiter_0.1.0-1_amd64.deb", PACKAGE),
+        ("dpkg -i target/packages/limiter_*.deb", PACKAGE),
         ("editor /etc/limiter/limiter.env /etc/limiter/rules.yaml", PACKAGE),
         ("limiter check /etc/limiter/rules.yaml && systemctl enable --now limiter", PACKAGE),
         ("limiter run --iface eth0 --iface eth1 --rules /etc/limiter/rules.yaml", CABLE),

@@ -159,12 +159,6 @@ pub trait Maps: Sized {
     /// The bucket of a key.
     fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed>;
 
-    /// The bucket of a key whose name is no hash.
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn keyed_by_name(&self, key: &KeyCell) -> Option<Self::Keyed> {
-        self.keyed(key)
-    }
-
     /// Makes a bucket of a key: zeros but for `resolved`, only if there is none. `made` is memory
     /// for its value.
     fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert;

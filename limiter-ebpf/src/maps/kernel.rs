@@ -339,12 +339,6 @@ impl Maps for Kernel {
     }
 
     #[inline(always)]
-    fn keyed_by_name(&self, key: &KeyCell) -> Option<MapKeyed> {
-        let entry = KEYED.get_ptr_mut(name(key)).and_then(NonNull::new)?;
-        Some(MapKeyed::new(entry.cast()))
-    }
-
-    #[inline(always)]
     fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert {
         // SAFETY: this CPU's own copies, which nothing else changes during the insert.
         let entry: &KeyedEntry = unsafe {

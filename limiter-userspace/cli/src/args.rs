@@ -245,7 +245,7 @@ pub(super) enum Command {
                             that `set` made stay whatever the files say; they are reported at the \
                             end. The order of rules is not compared.")]
     Diff {
-        /// Rule files, and directories of them
+        /// Rule files, and directories of them; `-` is standard input
         #[arg(value_name = "FILE|DIR", required = true)]
         files: Vec<PathBuf>,
     },
@@ -257,15 +257,15 @@ pub(super) enum Command {
                             session in which this is typed, and rules for sources inside a \
                             management prefix.")]
     Apply {
-        /// Rule files, and directories of them
+        /// Rule files, and directories of them; `-` is standard input
         #[arg(value_name = "FILE|DIR", required = true)]
         files: Vec<PathBuf>,
         /// Apply rules that would limit this SSH session; rules inside management prefixes are left
         /// out
         #[arg(long)]
         force: bool,
-        /// Try them out: without `limiter confirm` within this time, as in 60s or 5m, the rules
-        /// before are in force again, with or without the daemon
+        /// Try them out: unless you run `limiter confirm` within this time, as in 60s or 5m, the
+        /// previous rules return, with or without the daemon
         #[arg(long, value_name = "TIME", value_parser = trial_time)]
         confirm: Option<NonZeroU32>,
     },

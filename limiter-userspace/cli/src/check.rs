@@ -1,5 +1,6 @@
 //! `limiter check`.
 
+use std::io;
 use std::path::PathBuf;
 
 use limiter_common::bucket::MAX_SLOTS;
@@ -16,7 +17,7 @@ use super::output::Output;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
-    /// Rule files, and directories of them
+    /// Rule files, and directories of them; `-` is standard input
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
     /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN
@@ -36,7 +37,8 @@ pub(super) struct Check {
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Answer, Failure> {
-    let mut checked = check::check(&what.files, what.max_frame, what.max_rules);
+    let mut checked =
+        check::check(&what.files, &mut io::stdin().lock(), what.max_frame, what.max_rules);
     // No daemon is needed; a running one knows the interfaces that are limited.
     if checked.names_interfaces()
         && let Ok(status) = client.get::<Status>("/v1/status")

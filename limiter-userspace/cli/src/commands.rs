@@ -118,8 +118,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let mut answer = print.answer(&changed)?;
             if let (Some(seconds), Output::Table) = (confirm, args.output) {
                 let note = format!(
-                    "On trial: without `limiter confirm` within {} the rules before are in force \
-                     again.\n",
+                    "On trial: unless you run `limiter confirm` within {}, the previous rules \
+                     return.\n",
                     render::seconds(u64::from(seconds.get()))
                 );
                 answer.text.push_str(&note);

@@ -23,15 +23,15 @@ use super::output::{Output, shown};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "An episode is all drops of one source by one rule for one reason. It \
                         begins with its first drop, and ends when none was reported for as long as \
-                        `run --event-quiet` says. Drops are sampled: at a high rate most are \
-                        only counted, so `sampled` is less than what was dropped; `limiter \
-                        stats` counts them all.\nWith \
+                        `run --event-quiet` says. Not every drop is reported: at a high rate \
+                        most are only counted, so REPORTED (`sampled` in JSON) is less than \
+                        what was dropped; `limiter stats` counts them all.\nWith \
                         --source, --rule, --since or --until the log on disk is searched, which \
                         a restart leaves. Times are as clocks here show them, with UTC beside. \
                         The answer says how far the log reaches, and what it does not \
                         have.\nlimiter events --source 203.0.113.9 --since 14:00 --until 14:10")]
 pub(super) struct Ask {
-    /// Print a line for each sampled drop, and for each episode as it starts, goes on and ends
+    /// Print a line for each reported drop, and for each episode at its start, during it and at its end
     #[arg(long)]
     pub(super) follow: bool,
     /// With --follow: episodes only, and no single drops
@@ -72,14 +72,14 @@ pub(super) struct Reporting {
         value_parser = clap::value_parser!(u32).range(0..=1 << 20),
     )]
     event_log_size: u32,
-    /// How often a line says that drops of a source go on
+    /// How often a line reports that a source is still being dropped
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     event_still: Duration,
     /// How long without a drop ends an episode
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     event_quiet: Duration,
-    /// A program to run when drops of a source start, go on and end: without a shell or arguments,
-    /// with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
+    /// A program to run when drops of a source start, continue and end: without a shell or
+    /// arguments, with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
     #[arg(long, value_name = "PATH")]
     hook_command: Option<PathBuf>,
     /// URL to POST the same JSON to: `https://HOST/PATH` or `http://HOST/PATH`

@@ -1,7 +1,7 @@
 //! `limiter diff` and `apply`.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -28,7 +28,8 @@ fn mistake(documents: &[Document], failure: impl Into<Failure>) -> Failure {
 
 /// Compares files with the rules in force; 1 is the exit code for a difference.
 pub(super) fn diff(client: &Client, files: &[PathBuf], output: Output) -> Result<Answer, Failure> {
-    let request = CompareRules { documents: rule_files::read(files)? };
+    let request =
+        CompareRules { documents: rule_files::read_once(files, &mut io::stdin().lock())? };
     let diff: RulesDiff = client
         .post_document("/v1/rules/diff", &request)
         .map_err(|failure| mistake(&request.documents, failure))?;
@@ -43,14 +44,14 @@ pub(super) fn apply(
     force: bool,
     confirm_seconds: Option<NonZeroU32>,
 ) -> Result<Changed, Failure> {
-    let documents = rule_files::read(files)?;
+    let documents = rule_files::read_once(files, &mut io::stdin().lock())?;
     let request = ApplyRules { documents, force, confirm_seconds, session: ssh::own_session() };
     client.put("/v1/rules", &request).map_err(|failure| mistake(&request.documents, failure))
 }
 
 /// Colours are for a terminal, and for who did not say no: <https://no-color.org>.
 fn is_colourful() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
 /// The difference, line by line.
@@ -82,7 +83,7 @@ pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
         diff.unchanged
     );
     for RuleLine { subject, text: limit } in &diff.edits {
-        render::line(&mut text, format_args!("stays, by `limiter set`: {subject}: {limit}"));
+        render::line(&mut text, format_args!("kept from `limiter set`: {subject}: {limit}"));
     }
     text
 }

@@ -199,9 +199,9 @@ fn numbers_are_exact_and_stand_right() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED  WOULD DROP  MARKED  NAME
-192.0.2.0/24  cli     1000/s     1,000     1000/s  drop    1,234,567        0
-192.0.2.7     cli     60000/min  1,000  60000/min  drop           12        0
+SOURCE        ORIGIN  LIMIT      BURST   ENFORCED  ACTION     PASSED  DROPPED  WOULD DROP  MARKED  NAME
+192.0.2.0/24  set     1000/s     1,000     1000/s  drop    1,234,567        0
+192.0.2.7     set     60000/min  1,000  60000/min  drop           12        0
 1 warning: `limiter status` has it
 "
     );
@@ -209,9 +209,9 @@ SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED  W
     assert_eq!(
         render::text_within(&limits, Some(80)),
         "\
-SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED
-192.0.2.0/24  cli     1000/s     1,000     1000/s  drop    1,234,567        0
-192.0.2.7     cli     60000/min  1,000  60000/min  drop           12        0
+SOURCE        ORIGIN  LIMIT      BURST   ENFORCED  ACTION     PASSED  DROPPED
+192.0.2.0/24  set     1000/s     1,000     1000/s  drop    1,234,567        0
+192.0.2.7     set     60000/min  1,000  60000/min  drop           12        0
 1 warning: `limiter status` has it
 "
     );
@@ -219,9 +219,9 @@ SOURCE        ORIGIN  LIMIT      BURST  EFFECTIVE  ACTION     PASSED  DROPPED
         render::text_within(&limits, Some(60)),
         "\
 SOURCE        ORIGIN  LIMIT      BURST     PASSED  DROPPED
-192.0.2.0/24  cli     1000/s     1,000  1,234,567        0
+192.0.2.0/24  set     1000/s     1,000  1,234,567        0
     action drop
-192.0.2.7     cli     60000/min  1,000         12        0
+192.0.2.7     set     60000/min  1,000         12        0
     action drop
 1 warning: `limiter status` has it
 "
@@ -299,7 +299,7 @@ fn a_source_is_shown_line_by_line() {
         "\
 source     192.0.2.1
 rule       office (192.0.2.0/24)
-limit      1000/s (effective 1000/s)
+limit      1000/s (enforced 1000/s)
 remaining  57 of 100 packets
 full in    43.000 ms
 passed     123
@@ -324,8 +324,8 @@ dropped    4
     };
     let limits = vec![limit("packets"), limit("bytes")];
     let two = render::text(&SourceView { limits, count: Some("bytes".into()), ..view.clone() });
-    assert!(two.contains("limit      1000/s (effective 1000/s)\n"), "{two}");
-    assert!(two.contains("and        1000/s (effective 1000/s)\n"), "{two}");
+    assert!(two.contains("limit      1000/s (enforced 1000/s)\n"), "{two}");
+    assert!(two.contains("and        1000/s (enforced 1000/s)\n"), "{two}");
     // Without a rule of its own, it is not said that nothing limits it, where something may.
     let none =
         SourceView { rule: None, limit: None, remaining: None, of: None, tracked: false, ..view };
@@ -418,19 +418,19 @@ fn every_limit_has_a_line() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE                               ORIGIN  LIMIT                   BURST      EFFECTIVE  ACTION      PASSED  DROPPED  WOULD DROP  MARKED  NAME
-destination_port=443 remote_address  cli     100/s                      20          100/s  class slow      12        0                   3  web
+SOURCE                               ORIGIN  LIMIT                   BURST       ENFORCED  ACTION      PASSED  DROPPED  WOULD DROP  MARKED  NAME
+destination_port=443 remote_address  set     100/s                      20          100/s  class slow      12        0                   3  web
                                              ceiling 200/s             200          200/s
                                              sliding_log 9 syns/min      -  6000 syns/min
 
-BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  WOULD DROP  MARKED  NAME
-slow    cli     1000/s  1,000     1000/s  drop         7        0
+BUDGET  ORIGIN  LIMIT   BURST  ENFORCED  ACTION  PASSED  DROPPED  WOULD DROP  MARKED  NAME
+slow    set     1000/s  1,000    1000/s  drop         7        0
 "
     );
     // Details of a rule stand below all of its limits.
     let narrow = render::text_within(&limits, Some(80));
     assert!(narrow.lines().all(|line| line.len() <= 80), "{narrow}");
     let (_, behind) = narrow.split_once("sliding_log 9 syns/min").unwrap();
-    let details = ["origin cli", "action class slow", "marked 3", "name web"];
+    let details = ["origin set", "action class slow", "marked 3", "name web"];
     assert!(details.iter().all(|detail| behind.contains(detail)), "{narrow}");
 }

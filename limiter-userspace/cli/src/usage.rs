@@ -158,6 +158,10 @@ fn rate_in_words(words: &[String], unknown: &str) -> Option<String> {
         }
         return RateText::parse(word).err().map(|error| error.to_string());
     }
+    // An unknown option is no part of a rate.
+    if unknown.starts_with('-') {
+        return None;
+    }
     let at = words.iter().rposition(|word| word == unknown)?;
     let is_number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
     let first = words.get(..at)?.iter().rposition(is_number)?;
@@ -239,6 +243,9 @@ mod tests {
         let negative = "\"-5/s\" is negative: give a rate of at least 1 per week";
         assert_eq!(reported("limiter set 192.0.2.1 -5/s", "-5").as_deref(), Some(negative));
         assert_eq!(reported("limiter deny 192.0.2.1 --port", "--port"), None);
+        for line in ["limiter set 192.0.2.1 5/s --to 22", "limiter set 192.0.2.1 5/s --to"] {
+            assert_eq!(reported(line, "--to"), None, "{line}");
+        }
         let negative = "--for -1s: a negative value means nothing here";
         assert_eq!(reported("limiter deny 192.0.2.1 --for -1s", "-1").as_deref(), Some(negative));
     }

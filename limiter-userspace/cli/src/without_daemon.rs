@@ -68,7 +68,7 @@ fn notes_on(maps: &dyn Observed, first: &str) -> Result<Notes, Failure> {
     let mut notes = vec![format!("{first}; {in_force}")];
     if let Some(left) = from_maps::trial_left(maps)? {
         notes.push(format!(
-            "these rules are on trial: in {} the rules before are in force again",
+            "these rules are on trial: in {} the previous rules return",
             render::seconds(left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)))
         ));
     }

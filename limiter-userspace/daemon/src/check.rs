@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,11 +109,12 @@ impl From<&RuleFileError> for Mistake {
     }
 }
 
-/// Checks the files of `paths`. `max_frame` and `max_rules` as the daemon would have them.
-pub fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
+/// Checks the files of `paths`, of which `-` is `input`. `max_frame` and `max_rules` as the daemon
+/// would have them.
+pub fn check(paths: &[PathBuf], input: &mut dyn Read, max_frame: u64, max_rules: u32) -> Checked {
     let mut checked = Checked::default();
     let mut files = Vec::new();
-    for document in rule_files::read_each(paths) {
+    for document in rule_files::read_each(paths, Some(input)) {
         match document {
             Ok(Document { name, text }) => {
                 let (file, errors) = RuleFile::check(&name, text.as_bytes(), max_frame);
@@ -334,7 +336,7 @@ impl Render for Checked {
             line(text, format_args!("and {more} more"));
         }
         if !self.rates.is_empty() {
-            let mut rates = table(&["RATE NOT HELD TO 0.1 %", "LIMIT", ">WRITTEN", ">EFFECTIVE"]);
+            let mut rates = table(&["RATE NOT HELD TO 0.1 %", "LIMIT", ">WRITTEN", ">ENFORCED"]);
             for off in &self.rates {
                 rates.add_row([
                     off.rule.clone(),

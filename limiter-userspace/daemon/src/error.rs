@@ -30,7 +30,9 @@ pub(super) enum ServiceError {
     #[error("confirm_seconds: give 1 to 86400, which is a day")]
     LongTrial,
     /// Rules waited to be confirmed until a moment ago.
-    #[error("the time of the trial is over: the rules before are in force again; apply them anew")]
+    #[error(
+        "the time of the trial is over, and the previous rules are in force again; apply the new ones anew"
+    )]
     TooLate,
     /// A prefix, of which only sources are banned.
     #[error(

@@ -9,7 +9,7 @@ use limiter_rules::{
     Path, PlanError, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject, Terms,
 };
 
-use crate::api::limits::Origin;
+use crate::api::limits::{Origin, shown_origin};
 use crate::effective::{Effective, EffectiveSet};
 use crate::rule_files::Texts;
 use crate::store_guard::STORE;
@@ -109,7 +109,7 @@ impl Layers {
                     "the rule for {} ({}) is not in force: it is inside the management prefix \
                      {prefix}",
                     rule.path,
-                    origin.name()
+                    shown_origin(origin.name())
                 )),
                 Some(_) => {}
                 // Later layers replace earlier ones.

@@ -1,7 +1,7 @@
 //! Rule files on disk: which ones there are, and what is in them.
 
 use std::fs::{self, Metadata, OpenOptions};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read, Seek as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,22 +15,40 @@ use crate::api::rules::Document;
 
 /// Reads the files of `paths`, of which each is a file or a directory.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
-    read_each(paths).into_iter().collect()
+    read_each(paths, None).into_iter().collect()
 }
 
-/// Reads rule files like [`read`], but one mistake does not hide those of other files.
-pub(crate) fn read_each(paths: &[PathBuf]) -> Vec<Result<Document, RuleFileError>> {
+/// Reads rule files like [`read`] for a command that reads them once: `-` stands for `input`, which
+/// is its standard input.
+pub fn read_once(paths: &[PathBuf], input: &mut dyn Read) -> Result<Vec<Document>, RuleFileError> {
+    read_each(paths, Some(input)).into_iter().collect()
+}
+
+/// Reads rule files like [`read_once`], but one mistake does not hide those of other files.
+pub(crate) fn read_each(
+    paths: &[PathBuf],
+    mut input: Option<&mut dyn Read>,
+) -> Vec<Result<Document, RuleFileError>> {
     let mut documents = Vec::new();
     let mut room = MAX_BYTES;
     for path in paths {
+        if path == Path::new("-")
+            && let Some(input) = &mut input
+        {
+            let mut bytes = Vec::new();
+            let document = input
+                .take(MAX_BYTES + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| failed(STANDARD_INPUT.as_ref(), &error))
+                .and_then(|_| text(STANDARD_INPUT.as_ref(), bytes, &mut room));
+            documents.push(document);
+            continue;
+        }
         match files(path) {
             Err(error) => documents.push(Err(error)),
             Ok(files) => {
                 for file in files {
-                    let document = document(&file, room);
-                    let length = document.as_ref().map_or(0, |document| document.text.len());
-                    room = room.saturating_sub(u64::try_from(length).unwrap_or(u64::MAX));
-                    documents.push(document);
+                    documents.push(document(&file, &mut room));
                 }
             }
         }
@@ -159,10 +177,13 @@ fn is_rule_file(name: &Path) -> bool {
     !hidden && matches!(extension, Some("yaml" | "yml"))
 }
 
+/// Standard input in messages.
+const STANDARD_INPUT: &str = "standard input";
+
 /// Readings of a file that changes meanwhile.
 const READINGS: usize = 3;
 
-fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
+fn document(path: &Path, room: &mut u64) -> Result<Document, RuleFileError> {
     // Opening a pipe would wait for its writer otherwise, also of one that took the file's place a
     // moment ago.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -199,8 +220,13 @@ fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
         }
         before = after;
     }
+    text(path, bytes, room)
+}
+
+/// The text of a file, which takes its part of `room`.
+fn text(path: &Path, bytes: Vec<u8>, room: &mut u64) -> Result<Document, RuleFileError> {
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    if length > room {
+    if length > *room {
         let alone = length > MAX_BYTES;
         let problem = if alone { Problem::TooLong } else { Problem::TooLongTogether };
         return Err(refused(path, problem));
@@ -211,6 +237,7 @@ fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
         let problem = Problem::NotUtf8 { offset };
         RuleFileError { place: Some(place), ..refused(path, problem) }
     })?;
+    *room = room.saturating_sub(length);
     Ok(Document { name: path.display().to_string(), text })
 }
 

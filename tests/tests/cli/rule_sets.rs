@@ -104,7 +104,7 @@ fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
         "~ rule for 192.0.2.0/24: 10/s burst 10; name \"office\" -> 11/s burst 11; name \"office\"",
         "+ rule for destination_port=22: 3/min burst 3",
         "1 added, 0 removed, 1 changed, 1 unchanged",
-        "stays, by `limiter set`: rule for 203.0.113.5: 5/s burst 5",
+        "kept from `limiter set`: rule for 203.0.113.5: 5/s burst 5",
     ] {
         ensure!(text.lines().any(|other| other == line), "no line {line:?}: {text}");
     }

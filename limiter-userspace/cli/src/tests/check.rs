@@ -51,7 +51,7 @@ all packets by the interface eth7 together: at most 10 packets in any second (5/
 budget slow, all that is charged to it together: at most 14 packets in any second (7/s, 7 at \
          once); more is dropped
 
-RATE NOT HELD TO 0.1 %  LIMIT                     WRITTEN      EFFECTIVE
+RATE NOT HELD TO 0.1 %  LIMIT                     WRITTEN       ENFORCED
 rule for every source   300000000/s burst 20  300000000/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
 warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \

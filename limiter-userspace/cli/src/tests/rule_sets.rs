@@ -32,7 +32,7 @@ fn a_difference_is_reported_line_by_line() {
 ~ rule for every source: 1/s burst 1 -> 2/s burst 2
 + budget slow: 9/s burst 9
 1 added, 1 removed, 1 changed, 3 unchanged
-stays, by `limiter set`: rule for 192.0.2.1: 5/s burst 5
+kept from `limiter set`: rule for 192.0.2.1: 5/s burst 5
 "
     );
     let coloured = rule_sets::text(&diff, true);

@@ -24,7 +24,7 @@ impl Order {
             Tab::Sources => &[],
             Tab::Rules => &["DROPPED/S", "PASSED/S", "OVER/S", "DROPPED", "PASSED", "OVER", "RULE"],
             Tab::Interfaces => &["INTERFACE", "DROPPED/S", "PASSED/S"],
-            Tab::Events => &["BEGAN", "LASTED", "SAMPLED", "SOURCE", "RULE"],
+            Tab::Events => &["BEGAN", "LASTED", "REPORTED", "SOURCE", "RULE"],
         }
     }
 
@@ -77,7 +77,7 @@ impl Order {
             // The same length in RFC 3339 and UTC.
             "BEGAN" => b.began.cmp(&a.began),
             "LASTED" => b.seconds.cmp(&a.seconds),
-            "SAMPLED" => b.sampled.cmp(&a.sampled),
+            "REPORTED" => b.sampled.cmp(&a.sampled),
             "SOURCE" => a.source.cmp(&b.source),
             _ => rule_of(a).cmp(&rule_of(b)),
         });

@@ -211,7 +211,7 @@ impl Render for Events {
             let began: &[&'static str] =
                 if zone.is_utc() { &["BEGAN"] } else { &["BEGAN", "?UTC"] };
             let before = ["SOURCE", "REASON", "RULE"];
-            let after = [">LASTED", "?>SAMPLED", "?", "?LAST"];
+            let after = [">LASTED", "?>REPORTED", "?", "?LAST PACKET"];
             let mut table = table(&[&before, began, &after].concat());
             for episode in &self.episodes {
                 table.add_row(row(episode, &zone));
@@ -288,7 +288,7 @@ pub fn text(line: &Line) -> String {
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
-            "{name:5}  {} {} rule {} {} s, {} sampled",
+            "{name:5}  {} {} rule {} {} s, {} reported",
             at.source,
             shown_reason(&at.reason),
             titled(at.rule.as_deref(), at.rule_name.as_deref()),
@@ -337,7 +337,7 @@ fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
     row.extend([
         seconds(episode.seconds),
         number(episode.sampled),
-        if episode.ended { "ended" } else { "goes on" }.to_owned(),
+        if episode.ended { "ended" } else { "ongoing" }.to_owned(),
         packet(&episode.last),
     ]);
     row

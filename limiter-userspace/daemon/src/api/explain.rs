@@ -4,6 +4,7 @@ use limiter_rules::model::Fact;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::limits::shown_origin;
 use super::words;
 use crate::render::{Render, duration, line, number, push, seconds, table};
 
@@ -274,7 +275,8 @@ fn row(step: &ExplainStep) -> Vec<String> {
     if let Some(budget) = &step.budget {
         rule = format!("{rule} [budget {budget}]");
     }
-    let from = step.place.clone().or_else(|| step.origin.clone()).unwrap_or_default();
+    let from = step.place.as_deref().or_else(|| step.origin.as_deref().map(shown_origin));
+    let from = from.unwrap_or_default().to_owned();
     let count = |count: Option<u64>| count.map(number).unwrap_or_default();
     let key = step.key.clone().unwrap_or_default();
     let new = step.rule.is_some() && step.passed.is_none();

@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Name of the origin in output.
+    /// Name of the origin in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -32,6 +32,11 @@ impl Origin {
             Self::Unknown => "unknown",
         }
     }
+}
+
+/// An origin as tables show it, after the command that made the rule. The JSON keeps `cli`.
+pub(crate) fn shown_origin(name: &str) -> &str {
+    if name == Origin::Cli.name() { "set" } else { name }
 }
 
 /// `GET /v1/limits`.
@@ -281,7 +286,7 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
         "?ORIGIN",
         "LIMIT",
         ">BURST",
-        "?>EFFECTIVE",
+        "?>ENFORCED",
         "?ACTION",
         ">PASSED",
         ">DROPPED",
@@ -294,7 +299,7 @@ fn entries(what: &str, entries: &[LimitEntry]) -> Table {
         let (limit, burst, effective) = lines.next().unwrap_or_default();
         table.add_row([
             entry.source.clone(),
-            entry.origin.name().to_owned(),
+            shown_origin(entry.origin.name()).to_owned(),
             limit,
             burst,
             effective,

@@ -60,7 +60,7 @@ impl Reach {
             let from = zone.both(&self.from);
             line(format!("the log reaches back to {from}: nothing is known of before"));
         } else if !nothing {
-            line("sampled drops: what was dropped is at least that".to_owned());
+            line("the reported drops are a sample: at least as many were dropped".to_owned());
         }
         if self.unnamed > 0 {
             line(format!(

@@ -97,7 +97,7 @@ pub struct ApplyRules {
     #[serde(default)]
     pub force: bool,
     /// On trial: without a confirmation within so many seconds, at least 1, the program goes back
-    /// to the rules before by itself.
+    /// to the previous rules by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86_400)]
     pub confirm_seconds: Option<NonZeroU32>,
@@ -174,7 +174,7 @@ pub struct Exported {
 /// A rule set that waits to be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Trial {
-    /// Until the rules before it are in force again; 0 once they are.
+    /// Until the previous rules are in force again; 0 once they are.
     pub seconds_left: u64,
 }
 

@@ -297,7 +297,7 @@ impl Render for SourceView {
             let count = first.or(self.count.as_deref()).unwrap_or_default();
             let effective = match self.effective_per_second {
                 Some(_) => {
-                    format!(" (effective {})", rate_of(limit, self.effective_per_second, count))
+                    format!(" (enforced {})", rate_of(limit, self.effective_per_second, count))
                 }
                 None => String::new(),
             };
@@ -307,7 +307,7 @@ impl Render for SourceView {
         }
         for limit in self.limits.iter().skip(1) {
             let effective = rate_of(&limit.rate, limit.effective_per_second, &limit.count);
-            row("and", format!("{} (effective {effective})", limit.text));
+            row("and", format!("{} (enforced {effective})", limit.text));
         }
         if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {
             row("over it", action.to_owned());

@@ -169,7 +169,7 @@ pub struct Sources {
 pub struct Reload {
     /// True if the rule file is in force.
     pub ok: bool,
-    /// Error, if it is not; the rules before are still in force.
+    /// Error, if it is not; the previous rules are still in force.
     pub error: Option<String>,
 }
 
@@ -239,7 +239,12 @@ impl Render for Status {
         }
         if let Some(trial) = self.trial {
             let left = seconds(trial.seconds_left);
-            row("on trial", format!("for {left} more, then the rules before: `limiter confirm`"));
+            row(
+                "on trial",
+                format!(
+                    "for {left} more; `limiter confirm` keeps the rules, else the previous ones return"
+                ),
+            );
         }
         if let Some(end) = &self.last_trial {
             let how = end.reason.as_deref().unwrap_or("confirmed");
@@ -258,21 +263,21 @@ impl Render for Status {
         let Reloads { ok, failed } = self.reloads;
         row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
         let watching = self.watch.map_or_else(
-            || "off".to_owned(),
+            || "not watched".to_owned(),
             |Watching { every_seconds: every, trial_seconds }| match trial_seconds {
                 None => {
-                    format!("for changes, which are reported; read every {}", seconds(every))
+                    format!("reported, not applied; checked every {}", seconds(every))
                 }
                 Some(trial) => {
                     format!(
-                        "for changes, which are on trial for {}; read every {}",
+                        "applied on trial for {}; checked every {}",
                         seconds(trial),
                         seconds(every)
                     )
                 }
             },
         );
-        row("watched", watching);
+        row("file changes", watching);
         for prefix in &self.management {
             row("never limited", prefix.clone());
         }

@@ -43,7 +43,7 @@ pub(super) fn say(line: &Line) {
     let drops = |at: &Episode| if at.would_drop { "would drop" } else { "drops" };
     let packet = |at: &Episode| packet(&at.last);
     let sum = |at: &Episode| {
-        format!("{}, {} sampled, last {}", seconds(at.seconds), at.sampled, packet(at))
+        format!("{}, {} reported, last {}", seconds(at.seconds), at.sampled, packet(at))
     };
     let (begin, at, facts, goes_on) = match line {
         Line::Start(at) => ("", at, packet(at), true),

@@ -34,7 +34,7 @@ impl RuleSets {
         let result = self.try_reload(ground, asked);
         let error = result.as_ref().err().map(ToString::to_string);
         if let Some(error) = &error {
-            tracing::error!("reload refused, the rules before it stay in force: {error}");
+            tracing::error!("reload refused, the previous rules stay in force: {error}");
         }
         self.note_reload(error);
         result

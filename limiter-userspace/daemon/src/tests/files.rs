@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::{Daemon, RULES};
 use crate::api::rules::{ApplyRules, Document};
+use crate::check::check;
 use crate::rule_files;
 
 fn limit(value: &str) -> String {
@@ -29,6 +30,29 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     let documents = rule_files::read(paths).unwrap();
     let name = |name: &str| name.rsplit('/').next().unwrap().to_owned();
     documents.iter().map(|document| name(&document.name)).collect()
+}
+
+/// A command takes what another one printed, and says where a mistake is; the daemon reads its
+/// files again, so `-` is a name for it.
+#[test]
+fn a_command_reads_standard_input_in_its_place() {
+    let (_directory, mut paths) = directory(&[("a.yaml", &limit("192.0.2.1"))]);
+    paths.insert(0, "-".into());
+    let piped = limit("192.0.2.2");
+    let read = rule_files::read_once(&paths, &mut piped.as_bytes()).unwrap();
+    assert_eq!((read[0].name.as_str(), read[0].text.as_str()), ("standard input", &*piped));
+    assert_eq!(rule_files::parse(&read, 1522).unwrap().rules.rules.len(), 2);
+    let mistake = check(&paths, &mut "descriptor: []\n".as_bytes(), 1522, 1 << 12).errors;
+    assert!(mistake[0].message.starts_with("standard input:1:1: "), "{mistake:?}");
+    let latin = rule_files::read_once(&paths, &mut b"# \xe9\n".as_slice()).unwrap_err();
+    assert!(latin.to_string().starts_with("standard input:1:3: "), "{latin}");
+    let long = "#".repeat(16 << 20) + "\n";
+    let long = rule_files::read_once(&paths, &mut long.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        long,
+        "standard input: the file is larger than 16 MiB: use prefixes instead of single addresses"
+    );
+    assert!(rule_files::read(&paths).unwrap_err().to_string().starts_with("-: cannot read"));
 }
 
 #[test]

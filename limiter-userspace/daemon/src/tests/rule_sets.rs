@@ -467,7 +467,7 @@ descriptors:
     assert!(daemon.compare(&[&large]).unwrap().same);
 }
 
-const GOES_ON: &str = "a source that used up its limit goes on at the new rate";
+const GOES_ON: &str = "a limit that a source has used up refills at the new rate";
 
 const HAS_DIFFERENCE: &str = "a source that used up a raised limit gets the difference at once";
 

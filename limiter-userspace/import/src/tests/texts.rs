@@ -34,7 +34,7 @@ fn texts_are_translated_as_committed_and_check_takes_them() {
         let committed = fs::read_to_string(&output).unwrap_or_default();
         assert_eq!(imported.text, committed, "{name}; {UPDATE}=1 writes it: read the difference");
         if !imported.is_list {
-            let checked = check(&[output], 1522, 16_384);
+            let checked = check(&[output], &mut std::io::empty(), 1522, 16_384);
             assert!(checked.ok, "{name}: {:?}", checked.errors);
         }
         seen += 1;

@@ -246,7 +246,7 @@ impl fmt::Display for Used {
             parts.push(text.to_owned());
         }
         if rate {
-            parts.push("a source that used up its limit goes on at the new rate".to_owned());
+            parts.push("a limit that a source has used up refills at the new rate".to_owned());
         }
         if let Some(wait) = cut {
             parts.push(format!(

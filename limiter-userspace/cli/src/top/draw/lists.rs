@@ -226,7 +226,7 @@ pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Th
         left("SOURCE", if wide { V6 } else { V4 }, 0),
         right("LASTED", 12, 3),
         left("NOW", 7, 5),
-        right("SAMPLED", 9, 6),
+        right("REPORTED", 9, 6),
         left("REASON", 12, 4),
         left("RULE", 0, 2),
         left("LAST PACKET", 34, 7),

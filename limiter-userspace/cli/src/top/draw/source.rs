@@ -70,7 +70,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     for (number, limit) in view.limits.iter().enumerate() {
         let effective = rate(limit.effective_per_second, &limit.count);
         let name = if number == 0 { "limit" } else { "and" };
-        fact(name, text(format!("{} (effective {effective})", clean(&limit.text))));
+        fact(name, text(format!("{} (enforced {effective})", clean(&limit.text))));
     }
     if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
         fact("over it", text(clean(action)));

@@ -258,7 +258,7 @@ fn one_source_is_reported() {
         "list      on none",
         "ban       none",
         "rule      every source",
-        "limit     100/s burst 20 (effective 100.0000/s)",
+        "limit     100/s burst 20 (enforced 100.0000/s)",
         " 15 of 20 packets used",
         "          all of it is there again in 150.000 ms",
         "in all    at least 5 passed, 9 dropped",

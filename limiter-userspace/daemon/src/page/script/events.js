@@ -46,7 +46,7 @@ class Events {
       { head: "Reason", text: reasonOf },
       { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
       {
-        head: "Sampled", number: true, text: (row) => number(row.sampled),
+        head: "Reported", number: true, text: (row) => number(row.sampled),
         by: (row) => row.sampled,
       },
       { head: "Last packet", text: (row) => packetOf(row.last) },
@@ -131,7 +131,7 @@ function reachOf(reach, episodes) {
     ? "No such drop: all drops of that time, as far as the log reaches, were reported."
     : "No such drop was reported, but not all drops were:";
   return [
-    episodes === 0 ? none : "Sampled drops: what was dropped is at least that.",
+    episodes === 0 ? none : "The reported drops are a sample: at least as many were dropped.",
     `The log reaches from ${moment(reach.from)} to ${moment(reach.to)}.`,
     reach.unnamed > 0
       ? `Up to ${number(reach.unnamed)} drops of about that time are in no episode, and may be of `

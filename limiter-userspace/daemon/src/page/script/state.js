@@ -15,7 +15,7 @@ function states(top, status) {
   for (const at of off) keep("bad", `${at.name}: ${OFF[at.state] ?? at.state}.`);
   if (status.trial) {
     const left = span(status.trial.seconds_left);
-    keep("near", `Rules on trial: the rules before come back in ${left}.`,
+    keep("near", `Rules on trial: unless they are confirmed, the previous rules return in ${left}.`,
       command("confirm"), command("revert"));
   }
   if (status.last_trial && !status.last_trial.confirmed) {
@@ -24,7 +24,7 @@ function states(top, status) {
   }
   if (!status.last_reload.ok) {
     const error = status.last_reload.error ?? "no reason is known";
-    add("bad", `The last reload was refused, and the rules before it are in force: ${error}`,
+    add("bad", `The last reload was refused, and the previous rules stay in force: ${error}`,
       command("reload"));
   }
   if (status.applied) {
