@@ -26,7 +26,7 @@ pub(super) fn interfaces(datapath: &dyn Observed) -> Result<Vec<InterfaceCounts>
         let InterfaceCounters { passed, dropped } = counters;
         interfaces.push(InterfaceCounts {
             interface: names.join(", "),
-            direction: direction.name(),
+            direction: direction.name().to_owned(),
             passed: passed.into(),
             dropped: dropped.into(),
         });

@@ -11,14 +11,14 @@ mod steps;
 
 use std::net::IpAddr;
 
-use limiter_common::header::TCP;
+use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
 use limiter_rules::model::key::protocol_text;
-use limiter_rules::model::{Direction, Fact};
+use limiter_rules::model::Fact;
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};
@@ -66,21 +66,17 @@ impl InForce<'_> {
     }
 
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
-        if question.direction == Direction::Out {
-            return Err(ServiceError::Word {
-                word: "direction",
-                problem: "limiter sees no outgoing packets on any interface, so all of them pass"
-                    .to_owned(),
-            });
-        }
-        let (name, index) = self.incoming(question)?;
+        let (name, index) = self.limited(question)?;
         let bytes = frame::build(question);
         // A packet without a given length is as long as the shortest frame, or as its headers if
         // they are longer.
         let headers = u64::try_from(bytes.len()).unwrap_or(0);
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
-        let packet = Packet::received(Framing::Ethernet, &bytes, length, index);
+        let packet = Packet {
+            direction: question.direction_of_packet(),
+            ..Packet::received(Framing::Ethernet, &bytes, length, index)
+        };
         let mut excerpt = Excerpt::new(self.datapath, known::fields(question))?;
         let looked = excerpt.look(&packet, self.now)?;
         let judged = excerpt.judge(&packet, self.now)?;
@@ -96,15 +92,26 @@ impl InForce<'_> {
         Ok(Found { packet, selector, looked, judged, wait, assumed, not_looked_at, steps })
     }
 
-    /// The interface that the packet comes in by.
-    fn incoming(&self, question: &Question) -> Result<(String, u32), ServiceError> {
-        let limited = self.datapath.attachments();
+    /// The interface that the packet comes in by or goes out by.
+    fn limited(&self, question: &Question) -> Result<(String, u32), ServiceError> {
+        let direction = question.direction_of_packet();
+        let mut limited = self
+            .datapath
+            .attachments()
+            .iter()
+            .filter(|at| at.mode.hook().direction() == direction);
         let found = match &question.interface {
-            Some(name) => limited.iter().find(|at| at.interface == *name),
-            None => limited.first(),
+            Some(name) => limited.find(|at| at.interface == *name),
+            None => limited.next(),
         };
         match (found, &question.interface) {
             (Some(at), _) => Ok((at.interface.clone(), at.ifindex)),
+            (None, None) if direction == header::Direction::Out => Err(ServiceError::Word {
+                word: "direction",
+                problem: "limiter sees no outgoing packets on any interface, so all of them pass: \
+                          `limiter run --direction both` limits them"
+                    .to_owned(),
+            }),
             (None, None) => Ok(("none".to_owned(), 0)),
             (None, Some(name)) => Err(ServiceError::Word {
                 word: "interface",

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use limiter_common::header;
 use limiter_common::header::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
 use limiter_rules::model::key::{Given, PROTOCOLS, has_ports};
@@ -107,6 +108,14 @@ impl Question {
     /// The protocol, which a packet has, and a source has not.
     pub(super) fn protocol(&self) -> Option<u8> {
         self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
+    }
+
+    /// The direction of the packet.
+    pub(super) const fn direction_of_packet(&self) -> header::Direction {
+        match self.direction {
+            Direction::Out => header::Direction::Out,
+            Direction::In | Direction::Both => header::Direction::In,
+        }
     }
 
     /// The value of a fact in the packet's own header, if it is given.
