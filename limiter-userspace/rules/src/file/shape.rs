@@ -485,7 +485,7 @@ pub(super) struct Ban {
 
 /// Distinguishes a key without a value from a key that is not there: `value:` left empty must not
 /// select every source.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)

@@ -1,12 +1,12 @@
 //! From the fields to rules.
 
-mod actions;
+pub(super) mod actions;
 mod checked;
 mod keys;
-mod limits;
+pub(super) mod limits;
 mod lists;
 mod rules;
-mod scalar;
+pub(super) mod scalar;
 mod sharing;
 pub(super) mod words;
 

@@ -1,0 +1,10 @@
+//! Decisions about requests, against models that share no code with them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod arithmetic;
+mod matching;
+mod room;
+mod rules_change;
+mod support;
+mod threads;
