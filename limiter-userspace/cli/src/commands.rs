@@ -52,6 +52,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     let print = Printer(args.output);
     match &args.command {
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
+        #[cfg(feature = "requests")]
+        Command::Serve(what) => {
+            start_log()?;
+            super::serve::serve(what)
+        }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -231,7 +236,7 @@ impl Printer {
     }
 }
 
-/// The daemon's log on stderr.
+/// The log of a process that stays, on stderr.
 fn start_log() -> Result<(), Failure> {
     let filter = match std::env::var("LIMITER_LOG") {
         Ok(filter) => {

@@ -29,8 +29,7 @@ pub struct ReadyLimit {
 }
 
 impl ReadyLimit {
-    /// True if the limit can say when a request may go: a token or a leaky bucket.
-    pub(crate) fn is_rate(&self) -> bool {
+    fn is_rate(&self) -> bool {
         self.spec.is_rate()
     }
 
@@ -40,10 +39,7 @@ impl ReadyLimit {
 
     /// Hits that may pass at once, when nothing is used.
     pub fn amount(&self) -> u64 {
-        match self.written.meter {
-            Meter::TokenBucket(rate) => rate.burst,
-            meter => meter.quota().requests_per_unit,
-        }
+        amount(&self.written)
     }
 
     /// The limit as a request of so many hits meets it; none if that is more than time can hold. A
@@ -69,6 +65,14 @@ impl ReadyLimit {
                 moment.calendar(months).offset(moment.now, self.spec.window().width)
             }
         }
+    }
+}
+
+/// [`ReadyLimit::amount`] of a limit.
+pub(crate) const fn amount(limit: &RequestLimit) -> u64 {
+    match limit.meter {
+        Meter::TokenBucket(rate) => rate.burst,
+        meter => meter.quota().requests_per_unit,
     }
 }
 
@@ -152,6 +156,11 @@ impl Limits {
     /// The limits as the file has them.
     pub(crate) fn written(&self) -> Box<[RequestLimit]> {
         self.0.iter().map(|limit| limit.written).collect()
+    }
+
+    /// True if all of them can say when a request may go: token and leaky buckets.
+    pub(crate) fn are_rates(&self) -> bool {
+        self.0.iter().all(ReadyLimit::is_rate)
     }
 
     /// Words of a key.

@@ -9,8 +9,9 @@ use limiter_rules::file::requests::{RequestFile, RequestLimit};
 
 use crate::clock::Moment;
 use crate::counters::Became;
-use crate::decision::{Charges, Left, Limits, Over, take_back};
+use crate::decision::{Charges, Left, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
+use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{EntryOf, Rule, Rules, Terms};
 use crate::store::{Full, KeyLimits, Store};
 
@@ -103,6 +104,21 @@ pub struct Limiter {
     unknown_domains: AtomicU64,
     /// Requests by their answer: within, over.
     answers: [AtomicU64; 2],
+    reservations: Reservations,
+}
+
+/// Tries to reserve while other threads are faster.
+const RESERVE_TRIES: usize = 32;
+
+/// The answer to a reservation.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// As of a request that is decided now.
+    pub answer: Answer,
+    /// Nanoseconds until the request may go; none if that is too long, and nothing is reserved.
+    pub wait: Option<u64>,
+    /// The name by which it can be given back; none if nothing is charged, or if there are too many.
+    pub id: Option<String>,
 }
 
 impl std::fmt::Debug for Limiter {
@@ -178,6 +194,7 @@ impl Limiter {
             secret: Secret::new()?,
             unknown_domains: AtomicU64::new(0),
             answers: Default::default(),
+            reservations: Reservations::default(),
         })
     }
 
@@ -241,6 +258,86 @@ impl Limiter {
         let mut targets = self.targets(rules, asked)?;
         let over = self.settle(&mut targets, moment);
         Ok(self.answer(targets, over, moment, detail))
+    }
+
+    /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
+    /// of that moment. One that may not go within that time is charged to none.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub fn reserve(
+        &self,
+        rules: &Rules,
+        asked: &Asked<'_>,
+        moment: &Moment,
+        longest: u64,
+    ) -> Result<Reserved, Refused> {
+        let mut tries = 0..RESERVE_TRIES;
+        loop {
+            let mut targets = self.targets(rules, asked)?;
+            for (number, target) in targets.iter().enumerate() {
+                let limits = target.as_ref().and_then(|target| target.limits.as_ref());
+                let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
+                if !rates {
+                    return Err(Refused::NoRate(number));
+                }
+            }
+            let passes = |nanos| {
+                let moment = moment.plus(nanos);
+                let counted = targets.iter().flatten().filter(|target| !target.rule.shadow);
+                counted.into_iter().all(|target| match &target.limits {
+                    Some((limits, key)) => self.peek(limits, *key, &moment, target.hits).is_ok(),
+                    None => !target.is_over(),
+                })
+            };
+            let wait = least(0, longest, passes);
+            let over = match wait {
+                Some(wait) => self.settle(&mut targets, &moment.plus(wait)),
+                None => {
+                    for target in targets.iter_mut().flatten() {
+                        if let Some((limits, key)) = &target.limits
+                            && self.peek(limits, *key, moment, target.hits).is_err()
+                        {
+                            target.state = State::Over;
+                        }
+                    }
+                    true
+                }
+            };
+            if over && wait.is_some() && tries.next().is_some() {
+                // Somebody was faster.
+                continue;
+            }
+            let held = targets.iter().flatten().filter_map(|target| {
+                let (key, charges) = target.charges()?;
+                Some((key, target.limits.as_ref()?.0.id, charges.clone()))
+            });
+            let held: Vec<_> = if over { Vec::new() } else { held.collect() };
+            let answer = self.answer(targets, over, moment, Detail::Left);
+            let wait = wait.filter(|_| !over);
+            let id = match wait {
+                Some(wait) if !held.is_empty() => {
+                    let until = moment.plus(wait).now.as_nanos();
+                    self.reservations.hold(&self.secret, held, until, moment.now.as_nanos())
+                }
+                _ => None,
+            };
+            return Ok(Reserved { answer, wait, id });
+        }
+    }
+
+    /// Gives a reservation back.
+    pub fn give_back(&self, id: &str, moment: &Moment) -> GivenBack {
+        let now = moment.now.as_nanos();
+        let held = match self.reservations.take(id, now) {
+            Ok(held) => held,
+            Err(otherwise) => return otherwise,
+        };
+        let all = held.iter().rev().map(|(key, limits, charges)| {
+            self.store.take_back(*key, *limits, |words| take_back(words, charges))
+        });
+        if all.fold(true, |all, one| all & one) { GivenBack::Returned } else { GivenBack::Kept }
     }
 
     /// Looks at all limits, and charges them if the request is within.
@@ -312,8 +409,8 @@ impl Limiter {
 
     fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
         for target in targets.iter_mut().rev().flatten() {
-            if let Some((key, charges)) = target.charges() {
-                self.store.take_back(key, |words| take_back(words, charges));
+            if let (Some((key, charges)), Some((limits, _))) = (target.charges(), &target.limits) {
+                self.store.take_back(key, limits.id, |words| take_back(words, charges));
                 target.state = State::Within;
             }
         }

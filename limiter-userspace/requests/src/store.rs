@@ -340,8 +340,14 @@ impl Store {
         by_text.retain(|_, id| by_id.contains_key(id));
     }
 
-    /// Takes charges of a key back: true if nobody charged it since.
-    pub(crate) fn take_back(&self, key: Key, take: impl FnOnce(&[AtomicU64]) -> bool) -> bool {
-        self.shard(key).read().find(key).is_some_and(|(words, _)| take(words))
+    /// Takes charges of a key back: true if nobody charged it since, and it has the same limits.
+    pub(crate) fn take_back(
+        &self,
+        key: Key,
+        limits: LimitsId,
+        take: impl FnOnce(&[AtomicU64]) -> bool,
+    ) -> bool {
+        let tables = self.shard(key).read();
+        tables.find(key).is_some_and(|(words, id)| id == limits && take(words))
     }
 }

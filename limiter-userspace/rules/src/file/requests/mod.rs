@@ -8,16 +8,16 @@ mod model;
 mod search;
 mod shape;
 
+use super::MAX_BYTES;
 use super::error::{Problem, RuleFileError};
 use super::place::Place;
 use super::placed::{Places, reading_text};
-use super::{MAX_BYTES, read};
 
 pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
     RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
-pub use search::is_for_requests;
+pub use search::{For, whom_for};
 
 impl RequestFile {
     /// Reads the bytes of a rule file for requests, as [`super::RuleFile::check`] reads one for
@@ -36,12 +36,9 @@ impl RequestFile {
                 return refused(Some(place), Problem::NotUtf8 { offset });
             }
         };
-        let parsed = reading_text(text, Places::All, || {
-            serde_saphyr::from_str_with_options::<Option<shape::File>>(text, read::limits())
-        });
-        match parsed {
+        match reading_text(text, Places::All, || shape::File::read(text)) {
             Ok(parsed) => {
-                let (file, failures) = check::check(&parsed.unwrap_or_default());
+                let (file, failures) = check::check(&parsed);
                 (file, failures.into_iter().map(|(place, problem)| at(place, problem)).collect())
             }
             Err(error) => {

@@ -5,7 +5,9 @@ use serde::de::IgnoredAny;
 
 use super::super::one_or_many::OneOrMany;
 use super::super::placed::{Item, Placed, Scalar};
+use super::super::read;
 use super::super::shape::present;
+use super::search::has_part;
 
 /// A rule file for requests.
 #[derive(Debug, Default, Deserialize)]
@@ -20,6 +22,24 @@ pub(super) struct File {
     /// The rules.
     #[serde(default, deserialize_with = "present")]
     pub(super) descriptors: Option<Placed<Option<Vec<Item<Descriptor>>>>>,
+}
+
+/// A file for packets, with the rules for requests in it.
+#[derive(Debug, Deserialize)]
+struct Both {
+    requests: File,
+}
+
+impl File {
+    /// Reads a file for requests, or that part of one for both.
+    pub(super) fn read(text: &str) -> Result<Self, serde_saphyr::Error> {
+        if has_part(text) {
+            let both = serde_saphyr::from_str_with_options::<Both>(text, read::limits())?;
+            return Ok(both.requests);
+        }
+        serde_saphyr::from_str_with_options::<Option<Self>>(text, read::limits())
+            .map(Option::unwrap_or_default)
+    }
 }
 
 /// An entry of a descriptor that is made of headers.

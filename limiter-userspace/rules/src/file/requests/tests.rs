@@ -59,7 +59,7 @@ descriptors:
     let [note] = &file.notes[..] else { panic!("{:?}", file.notes) };
     assert_eq!(note.place.map(|place| place.line), Some(6));
     assert!(note.text.starts_with("one limit is a token bucket: "), "{}", note.text);
-    assert!(is_for_requests(messaging) && is_for_requests(auth));
+    assert_eq!([whom_for(messaging), whom_for(auth)], [For::Requests; 2]);
 }
 
 #[test]
@@ -305,4 +305,31 @@ fn lists_inside_lists_end() {
     }
     let (_, errors) = RequestFile::check("r.yaml", format!("domain: d\n{inner}\n").as_bytes());
     assert!(errors[0].to_string().contains("make more than"), "{errors:?}");
+}
+
+#[test]
+fn one_file_may_hold_both() {
+    let text = "
+descriptors:
+  - {key: remote_address, rate_limit: {rate: 100/s}}
+requests:
+  domain: auth
+  descriptors:
+    - {key: auth_type, value: login, rate_limit: {rate: 5/min, burst: 5}}
+";
+    let packets = crate::RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
+    assert_eq!(packets.rules.rules.len(), 1);
+    assert!(packets.domain.is_none());
+    assert_eq!(whom_for(text), For::Both);
+    let file = parse(text);
+    assert_eq!(
+        (file.domain.as_str(), lines(&file)),
+        ("auth", vec!["auth_type=login: token_bucket 5/min".to_owned()])
+    );
+    // Each side finds the mistakes of its own.
+    let (_, errors) = RequestFile::check("r.yaml", text.replace("value", "valeu").as_bytes());
+    assert!(errors[0].to_string().starts_with("r.yaml:7:"), "{errors:?}");
+    let wrong = text.replace("100/s", "0/s");
+    assert!(crate::RuleFile::parse("r.yaml", wrong.as_bytes(), 1522).is_err());
+    assert!(RequestFile::check("r.yaml", wrong.as_bytes()).1.is_empty());
 }

@@ -1,0 +1,285 @@
+//! The process: threads that answer, and signals.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use limiter_rules::RuleFileError;
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::clock::Moment;
+use crate::connections::serve;
+use crate::files;
+use crate::limiter::Limiter;
+use crate::listen::{Listen, Listener};
+
+/// What to serve, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rule files, and directories of them.
+    pub rules: Vec<PathBuf>,
+    /// Addresses to listen at.
+    pub listen: Vec<Listen>,
+    /// Keys that there is room for.
+    pub max_keys: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Threads that answer.
+    pub threads: usize,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Rule files.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Rules(Vec<RuleFileError>),
+    /// An address.
+    #[error("cannot listen at {listen}: {source}: free it, or give another one with --listen")]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// Reason.
+        source: io::Error,
+    },
+    /// The system.
+    #[error("cannot {what}: {source}: check the limits of this process")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Reason.
+        source: io::Error,
+    },
+}
+
+impl ServeError {
+    /// True if something broke, false if the input was refused.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::System { .. })
+    }
+
+    /// One line for each mistake.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Rules(errors) => errors.iter().map(ToString::to_string).collect(),
+            other => vec![other.to_string()],
+        }
+    }
+}
+
+/// Why a request was refused undecided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Why {
+    Request,
+    Path,
+    Method,
+    TooLong,
+    TooSlow,
+}
+
+const WHYS: [(Why, &str); 5] = [
+    (Why::Request, "request"),
+    (Why::Path, "path"),
+    (Why::Method, "method"),
+    (Why::TooLong, "too_long"),
+    (Why::TooSlow, "too_slow"),
+];
+
+/// Counters of the server.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    refused: [AtomicU64; WHYS.len()],
+    empty_checks: AtomicU64,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) evicted: AtomicU64,
+    reloads: [AtomicU64; 2],
+}
+
+impl Stats {
+    pub(crate) fn refuse(&self, why: Why) {
+        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |why: Why| self.refused[why as usize].load(Ordering::Relaxed);
+        WHYS.into_iter().map(move |(why, name)| (name, count(why)))
+    }
+
+    /// A check without a descriptor. The first is worth a word.
+    pub(crate) fn empty_check(&self) {
+        if self.empty_checks.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "a check has none of the headers that `check` in the rule file names, and passes: \
+                 let the proxy send them; more of them are counted in \
+                 limiter_request_empty_checks_total"
+            );
+        }
+    }
+
+    pub(crate) fn empty_checks(&self) -> u64 {
+        self.empty_checks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    fn reload(&self, good: bool) {
+        self.reloads[usize::from(!good)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reloads(&self) -> [u64; 2] {
+        std::array::from_fn(|index| self.reloads[index].load(Ordering::Relaxed))
+    }
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) limiter: Limiter,
+    pub(crate) stats: Stats,
+}
+
+/// Parts in which drained keys are looked for, one a second.
+const SWEEP_PARTS: usize = 16;
+
+impl Service {
+    /// Reads the rule files, and puts them in force if all is right.
+    fn load(&self, paths: &[PathBuf]) -> Result<(), Vec<RuleFileError>> {
+        let (files, errors) = files::read(paths);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let rules = self.limiter.apply(&files).map_err(|error| vec![error])?;
+        for (name, file) in &files {
+            for note in &file.notes {
+                let at = note.place.map_or_else(String::new, |place| format!(":{place}"));
+                tracing::info!("{name}{at}: {}", note.text);
+            }
+        }
+        for (name, domain) in rules.domains() {
+            tracing::info!("domain {name:?}: {} rules", domain.rules().len());
+        }
+        Ok(())
+    }
+
+    fn reload(&self, paths: &[PathBuf]) {
+        match self.load(paths) {
+            Ok(()) => self.stats.reload(true),
+            Err(errors) => {
+                for error in errors {
+                    tracing::error!("{error}");
+                }
+                tracing::error!("the rules from before stay in force");
+                self.stats.reload(false);
+            }
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT. `ready` is called with the addresses, once all listen.
+///
+/// # Errors
+///
+/// Why nothing is served, or no longer.
+pub fn run(options: &Options, ready: impl FnOnce(&[Listen])) -> Result<(), ServeError> {
+    let system = |what| move |source| ServeError::System { what, source };
+    let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
+    let service = Arc::new(Service { limiter, stats: Stats::default() });
+    service.load(&options.rules).map_err(ServeError::Rules)?;
+    let mut listeners = Vec::new();
+    let mut addresses = Vec::new();
+    for listen in &options.listen {
+        let listener = Listener::bind(listen)
+            .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
+        addresses.push(listener.address(listen));
+        listeners.push(listener);
+    }
+    let main = runtime().map_err(system("start"))?;
+    let (stop, stopped) = watch::channel(false);
+    let threads = options.threads.max(1);
+    let connections = options.max_connections.div_ceil(threads).max(1);
+    let mut running = Vec::new();
+    for number in 0..threads {
+        let listeners = listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
+        let listeners = listeners.map_err(system("share the sockets"))?;
+        let (service, stopped) = (Arc::clone(&service), stopped.clone());
+        let answer = move || -> io::Result<()> {
+            runtime()?.block_on(serve(&service, listeners, connections, stopped))
+        };
+        let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
+        running.push(thread.map_err(system("start a thread"))?);
+    }
+    drop(listeners);
+    let result = main.block_on(async {
+        let listen = |kind| signal(kind).map_err(system("listen to signals"));
+        let signals = Signals {
+            reload: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        };
+        for address in &addresses {
+            tracing::info!("requests are answered at {address}");
+        }
+        ready(&addresses);
+        signals.wait(&service, &options.rules).await;
+        Ok(())
+    });
+    // Threads that are gone listen no more.
+    stop.send_replace(true);
+    for listen in &options.listen {
+        if let Listen::Unix(path) = listen
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
+        }
+    }
+    for thread in running {
+        match thread.join() {
+            Ok(ended) => ended.map_err(system("answer"))?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    result
+}
+
+fn runtime() -> io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+struct Signals {
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Does what has to be done meanwhile, until the process is to end.
+    async fn wait(mut self, service: &Service, rules: &[PathBuf]) {
+        let mut second = interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut round = 0;
+        loop {
+            tokio::select! {
+                _ = second.tick() => {
+                    service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    round = (round + 1) % SWEEP_PARTS;
+                }
+                Some(()) = self.reload.recv() => service.reload(rules),
+                Some(()) = self.terminate.recv() => break,
+                Some(()) = self.interrupt.recv() => break,
+            }
+        }
+        tracing::info!("the process ends; requests under way are answered");
+    }
+}
