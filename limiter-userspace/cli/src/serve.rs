@@ -54,6 +54,6 @@ impl Serve {
 
 /// Answers requests until a signal ends it.
 pub(super) fn serve(what: &Serve) -> Result<Answer, Failure> {
-    limiter_requests::run(&what.options(), |_| {})?;
+    limiter_requests::run(&what.options())?;
     Ok(Answer::default())
 }

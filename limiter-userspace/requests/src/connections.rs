@@ -36,6 +36,9 @@ const MAX_HEADERS: usize = 100;
 /// held back, and a bit.
 const FAREWELL: Duration = Duration::from_secs(65);
 
+/// Time for an answer to be sent after the process was asked to stop.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Time before the next try where a connection cannot be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -152,15 +155,11 @@ impl Connections {
         let work =
             connection(stream, Arc::clone(&self.service), Rc::clone(&state), self.stop.clone());
         let task = tokio::task::spawn_local(work).abort_handle();
-        self.service.stats.connections.fetch_add(1, Ordering::Relaxed);
         self.open.borrow_mut().push(Connection { task, state });
     }
 
     fn forget_ended(&self) {
-        let mut open = self.open.borrow_mut();
-        let before = open.len();
-        open.retain(|connection| !connection.task.is_finished());
-        self.service.stats.connections.fetch_sub(before - open.len(), Ordering::Relaxed);
+        self.open.borrow_mut().retain(|connection| !connection.task.is_finished());
     }
 
     /// Ends the connection that was quiet for longest; false if none is.
@@ -173,7 +172,6 @@ impl Connections {
             return false;
         };
         open.swap_remove(index).task.abort();
-        self.service.stats.connections.fetch_sub(1, Ordering::Relaxed);
         self.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -182,6 +180,13 @@ impl Connections {
 /// Waits until the process is to end, or until nobody can ask for that any more.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stopped| *stopped).await);
+}
+
+/// Waits until a connection had no request under way for so long that its last answer is gone.
+async fn quiet(state: &State) {
+    while state.busy.get() > 0 || state.since.get().elapsed() < QUIET {
+        sleep(QUIET).await;
+    }
 }
 
 /// Counts a request as under way, as long as it is.
@@ -202,14 +207,32 @@ impl Drop for Busy {
     }
 }
 
+/// Counts a connection as open, as long as it is.
+struct Open(Arc<Service>);
+
+impl Open {
+    fn new(service: &Arc<Service>) -> Self {
+        service.stats.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(service))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.stats.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     service: Arc<Service>,
     state: Rc<State>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let _open = Open::new(&service);
+    let of_requests = Rc::clone(&state);
     let answer = service_fn(move |request| {
-        let (service, busy) = (Arc::clone(&service), Busy::new(&state));
+        let (service, busy) = (Arc::clone(&service), Busy::new(&of_requests));
         async move {
             let answer = routes::answer(&service, request).await;
             drop(busy);
@@ -227,7 +250,10 @@ async fn connection(
         ended = connection.as_mut() => ended,
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = quiet(&state) => return,
+            }
         }
     };
     if let Err(error) = ended {

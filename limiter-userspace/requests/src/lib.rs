@@ -29,4 +29,4 @@ pub use limiter::{
 pub use listen::Listen;
 pub use reservations::GivenBack;
 pub use rules::{Domain, Rule, RuleLimits, Rules, Terms};
-pub use server::{Options, ServeError, run};
+pub use server::{Options, ServeError, Server, run};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use limiter_rules::RuleFileError;
@@ -168,89 +168,136 @@ impl Service {
             }
         }
         for (name, domain) in rules.domains() {
-            tracing::info!("domain {name:?}: {} rules", domain.rules().len());
+            let rules = domain.rules().len();
+            let s = if rules == 1 { "" } else { "s" };
+            tracing::info!("domain {name:?}: {rules} rule{s}");
         }
         Ok(())
     }
+}
 
-    fn reload(&self, paths: &[PathBuf]) {
-        match self.load(paths) {
-            Ok(()) => self.stats.reload(true),
-            Err(errors) => {
-                for error in errors {
-                    tracing::error!("{error}");
-                }
-                tracing::error!("the rules from before stay in force");
-                self.stats.reload(false);
+/// Threads that answer.
+#[derive(Debug)]
+pub struct Server {
+    service: Arc<Service>,
+    rules: Vec<PathBuf>,
+    listen: Vec<Listen>,
+    addresses: Vec<Listen>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Reads the rule files, listens and answers.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing is served.
+    pub fn start(options: &Options) -> Result<Self, ServeError> {
+        let system = |what| move |source| ServeError::System { what, source };
+        let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
+        let service = Arc::new(Service { limiter, stats: Stats::default() });
+        service.load(&options.rules).map_err(ServeError::Rules)?;
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for listen in &options.listen {
+            let listener = Listener::bind(listen)
+                .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
+            addresses.push(listener.address(listen));
+            listeners.push(listener);
+        }
+        let (stop, stopped) = watch::channel(false);
+        let mut server = Self {
+            service,
+            rules: options.rules.clone(),
+            listen: options.listen.clone(),
+            addresses,
+            stop,
+            threads: Vec::new(),
+        };
+        let threads = options.threads.max(1);
+        let most = options.max_connections.div_ceil(threads).max(1);
+        for number in 0..threads {
+            let listeners =
+                listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
+            let listeners = listeners.map_err(system("share the sockets"))?;
+            let (service, stopped) = (Arc::clone(&server.service), stopped.clone());
+            let answer = move || -> io::Result<()> {
+                runtime()?.block_on(serve(&service, listeners, most, stopped))
+            };
+            let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
+            server.threads.push(thread.map_err(system("start a thread"))?);
+        }
+        Ok(server)
+    }
+
+    /// Addresses that it listens at, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Listen] {
+        &self.addresses
+    }
+
+    /// Reads the rule files again; true if they are in force. Otherwise those from before stay.
+    pub fn reload(&self) -> bool {
+        let loaded = self.service.load(&self.rules);
+        let good = loaded.is_ok();
+        self.service.stats.reload(good);
+        if let Err(errors) = loaded {
+            for error in errors {
+                tracing::error!("{error}");
+            }
+            tracing::error!("the rules from before stay in force");
+        }
+        good
+    }
+
+    /// Listens no more, answers what is under way, and ends.
+    ///
+    /// # Errors
+    ///
+    /// Why a thread ended before.
+    pub fn stop(self) -> Result<(), ServeError> {
+        self.stop.send_replace(true);
+        for listen in &self.listen {
+            if let Listen::Unix(path) = listen
+                && let Err(error) = std::fs::remove_file(path)
+            {
+                tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
             }
         }
+        for thread in self.threads {
+            match thread.join() {
+                Ok(ended) => {
+                    ended.map_err(|source| ServeError::System { what: "answer", source })?;
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
     }
 }
 
-/// Serves until SIGTERM or SIGINT. `ready` is called with the addresses, once all listen.
+/// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///
 /// Why nothing is served, or no longer.
-pub fn run(options: &Options, ready: impl FnOnce(&[Listen])) -> Result<(), ServeError> {
+pub fn run(options: &Options) -> Result<(), ServeError> {
     let system = |what| move |source| ServeError::System { what, source };
-    let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
-    let service = Arc::new(Service { limiter, stats: Stats::default() });
-    service.load(&options.rules).map_err(ServeError::Rules)?;
-    let mut listeners = Vec::new();
-    let mut addresses = Vec::new();
-    for listen in &options.listen {
-        let listener = Listener::bind(listen)
-            .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
-        addresses.push(listener.address(listen));
-        listeners.push(listener);
-    }
     let main = runtime().map_err(system("start"))?;
-    let (stop, stopped) = watch::channel(false);
-    let threads = options.threads.max(1);
-    let connections = options.max_connections.div_ceil(threads).max(1);
-    let mut running = Vec::new();
-    for number in 0..threads {
-        let listeners = listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
-        let listeners = listeners.map_err(system("share the sockets"))?;
-        let (service, stopped) = (Arc::clone(&service), stopped.clone());
-        let answer = move || -> io::Result<()> {
-            runtime()?.block_on(serve(&service, listeners, connections, stopped))
-        };
-        let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
-        running.push(thread.map_err(system("start a thread"))?);
+    let _in_runtime = main.enter();
+    let listen = |kind| signal(kind).map_err(system("listen to signals"));
+    // Before anybody can know that there is somebody to send one to.
+    let signals = Signals {
+        reload: listen(SignalKind::hangup())?,
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+    };
+    let server = Server::start(options)?;
+    for address in server.addresses() {
+        tracing::info!("requests are answered at {address}");
     }
-    drop(listeners);
-    let result = main.block_on(async {
-        let listen = |kind| signal(kind).map_err(system("listen to signals"));
-        let signals = Signals {
-            reload: listen(SignalKind::hangup())?,
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        };
-        for address in &addresses {
-            tracing::info!("requests are answered at {address}");
-        }
-        ready(&addresses);
-        signals.wait(&service, &options.rules).await;
-        Ok(())
-    });
-    // Threads that are gone listen no more.
-    stop.send_replace(true);
-    for listen in &options.listen {
-        if let Listen::Unix(path) = listen
-            && let Err(error) = std::fs::remove_file(path)
-        {
-            tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
-        }
-    }
-    for thread in running {
-        match thread.join() {
-            Ok(ended) => ended.map_err(system("answer"))?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-    result
+    main.block_on(signals.wait(&server));
+    server.stop()
 }
 
 fn runtime() -> io::Result<runtime::Runtime> {
@@ -265,17 +312,19 @@ struct Signals {
 
 impl Signals {
     /// Does what has to be done meanwhile, until the process is to end.
-    async fn wait(mut self, service: &Service, rules: &[PathBuf]) {
+    async fn wait(mut self, server: &Server) {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut round = 0;
         loop {
             tokio::select! {
                 _ = second.tick() => {
-                    service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
                     round = (round + 1) % SWEEP_PARTS;
                 }
-                Some(()) = self.reload.recv() => service.reload(rules),
+                Some(()) = self.reload.recv() => {
+                    server.reload();
+                }
                 Some(()) = self.terminate.recv() => break,
                 Some(()) = self.interrupt.recv() => break,
             }

@@ -4,7 +4,9 @@
 
 mod arithmetic;
 mod matching;
+mod reserve;
 mod room;
 mod rules_change;
+mod server;
 mod support;
 mod threads;
