@@ -374,7 +374,8 @@ impl Limiter {
     }
 
     fn peek(&self, limits: &KeyLimits, key: Key, moment: &Moment, hits: u64) -> Result<(), Over> {
-        self.store.look(key, limits, moment, |words| limits.limits.peek(words, moment, hits))
+        self.store
+            .look(key, limits, moment, |words, moment| limits.limits.peek(words, moment, hits))
     }
 
     fn charge(&self, target: &Target<'_>, moment: &Moment) -> State {
@@ -386,7 +387,7 @@ impl Limiter {
             return State::Charged(*key, Charges::default(), false);
         }
         let charge = |key: Key, always: bool| {
-            self.store.charge(key, limits, moment, always, |words| {
+            self.store.charge(key, limits, moment, always, |words, moment| {
                 limits.limits.charge(words, moment, hits)
             })
         };
@@ -514,7 +515,7 @@ impl Limiter {
             let limits = match (&target.limits, detail) {
                 (Some((limits, key)), Detail::Left) => {
                     let key = target.charges().map_or(*key, |(key, _)| key);
-                    self.store.look(key, limits, moment, |words| {
+                    self.store.look(key, limits, moment, |words, moment| {
                         let all = limits.limits.all().iter().enumerate();
                         let left = |(number, limit): (usize, &crate::decision::ReadyLimit)| {
                             let hits = target.hits.max(1);

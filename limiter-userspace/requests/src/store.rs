@@ -60,6 +60,9 @@ struct Tables {
     large: Table<Large>,
     /// When it was last searched for keys that may go.
     searched: u64,
+    /// The latest moment by which keys were forgotten. A request whose clock was read before must
+    /// not find a new key as of then: what was forgotten still counted.
+    forgotten_by: u64,
 }
 
 impl Tables {
@@ -91,9 +94,15 @@ impl Tables {
         self.small.len() + self.large.len()
     }
 
+    /// A moment at which a key without words is as good as never seen.
+    fn moment_of_new(&self, moment: &Moment) -> Moment {
+        moment.plus(self.forgotten_by.saturating_sub(moment.now.as_nanos()))
+    }
+
     /// Removes keys that are as good as never seen; returns how many.
     fn sweep(&mut self, known: &Known, moment: &Moment) -> usize {
         let before = self.len();
+        self.forgotten_by = self.forgotten_by.max(moment.now.as_nanos());
         let drained = |words: &[AtomicU64], limits: LimitsId| {
             known.limits(limits).is_none_or(|limits| limits.is_drained(words, moment))
         };
@@ -228,25 +237,26 @@ impl Store {
         key: Key,
         limits: &KeyLimits,
         moment: &Moment,
-        look: impl FnOnce(&[AtomicU64]) -> R,
+        look: impl FnOnce(&[AtomicU64], &Moment) -> R,
     ) -> R {
         let shard = self.shard(key);
         {
             let tables = shard.read();
             match tables.find(key) {
-                Some((words, id)) if id == limits.id => return look(words),
+                Some((words, id)) if id == limits.id => return look(words, moment),
                 Some(_) => {}
                 None => {
                     let zeros = [const { AtomicU64::new(0) }; WORDS];
-                    return look(zeros.get(..limits.limits.words()).unwrap_or(&zeros));
+                    let words = zeros.get(..limits.limits.words()).unwrap_or(&zeros);
+                    return look(words, &tables.moment_of_new(moment));
                 }
             }
         }
         let mut tables = shard.write();
         self.converted(&mut tables, key, limits, moment);
         match tables.find(key) {
-            Some((words, _)) => look(words),
-            None => look(&[const { AtomicU64::new(0) }; WORDS]),
+            Some((words, _)) => look(words, moment),
+            None => look(&[const { AtomicU64::new(0) }; WORDS], &tables.moment_of_new(moment)),
         }
     }
 
@@ -258,26 +268,28 @@ impl Store {
         limits: &KeyLimits,
         moment: &Moment,
         always: bool,
-        charge: impl FnOnce(&[AtomicU64]) -> R,
+        charge: impl FnOnce(&[AtomicU64], &Moment) -> R,
     ) -> Result<R, Full> {
         let shard = self.shard(key);
         if let Some((words, id)) = shard.read().find(key)
             && id == limits.id
         {
-            return Ok(charge(words));
+            return Ok(charge(words, moment));
         }
         let mut tables = shard.write();
+        let mut at = *moment;
         if tables.find(key).is_none() {
             if !self.room(always) && !self.make_room(&mut tables, moment) {
                 return Err(Full);
             }
             let words = (0..limits.limits.words()).map(|_| AtomicU64::new(0)).collect();
             tables.insert(key, words, limits.id);
+            at = tables.moment_of_new(moment);
         }
         self.converted(&mut tables, key, limits, moment);
         Ok(match tables.find(key) {
-            Some((words, _)) => charge(words),
-            None => charge(&[]),
+            Some((words, _)) => charge(words, &at),
+            None => charge(&[], &at),
         })
     }
 

@@ -62,3 +62,23 @@ fn a_key_that_is_over_or_only_looked_at_takes_no_room() {
     }
     assert_eq!(limiter.keys(), 0);
 }
+
+/// A request whose clock was read before a key was forgotten finds no more than was left of it.
+#[test]
+fn a_clock_that_is_late_gains_nothing_by_a_key_that_is_gone() {
+    let ends = SECOND;
+    let passed_late = |sweep: bool| {
+        let limiter = with_limit("rate: 10/s, burst: 10");
+        (0..10).for_each(|_| assert!(passes(&limiter, &["k=1"], 0)));
+        if sweep {
+            limiter.sweep(0, 1, &at(ends));
+            assert_eq!(limiter.keys(), 0);
+        }
+        // The first has waited for its turn for half a second.
+        let late = u64::from(passes(&limiter, &["k=1"], ends / 2));
+        let rest = (0..100).filter(|_| passes(&limiter, &["k=1"], ends)).count();
+        late + u64::try_from(rest).unwrap()
+    };
+    assert_eq!(passed_late(false), 10);
+    assert_eq!(passed_late(true), 10);
+}
