@@ -1,5 +1,5 @@
-//! A check that a proxy asks for by a request of its own: descriptors from headers, and an answer in
-//! headers.
+//! A check that a proxy asks for by a request of its own: descriptors from headers, and an answer
+//! in headers.
 
 use std::borrow::Cow;
 

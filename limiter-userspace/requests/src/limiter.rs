@@ -66,7 +66,8 @@ pub enum Refused {
     TooManyLimits,
     /// A reservation of what cannot say when.
     #[error(
-        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a request may go"
+        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
+         request may go"
     )]
     NoRate(usize),
 }
@@ -117,7 +118,8 @@ pub struct Reserved {
     pub answer: Answer,
     /// Nanoseconds until the request may go; none if that is too long, and nothing is reserved.
     pub wait: Option<u64>,
-    /// The name by which it can be given back; none if nothing is charged, or if there are too many.
+    /// The name by which it can be given back; none if nothing is charged, or if there are too
+    /// many.
     pub id: Option<String>,
 }
 
@@ -198,8 +200,8 @@ impl Limiter {
         })
     }
 
-    /// Puts rules of files in force, each with its name. Keys of rules that did not change go on; of
-    /// changed ones, what is available stays available.
+    /// Puts rules of files in force, each with its name. Keys of rules that did not change go on;
+    /// of changed ones, what is available stays available.
     ///
     /// # Errors
     ///

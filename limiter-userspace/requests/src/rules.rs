@@ -126,8 +126,8 @@ impl Values {
 pub(crate) type EntryOf<'a> = (&'a str, &'a str);
 
 impl Rules {
-    /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule of
-    /// the same path had in `before`.
+    /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule
+    /// of the same path had in `before`.
     pub(crate) fn new(
         files: &[(String, RequestFile)],
         before: &Self,

@@ -1,8 +1,8 @@
 //! Buckets in memory: bounded, and changed by many threads at once.
 //!
-//! A shard is a table behind a lock. A decision takes the lock for reading, and changes the words of
-//! its key by compare-and-exchange; only a key that comes or goes takes the lock for writing. A key
-//! of one word costs 32 bytes, and a table is between 44 % and 88 % full: 38 to 76 bytes a key.
+//! A shard is a table behind a lock. A decision takes the lock for reading, and changes the words
+//! of its key by compare-and-exchange; only a key that comes or goes takes the lock for writing. A
+//! key of one word costs 32 bytes, and a table is between 44 % and 88 % full: 38 to 76 bytes a key.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::size_of;

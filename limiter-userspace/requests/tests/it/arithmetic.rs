@@ -151,8 +151,8 @@ proptest! {
         })?;
     }
 
-    /// What is said to be left passes one by one, and no more; what is said to wait passes then, and
-    /// not a moment before; and after the reset all of the limit is there.
+    /// What is said to be left passes one by one, and no more; what is said to wait passes then,
+    /// and not a moment before; and after the reset all of the limit is there.
     #[test]
     fn what_an_answer_says_is_what_happens(
         schedule in schedule(),

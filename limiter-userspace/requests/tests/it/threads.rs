@@ -43,8 +43,8 @@ fn exactly_the_limit_passes_at_once() {
     }
 }
 
-/// Each thread has a clock of its own, which goes on with every request: in any window of any length
-/// no more than the burst and what came back in it.
+/// Each thread has a clock of its own, which goes on with every request: in any window of any
+/// length no more than the burst and what came back in it.
 #[test]
 fn no_window_is_over_whatever_the_clocks_say() {
     let limiter = with_limit("rate: 1000/s, burst: 50");

@@ -1,5 +1,5 @@
-//! Files for requests: those of the form of envoyproxy/ratelimit's examples, and mistakes. The files
-//! are of our own making; the comments say which of its forms they have.
+//! Files for requests: those of the form of envoyproxy/ratelimit's examples, and mistakes. They are
+//! of our own making; the comments say which of its forms they have.
 
 use super::*;
 use crate::model::Meter;
