@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::listen::Listener;
 use crate::routes;
-use crate::server::Service;
+use crate::service::Service;
 
 /// Time for the head of a request, and between two requests.
 const HEAD: Duration = Duration::from_mins(1);

@@ -18,6 +18,7 @@ mod reservations;
 mod routes;
 mod rules;
 mod server;
+mod service;
 mod store;
 
 pub use clock::Moment;

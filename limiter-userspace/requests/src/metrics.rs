@@ -4,7 +4,7 @@ use limiter_text::exposition::{Exposition, Kind};
 
 use crate::counters::{Became, Counts};
 use crate::limiter::Limiter;
-use crate::server::Stats;
+use crate::service::Stats;
 
 /// The page.
 pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {

@@ -17,7 +17,7 @@ use crate::json::{AnswerOut, AskedIn, Seconds};
 use crate::limiter::{Asked, Descriptor, Detail, Limiter, Refused};
 use crate::metrics;
 use crate::reservations::GivenBack;
-use crate::server::{Service, Stats, Why};
+use crate::service::{Service, Stats, Why};
 
 /// The longest body, in bytes.
 const MAX_BODY: usize = 64 << 10;

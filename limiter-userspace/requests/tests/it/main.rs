@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod matching;
+mod nginx;
 mod reserve;
 mod room;
 mod rules_change;
