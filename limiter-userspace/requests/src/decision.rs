@@ -309,13 +309,13 @@ fn charge(
     for _ in 0..times {
         let mut undo = Undo::default();
         let mut tries = 0..TRIES;
-        let charged = loop {
+        let outcome = loop {
             match meter::charge(&spec, &words, false, &arrival, &mut undo) {
                 Charged::Contended if tries.next().is_some() => std::hint::spin_loop(),
-                charged => break charged,
+                other => break other,
             }
         };
-        match charged {
+        match outcome {
             Charged::Conforming => charges.push(undo),
             Charged::Over | Charged::Contended | Charged::Moved => return false,
         }

@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Number {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Number, E> {
-                text.parse().map(Number).map_err(|_| E::custom("no whole number"))
+                text.parse().map(Number).map_err(E::custom)
             }
         }
 

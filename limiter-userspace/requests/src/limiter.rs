@@ -294,18 +294,17 @@ impl Limiter {
                 })
             };
             let wait = least(0, longest, passes);
-            let over = match wait {
-                Some(wait) => self.settle(&mut targets, &moment.plus(wait)),
-                None => {
-                    for target in targets.iter_mut().flatten() {
-                        if let Some((limits, key)) = &target.limits
-                            && self.peek(limits, *key, moment, target.hits).is_err()
-                        {
-                            target.state = State::Over;
-                        }
+            let over = if let Some(wait) = wait {
+                self.settle(&mut targets, &moment.plus(wait))
+            } else {
+                for target in targets.iter_mut().flatten() {
+                    if let Some((limits, key)) = &target.limits
+                        && self.peek(limits, *key, moment, target.hits).is_err()
+                    {
+                        target.state = State::Over;
                     }
-                    true
                 }
+                true
             };
             if over && wait.is_some() && tries.next().is_some() {
                 // Somebody was faster.

@@ -29,8 +29,8 @@ impl FromStr for Listen {
                 Ok(Self::Unix(path.into()))
             };
         }
-        text.parse().map(Self::Tcp).map_err(|_| {
-            "write an address and a port, as in 127.0.0.1:8081, or unix:PATH".to_owned()
+        text.parse().map(Self::Tcp).map_err(|error| {
+            format!("{error}: write an address and a port, as in 127.0.0.1:8081, or unix:PATH")
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -14,10 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::check;
 use crate::clock::Moment;
 use crate::json::{AnswerOut, AskedIn, Seconds};
-use crate::limiter::{Asked, Descriptor, Detail, Limiter, Refused};
+use crate::limiter::{Answer, Asked, Descriptor, Detail, Limiter, Refused};
 use crate::metrics;
 use crate::reservations::GivenBack;
-use crate::service::{Service, Stats, Why};
+use crate::service::{Service, Why};
 
 /// The longest body, in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -33,40 +33,62 @@ const MAX_AHEAD: Duration = Duration::from_hours(24);
 
 type Answered = Response<Full<Bytes>>;
 
+/// A request that is refused undecided.
+struct Refusal {
+    why: Why,
+    status: StatusCode,
+    reason: Cow<'static, str>,
+}
+
+impl Refusal {
+    fn new(why: Why, status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { why, status, reason: reason.into() }
+    }
+
+    /// One that asks for what there is not, or not so.
+    fn bad(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Why::Request, StatusCode::BAD_REQUEST, reason)
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self::bad(refused.to_string())
+    }
+}
+
 /// Answers a request.
 pub(crate) async fn answer(service: &Service, request: Request<Incoming>) -> Answered {
-    let path = request.uri().path();
-    let (first, rest) = path
-        .trim_start_matches('/')
-        .split_once('/')
-        .unwrap_or_else(|| (path.trim_start_matches('/'), ""));
-    let method = request.method().clone();
-    match (first, rest) {
-        ("json", "") => match method {
-            Method::POST => json(service, request).await,
-            _ => not_allowed(service, "POST"),
-        },
-        ("check", domain) => checked(service, domain, &request),
-        ("reserve", "") => match method {
-            Method::POST => reserve(service, request).await,
-            _ => not_allowed(service, "POST"),
-        },
-        ("reserve", id) => match method {
-            Method::DELETE => give_back(service, id),
-            _ => not_allowed(service, "DELETE"),
-        },
-        ("healthcheck", "") => text(StatusCode::OK, "OK\n"),
-        ("metrics", "") => {
+    match decided(service, request).await {
+        Ok(answer) => answer,
+        Err(Refusal { why, status, reason }) => {
+            service.stats.refuse(why);
+            error(status, &reason)
+        }
+    }
+}
+
+async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let path = request.uri().path().trim_start_matches('/');
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    match (first, rest, request.method()) {
+        ("json", "", &Method::POST) => json(service, request).await,
+        ("check", domain, _) => checked(service, domain, &request),
+        ("reserve", "", &Method::POST) => reserve(service, request).await,
+        ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
+        ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
+        ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
+        ("healthcheck", "", _) => Ok(text(StatusCode::OK, "OK\n")),
+        ("metrics", "", _) => {
             let page = metrics::page(&service.limiter, &service.stats);
             let mut answer = plain(StatusCode::OK, page);
             let kind = HeaderValue::from_static(exposition::CONTENT_TYPE);
             answer.headers_mut().insert(CONTENT_TYPE, kind);
-            answer
+            Ok(answer)
         }
         _ => {
-            let paths = "/json, /check, /reserve, /healthcheck or /metrics";
-            service.stats.refuse(Why::Path);
-            error(StatusCode::NOT_FOUND, &format!("nothing is here: ask {paths}"))
+            let reason = "nothing is here: ask /json, /check, /reserve, /healthcheck or /metrics";
+            Err(Refusal::new(Why::Path, StatusCode::NOT_FOUND, reason))
         }
     }
 }
@@ -114,117 +136,80 @@ fn not_allowed(service: &Service, method: &'static str) -> Answered {
     answer
 }
 
-fn refused(stats: &Stats, refused: &Refused) -> Answered {
-    stats.refuse(Why::Request);
-    error(StatusCode::BAD_REQUEST, &refused.to_string())
-}
-
 /// The body, as long as it is short and comes in time.
-async fn body(service: &Service, request: Request<Incoming>) -> Result<Bytes, Answered> {
-    let refuse = |why, status, reason: &str| {
-        service.stats.refuse(why);
-        Err(error(status, reason))
-    };
+async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     match timeout(BODY, Limited::new(request.into_body(), MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(problem)) if problem.is::<http_body_util::LengthLimitError>() => {
+        Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
             let reason = "the body is longer than 64 KiB: ask for fewer descriptors at once";
-            refuse(Why::TooLong, StatusCode::PAYLOAD_TOO_LARGE, reason)
+            Err(Refusal::new(Why::TooLong, StatusCode::PAYLOAD_TOO_LARGE, reason))
         }
-        Ok(Err(problem)) => {
-            let reason = format!("the body cannot be read: {problem}");
-            refuse(Why::Request, StatusCode::BAD_REQUEST, &reason)
-        }
+        Ok(Err(problem)) => Err(Refusal::bad(format!("the body cannot be read: {problem}"))),
         Err(_) => {
-            refuse(Why::TooSlow, StatusCode::REQUEST_TIMEOUT, "the body did not come within 5 s")
+            let reason = "the body did not come within 5 s";
+            Err(Refusal::new(Why::TooSlow, StatusCode::REQUEST_TIMEOUT, reason))
         }
     }
 }
 
-fn parsed<'a, T: Deserialize<'a>>(service: &Service, body: &'a [u8]) -> Result<T, Answered> {
-    serde_json::from_slice(body).map_err(|problem| {
-        service.stats.refuse(Why::Request);
-        error(StatusCode::BAD_REQUEST, &format!("no request: {problem}"))
-    })
+fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|problem| Refusal::bad(format!("no request: {problem}")))
 }
 
 const fn status_of(over: bool) -> StatusCode {
     if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK }
 }
 
-async fn json(service: &Service, request: Request<Incoming>) -> Answered {
-    let body = match body(service, request).await {
-        Ok(body) => body,
-        Err(answer) => return answer,
-    };
-    let asked: AskedIn = match parsed(service, &body) {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
-    let Service { limiter, stats, .. } = service;
+async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let body = body(request).await?;
+    let asked: AskedIn = parsed(&body)?;
     if asked.max_wait().is_some() || asked.holds() {
-        stats.refuse(Why::Request);
-        return error(StatusCode::BAD_REQUEST, "maxWait and wait are for /reserve: ask there");
+        return Err(Refusal::bad("maxWait and wait are for /reserve: ask there"));
     }
-    match limiter.decide(&limiter.rules(), &asked.asked(), &Moment::now(), Detail::Left) {
-        Ok(answer) => document(status_of(answer.over), &AnswerOut::from(&answer)),
-        Err(problem) => refused(stats, &problem),
-    }
+    let limiter = &service.limiter;
+    let answer = limiter.decide(&limiter.rules(), &asked.asked(), &Moment::now(), Detail::Left)?;
+    Ok(document(status_of(answer.over), &AnswerOut::from(&answer)))
 }
 
 /// Answers a proxy that asks by a request of its own.
-fn checked(service: &Service, domain: &str, request: &Request<Incoming>) -> Answered {
+fn checked(
+    service: &Service,
+    domain: &str,
+    request: &Request<Incoming>,
+) -> Result<Answered, Refusal> {
     let Service { limiter, stats, .. } = service;
-    let over_status = match over_status(request.uri().query()) {
-        Ok(status) => status,
-        Err(reason) => {
-            stats.refuse(Why::Request);
-            return error(StatusCode::BAD_REQUEST, reason);
-        }
-    };
+    let over_status = over_status(request.uri().query()).map_err(Refusal::bad)?;
     let rules = limiter.rules();
     let mut mapped = rules
         .domains()
         .into_iter()
         .filter(|(name, of)| !of.check.is_empty() && (domain.is_empty() || *name == domain));
+    let none = |reason| Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
     let (name, domain) = match (mapped.next(), mapped.next()) {
         (Some(found), None) => found,
         (None, _) => {
-            stats.refuse(Why::Request);
-            let reason = "no rule file has `check` for this: write it, or ask /check/DOMAIN";
-            return error(StatusCode::NOT_FOUND, reason);
+            return none("no rule file has `check` for this: write it, or ask /check/DOMAIN");
         }
-        (Some(_), Some(_)) => {
-            stats.refuse(Why::Request);
-            let reason = "several rule files have `check`: ask /check/DOMAIN";
-            return error(StatusCode::NOT_FOUND, reason);
-        }
+        (Some(_), Some(_)) => return none("several rule files have `check`: ask /check/DOMAIN"),
     };
     let made = check::descriptors(&domain.check, request.headers());
     if made.is_empty() {
         stats.empty_check();
-        return plain(StatusCode::OK, "");
+        return Ok(plain(StatusCode::OK, ""));
     }
     let descriptors = made.iter().map(|entries| Descriptor {
-        entries: entries
-            .iter()
-            .map(|(key, value): &(&str, Cow<'_, str>)| (*key, &**value))
-            .collect(),
+        entries: entries.iter().map(|(key, value)| (*key, &**value)).collect(),
         ..Descriptor::default()
     });
     let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
-    match limiter.decide(&rules, &asked, &Moment::now(), Detail::Left) {
-        Ok(decided) => {
-            let mut answer = if decided.over {
-                text(over_status, "Too many requests.\n")
-            } else {
-                plain(StatusCode::OK, "")
-            };
-            check::add_headers(&decided, answer.headers_mut());
-            answer
-        }
-        Err(problem) => refused(stats, &problem),
-    }
+    let decided = limiter.decide(&rules, &asked, &Moment::now(), Detail::Left)?;
+    let mut answer = if decided.over {
+        text(over_status, "Too many requests.\n")
+    } else {
+        plain(StatusCode::OK, "")
+    };
+    check::add_headers(&decided, answer.headers_mut());
+    Ok(answer)
 }
 
 /// The status over a limit: some proxies take no 429 from a check.
@@ -263,76 +248,54 @@ impl Drop for Waiting<'_> {
     }
 }
 
-async fn reserve(service: &Service, request: Request<Incoming>) -> Answered {
-    let body = match body(service, request).await {
-        Ok(body) => body,
-        Err(answer) => return answer,
-    };
-    let asked: AskedIn = match parsed(service, &body) {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
-    let Service { limiter, stats, .. } = service;
+async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let body = body(request).await?;
+    let asked: AskedIn = parsed(&body)?;
+    let limiter = &service.limiter;
     let Some(longest) = asked.max_wait() else {
-        stats.refuse(Why::Request);
         let reason = "maxWait is missing: write how long the request may wait, as in \"5s\"";
-        return error(StatusCode::BAD_REQUEST, reason);
+        return Err(Refusal::bad(reason));
     };
     let hold = asked.holds();
-    let most = if hold { MAX_HOLD } else { MAX_AHEAD };
-    if longest > most {
-        stats.refuse(Why::Request);
+    if longest > if hold { MAX_HOLD } else { MAX_AHEAD } {
         let reason = "maxWait is too long: at most 24 hours, and 60 s with \"wait\": true";
-        return error(StatusCode::BAD_REQUEST, reason);
+        return Err(Refusal::bad(reason));
     }
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-    let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos);
-    let reserved = match reserved {
-        Ok(reserved) => reserved,
-        Err(problem) => return refused(stats, &problem),
-    };
+    let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
     if let (true, Some(wait)) = (hold, reserved.wait) {
         let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
         sleep(Duration::from_nanos(wait)).await;
         waiting.id = None;
     }
-    let waits = |status: &crate::limiter::Status| Some(status.nearest.as_ref()?.1.wait);
-    let wait = match reserved.wait {
-        Some(wait) => Some(wait),
-        // How long it would take; nothing where no wait is long enough.
-        None => {
-            let all: Option<Vec<u64>> = reserved
-                .answer
-                .statuses
-                .iter()
-                .filter(|status| status.over)
-                .map(waits)
-                .map(|w| w?)
-                .collect();
-            all.and_then(|all| all.into_iter().max())
-        }
-    };
     let out = ReserveOut {
         allowed: reserved.wait.is_some(),
-        wait: wait.map(|nanos| Seconds { nanos }),
+        wait: reserved.wait.or_else(|| needed(&reserved.answer)).map(|nanos| Seconds { nanos }),
         reservation: reserved.id.as_deref().filter(|_| !hold),
         answer: AnswerOut::from(&reserved.answer),
     };
-    document(status_of(!out.allowed), &out)
+    Ok(document(status_of(!out.allowed), &out))
 }
 
-fn give_back(service: &Service, id: &str) -> Answered {
+/// Nanoseconds that a request would have to wait; none where no wait is long enough.
+fn needed(answer: &Answer) -> Option<u64> {
+    let over = answer.statuses.iter().filter(|status| status.over);
+    let waits = over.map(|status| status.nearest.as_ref()?.1.wait);
+    waits.collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+fn give_back(service: &Service, id: &str) -> Result<Answered, Refusal> {
     #[derive(Serialize)]
     struct Returned {
         returned: bool,
     }
-    match service.limiter.give_back(id, &Moment::now()) {
-        GivenBack::Returned => document(StatusCode::OK, &Returned { returned: true }),
-        GivenBack::Kept => document(StatusCode::OK, &Returned { returned: false }),
+    let returned = match service.limiter.give_back(id, &Moment::now()) {
+        GivenBack::Returned => true,
+        GivenBack::Kept => false,
         GivenBack::Unknown => {
-            service.stats.refuse(Why::Request);
             let reason = "there is no such reservation: its time has come, or it was given back";
-            error(StatusCode::NOT_FOUND, reason)
+            return Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
         }
-    }
+    };
+    Ok(document(StatusCode::OK, &Returned { returned }))
 }

@@ -288,7 +288,9 @@ impl Making<'_> {
         let path: Vec<String> = levels.iter().map(Level::to_string).collect();
         let mut identity = self.secret.begin();
         identity.text(&self.file.domain);
-        path.iter().for_each(|level| identity.text(level));
+        for level in &path {
+            identity.text(level);
+        }
         let path = path.join(" ");
         let terms = match &rule.terms {
             RequestTerms::Unlimited => Terms::Unlimited,

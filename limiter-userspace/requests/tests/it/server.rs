@@ -327,7 +327,9 @@ fn a_stop_answers_what_is_under_way() {
     // The first goes at once; the others wait until after the stop.
     let mut streams: Vec<UnixStream> =
         (0..6).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    streams.iter_mut().for_each(|stream| send(stream));
+    for stream in &mut streams {
+        send(stream);
+    }
     let deadline = Instant::now() + Duration::from_secs(30);
     while running.metric("limiter_requests_total{code=\"ok\"}") < 6 {
         assert!(Instant::now() < deadline, "they were not asked");

@@ -1,6 +1,7 @@
 //! From the fields to rules for requests.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use limiter_common::wire::Count;
@@ -423,12 +424,10 @@ fn value(key: &str, text: &str) -> Result<LevelValue, Problem> {
 
 /// The prefix that a value of `remote_address` is, if it is one: an IPv6 address is its /64.
 fn source(text: &str) -> Result<Option<IpNet>, Problem> {
-    let net = match (text.parse::<std::net::IpAddr>(), text.parse::<IpNet>()) {
-        (Ok(std::net::IpAddr::V6(address)), _) => match address.to_ipv4_mapped() {
-            Some(mapped) => IpNet::from(std::net::IpAddr::V4(mapped)),
-            None => Ipv6Net::new(address, 64).map(|net| IpNet::V6(net.trunc())).map_err(|_| {
-                Problem::NotSupported { what: text.to_owned(), reason: "it is no prefix" }
-            })?,
+    let net = match (text.parse::<IpAddr>(), text.parse::<IpNet>()) {
+        (Ok(IpAddr::V6(address)), _) => match address.to_ipv4_mapped() {
+            Some(mapped) => IpNet::from(IpAddr::V4(mapped)),
+            None => IpNet::V6(Ipv6Net::new_assert(address, 64).trunc()),
         },
         (Ok(address), _) => IpNet::from(address),
         (Err(_), Ok(net)) => net,

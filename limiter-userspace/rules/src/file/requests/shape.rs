@@ -18,7 +18,7 @@ pub(super) struct File {
     pub(super) domain: Option<Scalar>,
     /// Descriptors of a request that comes as a check of a proxy.
     #[serde(default, deserialize_with = "present")]
-    pub(super) check: Option<Placed<Option<Vec<Placed<Vec<Placed<Entry>>>>>>>,
+    pub(super) check: Option<Placed<Option<Vec<Made>>>>,
     /// The rules.
     #[serde(default, deserialize_with = "present")]
     pub(super) descriptors: Option<Placed<Option<Vec<Item<Descriptor>>>>>,
@@ -41,6 +41,9 @@ impl File {
             .map(Option::unwrap_or_default)
     }
 }
+
+/// A descriptor that is made of headers.
+pub(super) type Made = Placed<Vec<Placed<Entry>>>;
 
 /// An entry of a descriptor that is made of headers.
 #[derive(Debug, Default, Deserialize)]
