@@ -53,10 +53,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     match &args.command {
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
         #[cfg(feature = "requests")]
-        Command::Serve(what) => {
-            start_log()?;
-            super::serve::serve(what)
-        }
+        Command::Serve(what) => serve(what),
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -166,6 +163,13 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Fai
         Failure::Start { error: Box::new(error), more }
     })?;
     Ok(Answer::default())
+}
+
+/// Answers requests, with a log.
+#[cfg(feature = "requests")]
+fn serve(what: &super::serve::Serve) -> Result<Answer, Failure> {
+    start_log()?;
+    super::serve::serve(what)
 }
 
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {
